@@ -1,0 +1,209 @@
+//! Concurrency: leases that end by themselves.
+//!
+//! Largest intermediate: `held + cost`, at most twice [`LEASES_MAX`].
+
+use crate::answer::{Decline, Retry, Verdict};
+use crate::limit_error::{LimitError, at_most, span};
+use crate::machine::{Machine, Standing, Step};
+use crate::operation::{Mark, Operation, Token};
+use crate::time::{Span, Time};
+
+/// The most weight, and so the most leases, one subject may hold.
+pub const LEASES_MAX: u64 = 1 << 16;
+
+/// At most `limit` units held at once, each by a lease that ends `lease` after it was taken or renewed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Concurrency {
+    limit: u64,
+    lease: Span,
+}
+
+/// The leases that may still be live, the one that ends first in front.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConcurrencyState {
+    /// The newest effective instant at which something was written.
+    pub seen: Time,
+    /// Ordered by `until`.
+    pub leases: Vec<Lease>,
+}
+
+/// A part of the limit held by one owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// When it ends by itself.
+    pub until: Time,
+    /// Who holds it.
+    pub token: Token,
+    /// How much.
+    pub weight: u64,
+}
+
+/// What a decision wants done to the leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseChange {
+    /// The effective instant: leases that have ended by then are dropped.
+    pub now: Time,
+    /// This lease goes, if it is there.
+    pub remove: Token,
+    /// This one comes.
+    pub add: Option<Lease>,
+}
+
+impl Concurrency {
+    /// At most `limit` units at once, in leases of length `lease`.
+    pub fn new(limit: u64, lease: Span) -> Result<Concurrency, LimitError> {
+        Ok(Concurrency { limit: at_most("limit", limit, LEASES_MAX)?, lease: span("lease", lease)? })
+    }
+
+    /// Units at once.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How long a lease lasts without renewal.
+    pub const fn lease(&self) -> Span {
+        self.lease
+    }
+
+    fn standing(&self, live: Live<'_>) -> Standing {
+        Standing {
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(live.weight()),
+            reset_at: live.leases.last().map_or(live.now, |lease| lease.until),
+        }
+    }
+
+    fn charge(&self, live: Live<'_>, cost: u64, token: Token) -> Step<LeaseChange> {
+        let held = live.weight();
+        let needed = cost.max(1);
+        let standing = self.standing(live);
+        if live.find(token).is_some() {
+            return standing.decline(Decline::TokenInUse);
+        }
+        if held + needed > self.limit {
+            return standing.keep(Verdict::Refused(Retry::At(self.retry(live, held + needed))));
+        }
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if cost == 0 {
+            return standing.keep(admitted);
+        }
+        let until = live.now.plus(self.lease);
+        let reset_at = if live.leases.is_empty() { until } else { until.max(standing.reset_at) };
+        let change = LeaseChange {
+            now: live.now,
+            remove: Token::NONE,
+            add: Some(Lease { until, token, weight: cost }),
+        };
+        Standing { remaining: self.limit - held - cost, reset_at, ..standing }.write(
+            admitted,
+            Mark::Held { token, until },
+            change,
+            reset_at,
+        )
+    }
+
+    /// When enough leases will have ended, if none is renewed.
+    fn retry(&self, live: Live<'_>, wanted: u64) -> Time {
+        let mut excess = wanted - self.limit;
+        for lease in live.leases {
+            if lease.weight >= excess {
+                return lease.until;
+            }
+            excess -= lease.weight;
+        }
+        live.now
+    }
+
+    fn renew(&self, live: Live<'_>, token: Token) -> Step<LeaseChange> {
+        let standing = self.standing(live);
+        let Some(lease) = live.find(token) else {
+            return standing.decline(Decline::NotHeld);
+        };
+        let until = lease.until.max(live.now.plus(self.lease));
+        let reset_at = standing.reset_at.max(until);
+        let change = LeaseChange { now: live.now, remove: token, add: Some(Lease { until, ..*lease }) };
+        Standing { reset_at, ..standing }.write(
+            Verdict::Done { amount: lease.weight },
+            Mark::Held { token, until },
+            change,
+            reset_at,
+        )
+    }
+
+    fn release(&self, live: Live<'_>, token: Token) -> Step<LeaseChange> {
+        let standing = self.standing(live);
+        let Some(lease) = live.find(token) else {
+            return standing.decline(Decline::NotHeld);
+        };
+        let rest = live.leases.iter().rev().find(|lease| lease.token != token);
+        let reset_at = rest.map_or(live.now, |lease| lease.until);
+        let remaining = self.limit.saturating_sub(live.weight() - lease.weight);
+        let change = LeaseChange { now: live.now, remove: token, add: None };
+        Standing { remaining, reset_at, ..standing }.write(
+            Verdict::Done { amount: lease.weight },
+            Mark::None,
+            change,
+            reset_at,
+        )
+    }
+}
+
+/// The leases that are live at an instant.
+#[derive(Clone, Copy)]
+struct Live<'s> {
+    /// Effective instant.
+    now: Time,
+    leases: &'s [Lease],
+}
+
+impl<'s> Live<'s> {
+    fn at(state: Option<&'s ConcurrencyState>, now: Time) -> Live<'s> {
+        let Some(state) = state else { return Live { now, leases: &[] } };
+        let now = now.max(state.seen);
+        let ended = state.leases.partition_point(|lease| lease.until <= now);
+        Live { now, leases: &state.leases[ended..] }
+    }
+
+    fn weight(self) -> u64 {
+        self.leases.iter().map(|lease| lease.weight).sum()
+    }
+
+    fn find(self, token: Token) -> Option<&'s Lease> {
+        self.leases.iter().find(|lease| lease.token == token)
+    }
+}
+
+impl Machine for Concurrency {
+    type State = ConcurrencyState;
+    type Change = LeaseChange;
+
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    fn decide(
+        &self,
+        state: Option<&ConcurrencyState>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<LeaseChange> {
+        let live = Live::at(state, now);
+        match *operation {
+            Operation::Charge { cost, token } => self.charge(live, cost, token),
+            Operation::Peek { cost } => self.charge(live, cost, Token::NONE).dry(),
+            Operation::Renew { token } => self.renew(live, token),
+            Operation::Release { token } => self.release(live, token),
+            _ => self.standing(live).decline(Decline::NotSupported),
+        }
+    }
+
+    fn commit(slot: &mut Option<ConcurrencyState>, change: LeaseChange) {
+        let state = slot.get_or_insert_default();
+        state.seen = change.now;
+        state.leases.retain(|lease| lease.until > change.now && lease.token != change.remove);
+        if let Some(lease) = change.add {
+            let place = state.leases.partition_point(|other| other.until <= lease.until);
+            state.leases.insert(place, lease);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Fixed window: at most `limit` units per aligned window.
+//!
+//! Largest intermediate: `used + cost`, below 2^54 and compared as `cost <= limit - used` in other hosts.
+
+use crate::answer::{Decline, Retry, Verdict};
+use crate::limit_error::{LimitError, amount, span};
+use crate::machine::{Machine, Standing, Step};
+use crate::operation::{Mark, Operation};
+use crate::time::{Span, Time};
+
+/// At most `limit` units in each window of length `window`, aligned to 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FixedWindow {
+    limit: u64,
+    window: Span,
+}
+
+/// What was used in the newest window seen.
+///
+/// The window's length is part of the state: a rule with another length sees that it must convert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FixedWindowState {
+    /// First instant of the window.
+    pub start: Time,
+    /// The window's length.
+    pub window: Span,
+    /// Units admitted in it.
+    pub used: u64,
+}
+
+impl FixedWindow {
+    /// A limit of `limit` units per `window`.
+    pub fn new(limit: u64, window: Span) -> Result<FixedWindow, LimitError> {
+        Ok(FixedWindow { limit: amount("limit", limit)?, window: span("window", window)? })
+    }
+
+    /// Units per window.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window's length.
+    pub const fn window(&self) -> Span {
+        self.window
+    }
+
+    /// The state as this limit sees it at `now`. Consumption counts until the window it was booked in is
+    /// over, also if that window had another length.
+    fn current(&self, state: Option<&FixedWindowState>, now: Time) -> Current {
+        let now = state.map_or(now, |state| now.max(state.start));
+        let start = now.floor(self.window);
+        let held =
+            state.map(|state| (state.used, state.start.plus(state.window))).filter(|&(_, end)| now < end);
+        let (used, free_at) = held.unwrap_or((0, start.plus(self.window)));
+        Current { start, used, free_at }
+    }
+
+    fn standing(&self, used: u64, reset_at: Time) -> Standing {
+        Standing { limit: self.limit, remaining: self.limit.saturating_sub(used), reset_at }
+    }
+
+    fn charge(&self, current: Current, cost: u64) -> Step<FixedWindowState> {
+        let Current { start, used, free_at } = current;
+        if used + cost.max(1) > self.limit {
+            return self.standing(used, free_at).keep(Verdict::Refused(Retry::At(free_at)));
+        }
+        let used = used + cost;
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if cost == 0 {
+            return self.standing(used, free_at).keep(admitted);
+        }
+        let end = start.plus(self.window);
+        let next = FixedWindowState { start, window: self.window, used };
+        self.standing(used, end).write(admitted, Mark::Window { start }, next, end)
+    }
+
+    fn refund(
+        &self,
+        state: Option<&FixedWindowState>,
+        current: Current,
+        mark: Mark,
+        cost: u64,
+    ) -> Step<FixedWindowState> {
+        let Current { start, used, free_at } = current;
+        let held = used > 0 && state.is_some_and(|state| mark == Mark::Window { start: state.start });
+        if !held {
+            return self.standing(used, free_at).decline(Decline::NotHeld);
+        }
+        let given = cost.min(used);
+        let end = start.plus(self.window);
+        let next = FixedWindowState { start, window: self.window, used: used - given };
+        self.standing(next.used, end).write(Verdict::Done { amount: given }, Mark::None, next, end)
+    }
+}
+
+/// The window in force and what counts in it.
+#[derive(Clone, Copy)]
+struct Current {
+    start: Time,
+    used: u64,
+    /// When what counts now will count no more.
+    free_at: Time,
+}
+
+impl Machine for FixedWindow {
+    type State = FixedWindowState;
+    type Change = FixedWindowState;
+
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    fn decide(
+        &self,
+        state: Option<&FixedWindowState>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<FixedWindowState> {
+        let current = self.current(state, now);
+        match *operation {
+            Operation::Charge { cost, .. } => self.charge(current, cost),
+            Operation::Peek { cost } => self.charge(current, cost).dry(),
+            Operation::Refund { mark, cost } => self.refund(state, current, mark, cost),
+            _ => self.standing(current.used, current.free_at).decline(Decline::NotSupported),
+        }
+    }
+
+    fn commit(slot: &mut Option<FixedWindowState>, change: FixedWindowState) {
+        *slot = Some(change);
+    }
+}

@@ -1,0 +1,115 @@
+//! Meter: a plain counter with an optional limit, forgotten when nobody has touched it for long enough.
+//!
+//! Largest intermediate: `value + cost`, compared as `cost <= limit - value` in other hosts.
+
+use crate::answer::{Decline, Retry, Verdict};
+use crate::limit_error::{LimitError, amount, span};
+use crate::machine::{Machine, Standing, Step};
+use crate::operation::{Mark, Operation};
+use crate::time::{EXACT_MAX, Span, Time};
+
+/// How long an untouched meter is kept unless told otherwise: no state lives for ever.
+pub const EXPIRY_DEFAULT: Span = Span::from_secs(10 * 366 * 86_400);
+
+/// A counter that admits up to `limit`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Meter {
+    limit: u64,
+    expiry: Span,
+}
+
+/// A count and when it was last written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MeterState {
+    /// The count.
+    pub value: u64,
+    /// When it was last written.
+    pub touched: Time,
+}
+
+impl Meter {
+    /// A counter without a limit of its own stops at 2^53 - 1, the largest exact integer.
+    pub fn new(limit: Option<u64>, expiry: Option<Span>) -> Result<Meter, LimitError> {
+        Ok(Meter {
+            limit: amount("limit", limit.unwrap_or(EXACT_MAX))?,
+            expiry: span("expiry", expiry.unwrap_or(EXPIRY_DEFAULT))?,
+        })
+    }
+
+    /// The highest count admitted.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How long it is kept untouched.
+    pub const fn expiry(&self) -> Span {
+        self.expiry
+    }
+
+    fn current(&self, state: Option<&MeterState>, now: Time) -> MeterState {
+        let touched = state.map_or(now, |state| now.max(state.touched));
+        let live = state.filter(|state| touched < state.touched.plus(self.expiry));
+        MeterState { value: live.map_or(0, |state| state.value), touched }
+    }
+
+    fn standing(&self, value: u64, reset_at: Time) -> Standing {
+        Standing { limit: self.limit, remaining: self.limit.saturating_sub(value), reset_at }
+    }
+
+    fn charge(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Step<MeterState> {
+        let MeterState { value, touched } = self.current(state, now);
+        if value + cost.max(1) > self.limit {
+            let free_at = self.free_at(state, value, touched);
+            return self.standing(value, free_at).keep(Verdict::Refused(Retry::At(free_at)));
+        }
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if cost == 0 {
+            return self.standing(value, self.free_at(state, value, touched)).keep(admitted);
+        }
+        self.set(value + cost, touched, admitted, Mark::Counter)
+    }
+
+    fn refund(&self, state: Option<&MeterState>, now: Time, mark: Mark, cost: u64) -> Step<MeterState> {
+        let MeterState { value, touched } = self.current(state, now);
+        if value == 0 || mark != Mark::Counter {
+            return self.standing(value, self.free_at(state, value, touched)).decline(Decline::NotHeld);
+        }
+        let given = cost.min(value);
+        self.set(value - given, touched, Verdict::Done { amount: given }, Mark::None)
+    }
+
+    fn set(&self, value: u64, touched: Time, verdict: Verdict, mark: Mark) -> Step<MeterState> {
+        let free_at = touched.plus(self.expiry);
+        self.standing(value, free_at).write(verdict, mark, MeterState { value, touched }, free_at)
+    }
+
+    /// When a meter that nobody touches is forgotten.
+    fn free_at(&self, state: Option<&MeterState>, value: u64, now: Time) -> Time {
+        state.filter(|_| value > 0).map_or(now, |state| state.touched.plus(self.expiry))
+    }
+}
+
+impl Machine for Meter {
+    type State = MeterState;
+    type Change = MeterState;
+
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    fn decide(&self, state: Option<&MeterState>, now: Time, operation: &Operation) -> Step<MeterState> {
+        match *operation {
+            Operation::Charge { cost, .. } => self.charge(state, now, cost),
+            Operation::Peek { cost } => self.charge(state, now, cost).dry(),
+            Operation::Refund { mark, cost } => self.refund(state, now, mark, cost),
+            _ => {
+                let MeterState { value, touched } = self.current(state, now);
+                self.standing(value, self.free_at(state, value, touched)).decline(Decline::NotSupported)
+            }
+        }
+    }
+
+    fn commit(slot: &mut Option<MeterState>, change: MeterState) {
+        *slot = Some(change);
+    }
+}

@@ -1,0 +1,328 @@
+//! Quota: an allowance per calendar period or per period that starts with the first use, with reservations.
+//!
+//! Largest intermediate: `used + reserved + cost`, below 2^55 and compared against 2^53 - 1 at most.
+
+use crate::answer::{Decline, Retry, Verdict};
+use crate::calendar::Periods;
+use crate::limit_error::{LimitError, amount, span};
+use crate::machine::{Machine, Standing, Step};
+use crate::operation::{Mark, Operation, Token};
+use crate::time::{EXACT_MAX, Span, Time};
+
+/// The most reservations one subject may have open.
+pub const RESERVATIONS_MAX: usize = 4_096;
+
+/// At most `allowance` units, and `grace` on top, per period.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Quota {
+    allowance: u64,
+    grace: u64,
+    period: QuotaPeriod,
+}
+
+/// When a quota starts afresh.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QuotaPeriod {
+    /// By the calendar: the caller computed the periods around its clock, the store chooses by its own.
+    Calendar(Periods),
+    /// This long after the first use.
+    Rolling(Span),
+}
+
+/// What was used and reserved in the newest period seen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct QuotaState {
+    /// First instant of the period.
+    pub start: Time,
+    /// First instant after it.
+    pub end: Time,
+    /// The newest effective instant at which something was written.
+    pub seen: Time,
+    /// Units consumed.
+    pub used: u64,
+    /// Units held, the reservation that ends first in front.
+    pub reservations: Vec<Reservation>,
+}
+
+/// Units held until they are settled, cancelled or forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// When it ends by itself.
+    pub until: Time,
+    /// Who may settle it.
+    pub token: Token,
+    /// How much it holds.
+    pub cost: u64,
+}
+
+/// What a decision wants written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuotaChange {
+    /// The period in force.
+    pub start: Time,
+    /// Its end.
+    pub end: Time,
+    /// The effective instant: reservations that have ended by then are dropped.
+    pub now: Time,
+    /// Units consumed in the period.
+    pub used: u64,
+    /// The period is a new one: reservations of the old one are dropped.
+    pub fresh: bool,
+    /// This reservation goes, if it is there.
+    pub remove: Token,
+    /// This one comes.
+    pub add: Option<Reservation>,
+}
+
+impl Quota {
+    /// `allowance` per `period`, with `grace` units on top.
+    pub fn new(allowance: u64, grace: u64, period: QuotaPeriod) -> Result<Quota, LimitError> {
+        let allowance = amount("quota", allowance)?;
+        if grace > EXACT_MAX - allowance {
+            return Err(LimitError::TooLarge { what: "grace", found: grace, max: EXACT_MAX - allowance });
+        }
+        if let QuotaPeriod::Rolling(length) = period {
+            span("period", length)?;
+        }
+        Ok(Quota { allowance, grace, period })
+    }
+
+    /// Units per period, without grace.
+    pub const fn allowance(&self) -> u64 {
+        self.allowance
+    }
+
+    /// Units on top that are admitted but not promised.
+    pub const fn grace(&self) -> u64 {
+        self.grace
+    }
+
+    /// When it starts afresh.
+    pub const fn period(&self) -> QuotaPeriod {
+        self.period
+    }
+
+    fn ceiling(&self) -> u64 {
+        self.allowance + self.grace
+    }
+
+    /// The period in force at `now` and what counts in it, or the instant for which periods are missing.
+    ///
+    /// Consumption counts until the period it was booked in is over, also if that one was cut differently.
+    fn current<'s>(&self, state: Option<&'s QuotaState>, now: Time) -> Result<Current<'s>, Time> {
+        let now = state.map_or(now, |state| now.max(state.seen));
+        let (start, end, carried) = match self.period {
+            QuotaPeriod::Calendar(periods) => {
+                let (start, end) = periods.containing(now).ok_or(now)?;
+                (start, end, state.filter(|state| now < state.end))
+            }
+            QuotaPeriod::Rolling(length) => match state {
+                Some(state) if now < state.start.plus(length) => {
+                    (state.start, state.start.plus(length), Some(state))
+                }
+                _ => (now, now.plus(length), None),
+            },
+        };
+        let rolling = matches!(self.period, QuotaPeriod::Rolling(_));
+        Ok(match carried {
+            Some(state) => {
+                let free_at = if rolling { end } else { state.end };
+                let ended = state.reservations.partition_point(|held| held.until <= now);
+                let held = &state.reservations[ended..];
+                Current { now, start, end, used: state.used, held, free_at, fresh: false }
+            }
+            None => {
+                let free_at = if rolling { now } else { end };
+                Current { now, start, end, used: 0, held: &[], free_at, fresh: true }
+            }
+        })
+    }
+
+    fn standing(&self, current: &Current<'_>) -> Standing {
+        Standing {
+            limit: self.allowance,
+            remaining: self.allowance.saturating_sub(current.used + current.reserved()),
+            reset_at: current.free_at,
+        }
+    }
+
+    fn refuse(&self, current: &Current<'_>, needed: u64) -> Step<QuotaChange> {
+        let retry = self.retry(current, needed);
+        self.standing(current).keep(Verdict::Refused(Retry::At(retry)))
+    }
+
+    /// When enough reservations will have ended, or else the period has.
+    fn retry(&self, current: &Current<'_>, needed: u64) -> Time {
+        let mut wanted = current.used + current.reserved() + needed;
+        let ended = current.held.iter().find(|held| {
+            wanted -= held.cost;
+            wanted <= self.ceiling()
+        });
+        ended.map_or(current.free_at, |held| held.until.min(current.free_at))
+    }
+
+    fn fits(&self, current: &Current<'_>, needed: u64) -> bool {
+        current.used + current.reserved() + needed <= self.ceiling()
+    }
+
+    fn charge(&self, current: &Current<'_>, cost: u64) -> Step<QuotaChange> {
+        let needed = cost.max(1);
+        if !self.fits(current, needed) {
+            return self.refuse(current, needed);
+        }
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if cost == 0 {
+            return self.standing(current).keep(admitted);
+        }
+        let mark = Mark::Window { start: current.start };
+        self.set(current, admitted, mark, QuotaChange { used: current.used + cost, ..current.unchanged() })
+    }
+
+    fn reserve(&self, current: &Current<'_>, cost: u64, token: Token, hold: Span) -> Step<QuotaChange> {
+        let needed = cost.max(1);
+        if current.find(token).is_some() {
+            return self.standing(current).decline(Decline::TokenInUse);
+        }
+        if !self.fits(current, needed) {
+            return self.refuse(current, needed);
+        }
+        if current.held.len() >= RESERVATIONS_MAX {
+            return self.standing(current).decline(Decline::TooManyReservations);
+        }
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if cost == 0 {
+            return self.standing(current).keep(admitted);
+        }
+        let until = current.now.plus(hold).min(current.end);
+        let add = Some(Reservation { until, token, cost });
+        self.set(current, admitted, Mark::Held { token, until }, QuotaChange { add, ..current.unchanged() })
+    }
+
+    fn settle(&self, current: &Current<'_>, token: Token, actual: u64) -> Step<QuotaChange> {
+        if current.find(token).is_none() {
+            return self.standing(current).decline(Decline::NotHeld);
+        }
+        if actual > EXACT_MAX - current.used {
+            return self.standing(current).decline(Decline::Overflow);
+        }
+        let change = QuotaChange { used: current.used + actual, remove: token, ..current.unchanged() };
+        self.set(current, Verdict::Done { amount: actual }, Mark::Window { start: current.start }, change)
+    }
+
+    fn cancel(&self, current: &Current<'_>, token: Token) -> Step<QuotaChange> {
+        let Some(held) = current.find(token) else {
+            return self.standing(current).decline(Decline::NotHeld);
+        };
+        let change = QuotaChange { remove: token, ..current.unchanged() };
+        self.set(current, Verdict::Done { amount: held.cost }, Mark::None, change)
+    }
+
+    fn refund(
+        &self,
+        state: Option<&QuotaState>,
+        current: &Current<'_>,
+        mark: Mark,
+        cost: u64,
+    ) -> Step<QuotaChange> {
+        let booked_here = state.is_some_and(|state| mark == Mark::Window { start: state.start });
+        if current.used == 0 || !booked_here {
+            return self.standing(current).decline(Decline::NotHeld);
+        }
+        let given = cost.min(current.used);
+        let change = QuotaChange { used: current.used - given, ..current.unchanged() };
+        self.set(current, Verdict::Done { amount: given }, Mark::None, change)
+    }
+
+    fn set(
+        &self,
+        current: &Current<'_>,
+        verdict: Verdict,
+        mark: Mark,
+        change: QuotaChange,
+    ) -> Step<QuotaChange> {
+        let removed = current.find(change.remove).map_or(0, |held| held.cost);
+        let added = change.add.map_or(0, |held| held.cost);
+        let taken = change.used.saturating_add(current.reserved() + added - removed);
+        let remaining = self.allowance.saturating_sub(taken);
+        Standing { limit: self.allowance, remaining, reset_at: change.end }
+            .write(verdict, mark, change, change.end)
+    }
+}
+
+/// The period in force and what counts in it.
+struct Current<'s> {
+    /// Effective instant.
+    now: Time,
+    start: Time,
+    end: Time,
+    used: u64,
+    held: &'s [Reservation],
+    /// When what counts now will count no more.
+    free_at: Time,
+    fresh: bool,
+}
+
+impl Current<'_> {
+    fn reserved(&self) -> u64 {
+        self.held.iter().map(|held| held.cost).sum()
+    }
+
+    fn find(&self, token: Token) -> Option<&Reservation> {
+        self.held.iter().find(|held| held.token == token)
+    }
+
+    /// The change that writes the state as it is.
+    fn unchanged(&self) -> QuotaChange {
+        QuotaChange {
+            start: self.start,
+            end: self.end,
+            now: self.now,
+            used: self.used,
+            fresh: self.fresh,
+            remove: Token::NONE,
+            add: None,
+        }
+    }
+}
+
+impl Machine for Quota {
+    type State = QuotaState;
+    type Change = QuotaChange;
+
+    fn capacity(&self) -> u64 {
+        self.ceiling()
+    }
+
+    fn decide(&self, state: Option<&QuotaState>, now: Time, operation: &Operation) -> Step<QuotaChange> {
+        let current = match self.current(state, now) {
+            Ok(current) => current,
+            Err(at) => {
+                return Standing { limit: self.allowance, remaining: 0, reset_at: at }
+                    .decline(Decline::Recompute { at });
+            }
+        };
+        match *operation {
+            Operation::Charge { cost, .. } => self.charge(&current, cost),
+            Operation::Peek { cost } => self.charge(&current, cost).dry(),
+            Operation::Refund { mark, cost } => self.refund(state, &current, mark, cost),
+            Operation::Reserve { cost, token, hold } => self.reserve(&current, cost, token, hold),
+            Operation::Settle { token, actual } => self.settle(&current, token, actual),
+            Operation::Cancel { token } => self.cancel(&current, token),
+            _ => self.standing(&current).decline(Decline::NotSupported),
+        }
+    }
+
+    fn commit(slot: &mut Option<QuotaState>, change: QuotaChange) {
+        let state = slot.get_or_insert_default();
+        if change.fresh {
+            state.reservations.clear();
+        }
+        (state.start, state.end, state.seen, state.used) =
+            (change.start, change.end, change.now, change.used);
+        state.reservations.retain(|held| held.until > change.now && held.token != change.remove);
+        if let Some(held) = change.add {
+            let place = state.reservations.partition_point(|other| other.until <= held.until);
+            state.reservations.insert(place, held);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Sliding window over sub-buckets: the current one and `buckets` previous ones.
+//!
+//! Strict counting takes the oldest bucket whole and never over-admits. Interpolated counting takes the part
+//! of it that the window still overlaps, as if its requests had come evenly, and is an estimate.
+//!
+//! Largest intermediate: strict `sum of all buckets`, saturating; interpolated `count * bucket ticks`, where a
+//! count read from a store is cut to what keeps that product at or below 2^53 - 1.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::answer::{Decline, Retry, Verdict};
+use crate::limit_error::{LimitError, amount, at_most, span};
+use crate::machine::{Machine, Standing, Step};
+use crate::operation::{Mark, Operation};
+use crate::time::{EXACT_MAX, Span, Tick, Time};
+
+/// More buckets than a day has minutes tell nobody anything.
+pub const BUCKETS_MAX: u64 = 1_440;
+
+/// At most `limit` units over the last window, counted in buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SlidingWindow {
+    limit: u64,
+    /// Length of one bucket.
+    bucket: Span,
+    /// How many buckets make the window; one more is kept.
+    buckets: u64,
+    counting: Counting,
+    tick: Tick,
+}
+
+/// What the oldest bucket counts for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Counting {
+    /// Whole: never over-admits.
+    Strict,
+    /// By its overlap with the window, rounded up: an estimate.
+    Interpolated,
+}
+
+/// Counts per bucket, newest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlidingWindowState {
+    /// Length of one bucket; a rule with another length sees that it must convert.
+    pub bucket: Span,
+    /// First instant of the newest bucket.
+    pub newest: Time,
+    /// Units admitted in the newest bucket, the one before it, and so on.
+    pub counts: Counts,
+}
+
+/// Counts by age: most limits have few buckets.
+pub type Counts = SmallVec<[u64; 2]>;
+
+impl SlidingWindow {
+    /// A limit of `limit` units per `window`, counted in `buckets` buckets.
+    pub fn new(
+        limit: u64,
+        window: Span,
+        buckets: u64,
+        counting: Counting,
+    ) -> Result<SlidingWindow, LimitError> {
+        let limit = amount("limit", limit)?;
+        let window = span("window", window)?;
+        let buckets = at_most("buckets", buckets, BUCKETS_MAX)?;
+        let bucket = cut(window, buckets, Tick::Micro)?;
+        let fits = |tick: Tick| limit <= EXACT_MAX / (bucket.us() / tick.us());
+        let tick = match counting {
+            Counting::Strict => Tick::Micro,
+            Counting::Interpolated if fits(Tick::Micro) => Tick::Micro,
+            Counting::Interpolated => {
+                cut(window, buckets, Tick::Milli)?;
+                if !fits(Tick::Milli) {
+                    let limit_max = EXACT_MAX / (bucket.us() / Tick::Milli.us());
+                    return Err(LimitError::InexactWindow { limit, bucket, limit_max });
+                }
+                Tick::Milli
+            }
+        };
+        Ok(SlidingWindow { limit, bucket, buckets, counting, tick })
+    }
+
+    /// Units per window.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window's length.
+    pub const fn window(&self) -> Span {
+        Span::from_us(self.bucket.us() * self.buckets)
+    }
+
+    /// How many buckets make the window.
+    pub const fn buckets(&self) -> u64 {
+        self.buckets
+    }
+
+    /// How the oldest bucket counts.
+    pub const fn counting(&self) -> Counting {
+        self.counting
+    }
+
+    /// The tick it counts in.
+    pub const fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    const fn bucket_ticks(&self) -> u64 {
+        self.bucket.us() / self.tick.us()
+    }
+
+    /// The state as this limit sees it at `now`.
+    ///
+    /// A bucket of another length moves whole to where its last instant lies: consumption may count longer than
+    /// it should, never shorter. The newest such bucket may reach past the present one; until something is
+    /// written it is kept apart, so that a wait told now is still right when it is over.
+    fn current(&self, state: Option<&SlidingWindowState>, now: Time) -> Current {
+        let mut counts: Counts = smallvec![0; self.buckets as usize + 1];
+        let Some(state) = state else {
+            return Current { now, start: now.floor(self.bucket), counts, ahead: None };
+        };
+        let now = now.max(state.newest);
+        let start = now.floor(self.bucket);
+        let mut ahead = None;
+        let count_max = self.count_max();
+        for (age, &count) in state.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let Some(first) = state.newest.us().checked_sub(age as u64 * state.bucket.us()) else { break };
+            let moved = Time::from_us(first + state.bucket.us() - 1).floor(self.bucket);
+            if moved > start {
+                ahead = Some((moved, count.min(count_max)));
+                continue;
+            }
+            let age = (start - moved).us() / self.bucket.us();
+            if let Some(kept) = counts.get_mut(age as usize) {
+                *kept = kept.saturating_add(count).min(count_max);
+            }
+        }
+        Current { now, start, counts, ahead }
+    }
+
+    /// The largest count with which nothing passes 2^53 - 1.
+    const fn count_max(&self) -> u64 {
+        match self.counting {
+            Counting::Strict => EXACT_MAX,
+            Counting::Interpolated => EXACT_MAX / self.bucket_ticks(),
+        }
+    }
+
+    /// What counts against the limit.
+    fn used(&self, current: &Current) -> u64 {
+        let (oldest, newer) = current.counts.split_last().map_or((0, &[][..]), |(last, rest)| (*last, rest));
+        let oldest = match self.counting {
+            Counting::Strict => oldest,
+            Counting::Interpolated => {
+                let ticks = self.bucket_ticks();
+                let passed = (current.now - current.start).us() / self.tick.us();
+                (oldest * (ticks - passed)).div_ceil(ticks)
+            }
+        };
+        let ahead = current.ahead.map_or(0, |(_, count)| count);
+        sum(newer).saturating_add(oldest).saturating_add(ahead).min(EXACT_MAX)
+    }
+
+    fn standing(&self, current: &Current, used: u64) -> Standing {
+        let newest = match current.ahead {
+            Some((start, _)) => Some(start),
+            None => {
+                let age = current.counts.iter().position(|&count| count > 0);
+                age.map(|age| current.start.minus(self.span_of(age as u64)))
+            }
+        };
+        Standing {
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(used),
+            reset_at: newest.map_or(current.now, |start| start.plus(self.span_of(self.buckets + 1))),
+        }
+    }
+
+    const fn span_of(&self, buckets: u64) -> Span {
+        Span::from_us(buckets * self.bucket.us())
+    }
+
+    fn charge(&self, mut current: Current, cost: u64) -> Step<SlidingWindowState> {
+        let used = self.used(&current);
+        let needed = cost.max(1);
+        if used + needed > self.limit {
+            let retry = self.retry(&current, needed);
+            return self.standing(&current, used).keep(Verdict::Refused(Retry::At(retry)));
+        }
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if cost == 0 {
+            return self.standing(&current, used).keep(admitted);
+        }
+        let mark = Mark::Window { start: current.start };
+        current.counts[0] = current.counts[0].saturating_add(cost).min(self.count_max());
+        self.set(current, used + cost, admitted, mark)
+    }
+
+    /// When enough will have left. What lies ahead is the last to leave: either the rest can make the room, or
+    /// the rest is gone by then.
+    fn retry(&self, current: &Current, needed: u64) -> Time {
+        let room = self.limit - needed;
+        match current.ahead {
+            None => self.leaves(current.start, &current.counts, room),
+            Some((start, count)) if count > room => self.leaves(start, &self.alone(count), room),
+            Some((_, count)) => self.leaves(current.start, &current.counts, room - count),
+        }
+    }
+
+    /// Counts with nothing but `count` in the newest bucket.
+    fn alone(&self, count: u64) -> Counts {
+        let mut counts: Counts = smallvec![0; self.buckets as usize + 1];
+        counts[0] = count;
+        counts
+    }
+
+    /// When so much of `counts`, the newest of them starting at `start`, has left that at most `room` counts.
+    fn leaves(&self, start: Time, counts: &[u64], room: u64) -> Time {
+        let edge = |ahead: u64| start.plus(self.span_of(ahead));
+        let ticks = self.bucket_ticks();
+        for ahead in 0..=self.buckets {
+            let oldest_age = (self.buckets - ahead) as usize;
+            let Some(room) = room.checked_sub(sum(&counts[..oldest_age])) else { continue };
+            let oldest = counts[oldest_age];
+            let passed = match self.counting {
+                _ if oldest <= room => 0,
+                Counting::Strict => ticks,
+                Counting::Interpolated => ticks - room * ticks / oldest,
+            };
+            if passed < ticks {
+                return edge(ahead).plus(Span::from_us(passed * self.tick.us()));
+            }
+        }
+        edge(self.buckets + 1)
+    }
+
+    fn refund(&self, mut current: Current, mark: Mark, cost: u64) -> Step<SlidingWindowState> {
+        let held = match mark {
+            Mark::Window { start } if start <= current.start && start.floor(self.bucket) == start => {
+                let age = ((current.start - start).us() / self.bucket.us()) as usize;
+                current.counts.get_mut(age).filter(|count| **count > 0)
+            }
+            _ => None,
+        };
+        let Some(count) = held else {
+            let used = self.used(&current);
+            return self.standing(&current, used).decline(Decline::NotHeld);
+        };
+        let given = cost.min(*count);
+        *count -= given;
+        let used = self.used(&current);
+        self.set(current, used, Verdict::Done { amount: given }, Mark::None)
+    }
+
+    fn set(&self, mut current: Current, used: u64, verdict: Verdict, mark: Mark) -> Step<SlidingWindowState> {
+        if let Some((_, count)) = current.ahead.take() {
+            current.counts[0] = current.counts[0].saturating_add(count).min(self.count_max());
+        }
+        let standing = self.standing(&current, used);
+        let next = SlidingWindowState { bucket: self.bucket, newest: current.start, counts: current.counts };
+        standing.write(verdict, mark, next, standing.reset_at)
+    }
+}
+
+/// The state moved to an instant.
+struct Current {
+    /// Effective instant.
+    now: Time,
+    /// Start of the bucket that holds it.
+    start: Time,
+    /// Units by age of bucket.
+    counts: Counts,
+    /// Start and units of a bucket of another length that ends later than the present one.
+    ahead: Option<(Time, u64)>,
+}
+
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count).min(EXACT_MAX))
+}
+
+/// The bucket's length, if the window can be cut evenly in whole ticks.
+fn cut(window: Span, buckets: u64, tick: Tick) -> Result<Span, LimitError> {
+    let even = |buckets: u64| window.us().is_multiple_of(buckets * tick.us());
+    if even(buckets) {
+        return Ok(Span::from_us(window.us() / buckets));
+    }
+    let below = (1..buckets).rev().find(|&n| even(n));
+    let above = (buckets + 1..=BUCKETS_MAX).find(|&n| even(n));
+    let tick = match tick {
+        Tick::Micro => "microsecond",
+        Tick::Milli => "millisecond",
+    };
+    Err(LimitError::UnevenBuckets { window, buckets, tick, below, above })
+}
+
+impl Machine for SlidingWindow {
+    type State = SlidingWindowState;
+    type Change = SlidingWindowState;
+
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    fn decide(
+        &self,
+        state: Option<&SlidingWindowState>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<SlidingWindowState> {
+        let current = self.current(state, now);
+        match *operation {
+            Operation::Charge { cost, .. } => self.charge(current, cost),
+            Operation::Peek { cost } => self.charge(current, cost).dry(),
+            Operation::Refund { mark, cost } => self.refund(current, mark, cost),
+            _ => {
+                let used = self.used(&current);
+                self.standing(&current, used).decline(Decline::NotSupported)
+            }
+        }
+    }
+
+    fn commit(slot: &mut Option<SlidingWindowState>, change: SlidingWindowState) {
+        *slot = Some(change);
+    }
+}

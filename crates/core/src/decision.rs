@@ -1,0 +1,239 @@
+//! The one answer, built once, by a pure function of the Plan and what the store found.
+//!
+//! The only place where numbers are rounded: waits up, what remains down.
+
+use crate::answer::{Answer, Decline, Retry, Verdict};
+use crate::exactness::Exactness;
+use crate::limit::Algorithm;
+use crate::operation::Mark;
+use crate::plan::{Item, Outcome, Plan};
+use crate::store::StoreError;
+use crate::time::Time;
+
+/// What to answer if the store cannot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnFailure {
+    /// Let it pass.
+    Open,
+    /// Refuse it.
+    #[default]
+    Closed,
+    /// Let it pass, flagged, so that the caller can switch expensive features off.
+    Degraded,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// The store.
+    Store,
+    /// The rules' failure policies, because the store could not.
+    Fallback,
+    /// Nobody had to: no rule matched.
+    Unmatched,
+}
+
+/// May it proceed?
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision<'r> {
+    /// Whether it may.
+    pub allowed: bool,
+    /// The rule to tell the caller about, as an index into `rules`: of a refusal, the refusing rule with the
+    /// longest wait; of an admission, the one with the least left for its cost.
+    pub headline: Option<usize>,
+    /// Every rule's own outcome, in the order of the rules file.
+    pub rules: Vec<RuleOutcome<'r>>,
+    /// Who decided.
+    pub source: Source,
+    /// What the answer is worth: the worst of the rules that block.
+    pub exactness: Exactness,
+    /// Allowed although the store could not decide.
+    pub degraded: bool,
+    /// How long to wait before proceeding, in milliseconds: the longest of all delays.
+    pub delay_ms: u64,
+}
+
+/// What one rule said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RuleOutcome<'r> {
+    /// The rule's id.
+    pub rule: &'r str,
+    /// Its algorithm.
+    pub algorithm: Algorithm,
+    /// Whether this rule alone would let it pass.
+    pub allowed: bool,
+    /// Whether its refusal counts; shadow rules do not block.
+    pub blocking: bool,
+    /// What was asked for.
+    pub cost: u64,
+    /// The numbers, if the store could tell them.
+    pub numbers: Option<Numbers>,
+}
+
+/// A rule's numbers, rounded for people and wires.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Numbers {
+    /// The limit in force.
+    pub limit: u64,
+    /// Whole units left.
+    pub remaining: u64,
+    /// The wait until it would be admitted; zero if it was.
+    pub retry_after: RetryAfter,
+    /// When everything is there again, in milliseconds since 1970.
+    pub reset_at_ms: u64,
+    /// The same as a wait in milliseconds.
+    pub reset_after_ms: u64,
+    /// How long to wait before proceeding.
+    pub delay_ms: u64,
+    /// Where an admission was booked.
+    pub mark: Mark,
+}
+
+/// How long to wait, longest last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RetryAfter {
+    /// So many milliseconds.
+    Ms(u64),
+    /// Waiting does not help.
+    Never,
+}
+
+/// The store answered, but not with a decision; the Plan must be made anew or was wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("rule {rule:?}: {why}")]
+pub struct Undecided {
+    /// The rule that could not decide.
+    pub rule: String,
+    /// Why.
+    #[source]
+    pub why: Decline,
+}
+
+impl<'r> Decision<'r> {
+    /// The decision of a check.
+    pub fn new(plan: &Plan<'r>, found: Result<&Outcome, &StoreError>) -> Result<Decision<'r>, Undecided> {
+        match found {
+            Ok(outcome) => Decision::from_store(plan, outcome),
+            Err(error) => Ok(Decision::from_policies(plan, error)),
+        }
+    }
+
+    /// The rule to tell the caller about.
+    pub fn headline(&self) -> Option<&RuleOutcome<'r>> {
+        self.headline.and_then(|index| self.rules.get(index))
+    }
+
+    /// Rules that would have refused had they been enforced.
+    pub fn shadow_rejected(&self) -> impl Iterator<Item = &RuleOutcome<'r>> {
+        self.rules.iter().filter(|rule| !rule.blocking && !rule.allowed)
+    }
+
+    fn from_store(plan: &Plan<'r>, outcome: &Outcome) -> Result<Decision<'r>, Undecided> {
+        let undecided =
+            plan.items().iter().zip(&outcome.answers).find_map(|(item, answer)| match answer.verdict {
+                Verdict::Declined(why) if item.blocking => {
+                    Some(Undecided { rule: item.key.scope().rule().to_owned(), why })
+                }
+                _ => None,
+            });
+        if let Some(undecided) = undecided {
+            return Err(undecided);
+        }
+        let rules: Vec<_> = plan
+            .items()
+            .iter()
+            .zip(&outcome.answers)
+            .map(|(item, answer)| {
+                rule_outcome(item, answer.is_admitted(), Some(numbers(answer, outcome.now)))
+            })
+            .collect();
+        let source = if rules.is_empty() { Source::Unmatched } else { Source::Store };
+        Ok(Decision::of_rules(plan, rules, source, false))
+    }
+
+    fn from_policies(plan: &Plan<'r>, error: &StoreError) -> Decision<'r> {
+        // Wrong credentials are never a reason to let everything pass.
+        let may_open = !matches!(error, StoreError::Misconfigured(_));
+        let rules: Vec<_> = plan
+            .items()
+            .iter()
+            .map(|item| rule_outcome(item, may_open && item.on_failure != OnFailure::Closed, None))
+            .collect();
+        let degraded =
+            plan.items().iter().any(|item| item.blocking && item.on_failure == OnFailure::Degraded);
+        Decision::of_rules(plan, rules, Source::Fallback, degraded)
+    }
+
+    fn of_rules(
+        plan: &Plan<'r>,
+        rules: Vec<RuleOutcome<'r>>,
+        source: Source,
+        degraded: bool,
+    ) -> Decision<'r> {
+        let blocking = || rules.iter().enumerate().filter(|(_, rule)| rule.blocking);
+        let allowed = blocking().all(|(_, rule)| rule.allowed);
+        // Both pick the first of equals: `min_by_key` does, and the reversed `max_by_key` does.
+        let headline = if allowed {
+            blocking().min_by_key(|(_, rule)| rule.headroom()).map(|(index, _)| index)
+        } else {
+            blocking()
+                .filter(|(_, rule)| !rule.allowed)
+                .rev()
+                .max_by_key(|(_, rule)| rule.wait())
+                .map(|(index, _)| index)
+        };
+        let exactness = plan
+            .items()
+            .iter()
+            .filter(|item| item.blocking)
+            .map(|item| if source == Source::Fallback { Exactness::Bounded } else { item.limit.exactness() })
+            .max()
+            .unwrap_or(Exactness::Exact);
+        let delay_ms = if allowed {
+            blocking().filter_map(|(_, rule)| rule.numbers).map(|numbers| numbers.delay_ms).max().unwrap_or(0)
+        } else {
+            0
+        };
+        Decision { allowed, headline, rules, source, exactness, degraded: degraded && allowed, delay_ms }
+    }
+}
+
+impl RuleOutcome<'_> {
+    /// How many more requests like this one would fit.
+    fn headroom(&self) -> u64 {
+        self.numbers.map_or(0, |numbers| numbers.remaining / self.cost.max(1))
+    }
+
+    fn wait(&self) -> RetryAfter {
+        self.numbers.map_or(RetryAfter::Ms(0), |numbers| numbers.retry_after)
+    }
+}
+
+fn rule_outcome<'r>(item: &Item<'r>, allowed: bool, numbers: Option<Numbers>) -> RuleOutcome<'r> {
+    RuleOutcome {
+        rule: item.key.scope().rule(),
+        algorithm: item.limit.algorithm(),
+        allowed,
+        blocking: item.blocking,
+        cost: item.operation.cost().unwrap_or(0),
+        numbers,
+    }
+}
+
+fn numbers(answer: &Answer, now: Time) -> Numbers {
+    let (retry_after, delay_ms) = match answer.verdict {
+        Verdict::Refused(Retry::At(at)) => (RetryAfter::Ms((at - now).ms_ceil()), 0),
+        Verdict::Refused(Retry::Never) => (RetryAfter::Never, 0),
+        Verdict::Admitted { delay } => (RetryAfter::Ms(0), delay.ms_ceil()),
+        Verdict::Done { .. } | Verdict::Declined(_) => (RetryAfter::Ms(0), 0),
+    };
+    Numbers {
+        limit: answer.limit,
+        remaining: answer.remaining,
+        retry_after,
+        reset_at_ms: answer.reset_at.us().div_ceil(1_000),
+        reset_after_ms: (answer.reset_at - now).ms_ceil(),
+        delay_ms,
+        mark: answer.mark,
+    }
+}

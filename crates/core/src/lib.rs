@@ -1,0 +1,59 @@
+//! The pure heart of Tollgate: limits, Plans and decisions.
+//!
+//! Data flows one way. Attributes of a request become a [`Plan`], a store turns the Plan into an [`Outcome`], and
+//! [`Decision::new`] turns that into the one answer. Nothing here reads a clock, touches a file or a socket, or
+//! knows a transport: `now` is an argument everywhere.
+//!
+//! ```
+//! use tollgate_core::algorithm::bucket::Bucket;
+//! use tollgate_core::{Limit, Operation, Span, State, Time};
+//!
+//! // Two a second, and five may be saved up.
+//! let limit = Limit::Bucket(Bucket::tokens(2, Span::from_secs(1), 5)?);
+//! let mut state: Option<State> = None;
+//! let now = Time::from_us(1_700_000_000_000_000);
+//!
+//! let step = limit.decide(state.as_ref(), now, &Operation::charge(4));
+//! assert!(step.answer.is_admitted());
+//! assert_eq!(step.answer.remaining, 1);
+//! State::commit(&mut state, step.write.expect("an admission writes").change);
+//!
+//! let step = limit.decide(state.as_ref(), now, &Operation::charge(2));
+//! assert!(step.answer.is_refused());
+//! assert!(step.write.is_none(), "denying changes nothing");
+//! # Ok::<(), tollgate_core::LimitError>(())
+//! ```
+
+pub mod algorithm;
+pub mod answer;
+pub mod attributes;
+pub mod calendar;
+pub mod decision;
+pub mod evaluate;
+pub mod exactness;
+pub mod key;
+pub mod limit;
+pub mod limit_error;
+pub mod machine;
+pub mod operation;
+pub mod plan;
+pub mod receipt;
+pub mod state;
+pub mod store;
+pub mod time;
+
+pub use answer::{Answer, Decline, Retry, Verdict};
+pub use attributes::Attributes;
+pub use decision::{Decision, OnFailure};
+pub use evaluate::{Evaluation, evaluate};
+pub use exactness::Exactness;
+pub use key::{Key, Scope, Subject, SubjectHasher};
+pub use limit::{Algorithm, Limit};
+pub use limit_error::LimitError;
+pub use machine::{Machine, Step, Write};
+pub use operation::{Mark, Operation, Report, Token};
+pub use plan::{Item, Outcome, Plan, PlanError};
+pub use receipt::Receipt;
+pub use state::{Change, CorruptState, State};
+pub use store::{Store, StoreError};
+pub use time::{EXACT_MAX, Span, Tick, Time};

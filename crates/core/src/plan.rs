@@ -1,0 +1,150 @@
+//! A whole check as data, and what a store found for it.
+
+use smallvec::SmallVec;
+
+use crate::answer::{Answer, Decline, Verdict};
+use crate::decision::OnFailure;
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::operation::{Operation, Token};
+use crate::time::{EXACT_MAX, Time};
+
+/// Few enough rules match one request that their items stay on the stack.
+pub(crate) const INLINE: usize = 4;
+
+/// One indivisible step on a store: either a check, whose items ask for admission all together, or a follow-up
+/// on earlier admissions, whose items each stand for themselves. Valid by construction.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan<'r> {
+    items: SmallVec<[Item<'r>; INLINE]>,
+}
+
+/// One operation on one key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item<'r> {
+    /// Whose state.
+    pub key: Key<'r>,
+    /// The limit in force.
+    pub limit: Limit,
+    /// What is asked of it.
+    pub operation: Operation,
+    /// Whether its refusal refuses the whole Plan. An item that does not block keeps its own books.
+    pub blocking: bool,
+    /// What to answer if the store cannot.
+    pub on_failure: OnFailure,
+}
+
+/// An item that no Plan may hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// It could never be admitted.
+    #[error("rule {rule:?}: cost {cost} is above the capacity {capacity}; it could never be admitted")]
+    CostAboveCapacity {
+        /// The rule.
+        rule: String,
+        /// The cost asked for.
+        cost: u64,
+        /// The largest cost the limit could ever admit.
+        capacity: u64,
+    },
+    /// Not an exact integer on every host.
+    #[error("rule {rule:?}: cost {cost} is above 2^53 - 1")]
+    CostTooLarge {
+        /// The rule.
+        rule: String,
+        /// The cost asked for.
+        cost: u64,
+    },
+    /// A lease or reservation needs an owner.
+    #[error("rule {rule:?}: a lease or reservation needs a token of its own")]
+    TokenMissing {
+        /// The rule.
+        rule: String,
+    },
+    /// One key, one item.
+    #[error("rule {rule:?}: the plan already has an item for this key")]
+    DuplicateKey {
+        /// The rule.
+        rule: String,
+    },
+    /// A check and a follow-up are two Plans.
+    #[error("rule {rule:?}: a plan either asks for admission or follows up on it, not both")]
+    Mixed {
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl<'r> Plan<'r> {
+    /// A Plan without items: it admits.
+    pub fn new() -> Plan<'r> {
+        Plan::default()
+    }
+
+    /// Adds an item, or says why no store should ever see it.
+    pub fn push(&mut self, item: Item<'r>) -> Result<(), PlanError> {
+        let rule = || item.key.scope().rule().to_owned();
+        let asked = match item.operation {
+            Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
+            _ => item.operation.cost().unwrap_or(0),
+        };
+        if asked > EXACT_MAX {
+            return Err(PlanError::CostTooLarge { rule: rule(), cost: asked });
+        }
+        if let Some(cost) = item.operation.cost() {
+            let capacity = item.limit.capacity();
+            if cost > capacity {
+                return Err(PlanError::CostAboveCapacity { rule: rule(), cost, capacity });
+            }
+        }
+        let nameless = match item.operation {
+            Operation::Charge { token, .. } => {
+                matches!(item.limit, Limit::Concurrency(_)) && token == Token::NONE
+            }
+            Operation::Reserve { token, .. } => token == Token::NONE,
+            _ => false,
+        };
+        if nameless {
+            return Err(PlanError::TokenMissing { rule: rule() });
+        }
+        if self.items.iter().any(|other| other.key.fingerprint() == item.key.fingerprint()) {
+            return Err(PlanError::DuplicateKey { rule: rule() });
+        }
+        if self.items.first().is_some_and(|first| first.asks() != item.asks()) {
+            return Err(PlanError::Mixed { rule: rule() });
+        }
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// Its items, in the order of the rules file.
+    pub fn items(&self) -> &[Item<'r>] {
+        &self.items
+    }
+}
+
+impl Item<'_> {
+    /// Whether it asks for admission.
+    pub const fn asks(&self) -> bool {
+        self.operation.cost().is_some()
+    }
+}
+
+/// What the store found, one answer per item, all from one indivisible step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The store's clock at that step.
+    pub now: Time,
+    /// In the order of the Plan's items.
+    pub answers: SmallVec<[Answer; INLINE]>,
+}
+
+impl Outcome {
+    /// The first answer that could not be decided, if any.
+    pub fn declined(&self) -> Option<(usize, Decline)> {
+        self.answers.iter().enumerate().find_map(|(index, answer)| match answer.verdict {
+            Verdict::Declined(why) => Some((index, why)),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,344 @@
+//! State of any algorithm and its byte layout, the same on every store.
+//!
+//! # Layout, version 1
+//!
+//! Everything is a 64-bit little-endian word; a token is two words, high half first. Word 0 holds the version
+//! in its lowest byte, the kind in the next, and the number of repeated records above them. Every other word
+//! but the halves of tokens is at most 2^53 - 1, and every instant is in microseconds.
+//!
+//! | kind | name | words after word 0 | repeated |
+//! |---|---|---|---|
+//! | 1 | fixed window | start, window, used | |
+//! | 2 | sliding window | bucket, newest | count, newest bucket first |
+//! | 3 | sliding log | base | time, running total |
+//! | 4 | bucket | debt, time, scale | |
+//! | 5 | concurrency | seen | until, token, weight |
+//! | 6 | quota | start, end, seen, used | until, token, cost |
+//! | 7 | meter | value, touched | |
+//! | 8 | penalty | failures, until | |
+
+use crate::algorithm::bucket::{Bucket, BucketState};
+use crate::algorithm::concurrency::{Concurrency, ConcurrencyState, LEASES_MAX, Lease, LeaseChange};
+use crate::algorithm::fixed_window::{FixedWindow, FixedWindowState};
+use crate::algorithm::meter::{Meter, MeterState};
+use crate::algorithm::penalty::{Penalty, PenaltyState};
+use crate::algorithm::quota::{Quota, QuotaChange, QuotaState, RESERVATIONS_MAX, Reservation};
+use crate::algorithm::sliding_log::{ENTRIES_MAX, Entry, LogChange, SlidingLog, SlidingLogState};
+use crate::algorithm::sliding_window::{BUCKETS_MAX, SlidingWindow, SlidingWindowState};
+use crate::machine::Machine;
+use crate::operation::Token;
+use crate::time::{EXACT_MAX, Span, Time};
+
+const VERSION: u8 = 1;
+const WORD: usize = size_of::<u64>();
+
+/// What a store keeps under one key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "each variant is its algorithm's state and nothing more")]
+pub enum State {
+    FixedWindow(FixedWindowState),
+    SlidingWindow(SlidingWindowState),
+    SlidingLog(SlidingLogState),
+    Bucket(BucketState),
+    Concurrency(ConcurrencyState),
+    Quota(QuotaState),
+    Meter(MeterState),
+    Penalty(PenaltyState),
+}
+
+/// What a decision wants written under one key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "each variant is its algorithm's change and nothing more")]
+pub enum Change {
+    Reset,
+    FixedWindow(FixedWindowState),
+    SlidingWindow(SlidingWindowState),
+    SlidingLog(LogChange),
+    Bucket(BucketState),
+    Concurrency(LeaseChange),
+    Quota(QuotaChange),
+    Meter(MeterState),
+    Penalty(Option<PenaltyState>),
+}
+
+/// Bytes that are no state of this version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CorruptState {
+    /// Not whole words, or too few or too many of them.
+    #[error("{found} bytes where {expected} were expected")]
+    Length {
+        /// Bytes there were.
+        found: usize,
+        /// Bytes there should be.
+        expected: usize,
+    },
+    /// Written by another version of the layout.
+    #[error("layout version {0} is not known here")]
+    Version(u8),
+    /// No algorithm has this number.
+    #[error("state kind {0} is not known here")]
+    Kind(u8),
+    /// A number that no limit writes.
+    #[error("word {word} holds {found}, which is out of range")]
+    Range {
+        /// Which word.
+        word: usize,
+        /// What it holds.
+        found: u64,
+    },
+}
+
+impl State {
+    /// Writes a change that [`Limit::decide`](crate::limit::Limit::decide) made for exactly this state.
+    pub fn commit(slot: &mut Option<State>, change: Change) {
+        macro_rules! commit {
+            ($machine:ty, $kind:ident, $change:ident) => {{
+                let mut state = match slot.take() {
+                    Some(State::$kind(state)) => Some(state),
+                    _ => None,
+                };
+                <$machine>::commit(&mut state, $change);
+                *slot = state.map(State::$kind);
+            }};
+        }
+        match change {
+            Change::Reset => *slot = None,
+            Change::FixedWindow(change) => commit!(FixedWindow, FixedWindow, change),
+            Change::SlidingWindow(change) => commit!(SlidingWindow, SlidingWindow, change),
+            Change::SlidingLog(change) => commit!(SlidingLog, SlidingLog, change),
+            Change::Bucket(change) => commit!(Bucket, Bucket, change),
+            Change::Concurrency(change) => commit!(Concurrency, Concurrency, change),
+            Change::Quota(change) => commit!(Quota, Quota, change),
+            Change::Meter(change) => commit!(Meter, Meter, change),
+            Change::Penalty(change) => commit!(Penalty, Penalty, change),
+        }
+    }
+
+    /// The state in the layout of this version.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut words = Words::default();
+        match self {
+            State::FixedWindow(state) => {
+                words.head(1, 0).time(state.start).span(state.window).number(state.used);
+            }
+            State::SlidingWindow(state) => {
+                words.head(2, state.counts.len()).span(state.bucket).time(state.newest);
+                for &count in &state.counts {
+                    words.number(count);
+                }
+            }
+            State::SlidingLog(state) => {
+                words.head(3, state.entries.len()).number(state.base);
+                for entry in &state.entries {
+                    words.time(entry.time).number(entry.total);
+                }
+            }
+            State::Bucket(state) => {
+                words.head(4, 0).number(state.debt).time(state.time).number(state.scale);
+            }
+            State::Concurrency(state) => {
+                words.head(5, state.leases.len()).time(state.seen);
+                for lease in &state.leases {
+                    words.time(lease.until).token(lease.token).number(lease.weight);
+                }
+            }
+            State::Quota(state) => {
+                words.head(6, state.reservations.len());
+                words.time(state.start).time(state.end).time(state.seen).number(state.used);
+                for held in &state.reservations {
+                    words.time(held.until).token(held.token).number(held.cost);
+                }
+            }
+            State::Meter(state) => {
+                words.head(7, 0).number(state.value).time(state.touched);
+            }
+            State::Penalty(state) => {
+                words.head(8, 0).number(state.failures).time(state.until);
+            }
+        }
+        words.bytes
+    }
+
+    /// Reads the layout back. Everything is checked: nothing a store returns can make a decision wrong silently
+    /// or make it panic.
+    pub fn decode(bytes: &[u8]) -> Result<State, CorruptState> {
+        let mut reader = Reader::new(bytes)?;
+        let (kind, count) = reader.head()?;
+        let (fixed, repeated, count_max) = match kind {
+            1 | 4 => (3, 0, 0),
+            2 => (2, 1, BUCKETS_MAX as usize + 1),
+            3 => (1, 2, ENTRIES_MAX as usize),
+            5 => (1, 4, LEASES_MAX as usize),
+            6 => (4, 4, RESERVATIONS_MAX),
+            7 | 8 => (2, 0, 0),
+            _ => return Err(CorruptState::Kind(kind)),
+        };
+        if count > count_max {
+            return Err(CorruptState::Range { word: 0, found: count as u64 });
+        }
+        reader.expect(1 + fixed + repeated * count)?;
+        Ok(match kind {
+            1 => State::FixedWindow(FixedWindowState {
+                start: reader.time()?,
+                window: reader.positive_span()?,
+                used: reader.number()?,
+            }),
+            2 => State::SlidingWindow(SlidingWindowState {
+                bucket: reader.positive_span()?,
+                newest: reader.time()?,
+                counts: (0..count).map(|_| reader.number()).collect::<Result<_, _>>()?,
+            }),
+            3 => {
+                let base = reader.number()?;
+                let (mut time, mut total) = (Time::ZERO, base);
+                let entries = (0..count)
+                    .map(|_| {
+                        (time, total) = (reader.time_from(time)?, reader.number_from(total)?);
+                        Ok(Entry { time, total })
+                    })
+                    .collect::<Result<_, _>>()?;
+                State::SlidingLog(SlidingLogState { base, entries })
+            }
+            4 => State::Bucket(BucketState {
+                debt: reader.number()?,
+                time: reader.time()?,
+                scale: reader.number_from(1)?,
+            }),
+            5 => {
+                let seen = reader.time()?;
+                let mut until = Time::ZERO;
+                let leases = (0..count)
+                    .map(|_| {
+                        until = reader.time_from(until)?;
+                        Ok(Lease { until, token: reader.token()?, weight: reader.number_up_to(LEASES_MAX)? })
+                    })
+                    .collect::<Result<_, _>>()?;
+                State::Concurrency(ConcurrencyState { seen, leases })
+            }
+            6 => {
+                let start = reader.time()?;
+                let end = reader.time_from(start)?;
+                let (seen, used) = (reader.time()?, reader.number()?);
+                let (mut until, mut reserved) = (Time::ZERO, 0);
+                let reservations = (0..count)
+                    .map(|_| {
+                        until = reader.time_from(until)?;
+                        let token = reader.token()?;
+                        let cost = reader.number_up_to(EXACT_MAX - reserved)?;
+                        reserved += cost;
+                        Ok(Reservation { until, token, cost })
+                    })
+                    .collect::<Result<_, _>>()?;
+                State::Quota(QuotaState { start, end, seen, used, reservations })
+            }
+            7 => State::Meter(MeterState { value: reader.number()?, touched: reader.time()? }),
+            _ => State::Penalty(PenaltyState { failures: reader.number()?, until: reader.time()? }),
+        })
+    }
+}
+
+/// Writes words.
+#[derive(Default)]
+struct Words {
+    bytes: Vec<u8>,
+}
+
+impl Words {
+    fn word(&mut self, word: u64) -> &mut Words {
+        self.bytes.extend_from_slice(&word.to_le_bytes());
+        self
+    }
+
+    fn head(&mut self, kind: u8, count: usize) -> &mut Words {
+        self.word(u64::from(VERSION) | u64::from(kind) << 8 | (count as u64) << 16)
+    }
+
+    fn number(&mut self, number: u64) -> &mut Words {
+        self.word(number)
+    }
+
+    fn time(&mut self, time: Time) -> &mut Words {
+        self.word(time.us())
+    }
+
+    fn span(&mut self, span: Span) -> &mut Words {
+        self.word(span.us())
+    }
+
+    fn token(&mut self, token: Token) -> &mut Words {
+        self.word((token.0 >> 64) as u64).word(token.0 as u64)
+    }
+}
+
+/// Reads words and checks each.
+struct Reader<'b> {
+    bytes: &'b [u8],
+    /// Index of the next word.
+    word: usize,
+}
+
+impl<'b> Reader<'b> {
+    fn new(bytes: &'b [u8]) -> Result<Reader<'b>, CorruptState> {
+        if bytes.len() < WORD {
+            return Err(CorruptState::Length { found: bytes.len(), expected: WORD });
+        }
+        Ok(Reader { bytes, word: 0 })
+    }
+
+    fn head(&mut self) -> Result<(u8, usize), CorruptState> {
+        let head = self.raw()?;
+        let [version, kind, ..] = head.to_le_bytes();
+        if version != VERSION {
+            return Err(CorruptState::Version(version));
+        }
+        // A count that does not fit a usize is above every maximum as well.
+        Ok((kind, usize::try_from(head >> 16).unwrap_or(usize::MAX)))
+    }
+
+    fn expect(&self, words: usize) -> Result<(), CorruptState> {
+        let (found, expected) = (self.bytes.len(), words * WORD);
+        if found == expected { Ok(()) } else { Err(CorruptState::Length { found, expected }) }
+    }
+
+    fn raw(&mut self) -> Result<u64, CorruptState> {
+        let at = self.word * WORD;
+        let bytes = self.bytes.get(at..at + WORD).and_then(|bytes| bytes.try_into().ok());
+        self.word += 1;
+        let expected = self.word * WORD;
+        bytes.map(u64::from_le_bytes).ok_or(CorruptState::Length { found: self.bytes.len(), expected })
+    }
+
+    fn within(&mut self, min: u64, max: u64) -> Result<u64, CorruptState> {
+        let word = self.word;
+        let found = self.raw()?;
+        if (min..=max).contains(&found) { Ok(found) } else { Err(CorruptState::Range { word, found }) }
+    }
+
+    fn number(&mut self) -> Result<u64, CorruptState> {
+        self.within(0, EXACT_MAX)
+    }
+
+    fn number_from(&mut self, min: u64) -> Result<u64, CorruptState> {
+        self.within(min, EXACT_MAX)
+    }
+
+    fn number_up_to(&mut self, max: u64) -> Result<u64, CorruptState> {
+        self.within(0, max)
+    }
+
+    fn time(&mut self) -> Result<Time, CorruptState> {
+        self.number().map(Time::from_us)
+    }
+
+    fn time_from(&mut self, min: Time) -> Result<Time, CorruptState> {
+        self.number_from(min.us()).map(Time::from_us)
+    }
+
+    fn positive_span(&mut self) -> Result<Span, CorruptState> {
+        self.number_from(1).map(Span::from_us)
+    }
+
+    fn token(&mut self) -> Result<Token, CorruptState> {
+        Ok(Token(u128::from(self.raw()?) << 64 | u128::from(self.raw()?)))
+    }
+}

@@ -1,0 +1,34 @@
+//! The seam to whatever keeps the state.
+
+use std::error::Error;
+use std::future::Future;
+
+use crate::plan::{Outcome, Plan};
+use crate::state::CorruptState;
+
+/// Carries out whole Plans, each as one indivisible step, by the rules of [`evaluate`](crate::evaluate::evaluate).
+///
+/// A store knows "blocking"; it knows nothing of shadow rules, failure policies, subjects or transports.
+pub trait Store {
+    /// Carries out `plan` at the store's own clock.
+    fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+}
+
+/// The store could not decide. A refusal is not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It may work again by itself: unreachable, slow, failing over. Whether the Plan was carried out is unknown.
+    #[error("the store did not answer")]
+    Transient(#[source] Box<dyn Error + Send + Sync>),
+    /// It will not work until somebody changes a setting.
+    #[error("the store refuses to work with these settings")]
+    Misconfigured(#[source] Box<dyn Error + Send + Sync>),
+    /// What it holds under a key is no state of ours.
+    #[error("the state of rule {rule:?} cannot be read")]
+    Corrupt {
+        /// The rule whose state it is.
+        rule: String,
+        /// What is wrong with it.
+        source: CorruptState,
+    },
+}

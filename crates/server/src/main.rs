@@ -1,0 +1,3 @@
+//! The binary `tollgate`.
+
+fn main() {}

@@ -1,0 +1,85 @@
+//! Project tasks, run as `cargo xtask <task>`.
+//!
+//! This file reads the command line and turns a failure into an exit code. Each task has a file of its own.
+
+mod generate;
+#[cfg(test)]
+mod scratch;
+mod setup;
+mod stage;
+mod test;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Tasks for people who work on Tollgate.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    after_help = "Run `cargo xtask test` before you propose a change: it is everything the gate runs.\n\
+                  Exit codes: 0 all is well, 1 a problem was found and printed, 2 the command line is wrong."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Prove the tree: format, tidy, clippy, tests, docs, generated files.
+    ///
+    /// Installs what the machine lacks, then runs the stages in order and streams their output. Each stage has
+    /// a budget in minutes and is stopped, with everything it started, when it leaves it. The first stage that
+    /// fails ends the run. A table at the end shows what each stage used of its budget.
+    #[command(
+        after_help = "Missing programs are installed with apt-get on Debian and its relatives, as root or through \
+                      a sudo that asks no password. Elsewhere the task names what to install, and fails."
+    )]
+    Test,
+
+    /// Check what the compiler does not: purity of the core, dead files, broken links, leftovers.
+    ///
+    /// Reads every file that git tracks or would track, and reports all problems at once as `file:line: what`,
+    /// each with its fix. Warnings are printed and do not fail.
+    #[command(after_help = "Checked:\n  \
+        - tollgate-core depends on no runtime and no I/O, reads no clock, holds no floats\n  \
+        - no leftover markers, debug macros or ignored tests\n  \
+        - every source file is compiled, every page and picture is linked, every link leads somewhere\n  \
+        - every lint exception and every unsafe block says why\n  \
+        - docs/requirements.md has one row per requirement, and the tests it names exist\n  \
+        - no trailing blanks, no tabs, a newline at the end, no paths of somebody's machine\n\n\
+        Files below a folder named vendor or corpus are not ours, and are not read for style.")]
+    Tidy,
+
+    /// Write the files that are made from code: pictures and reference pages.
+    ///
+    /// Run it after a change to what those files show, and commit the result with the change.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask gen            write what is missing or stale\n  \
+        cargo xtask gen --check    write nothing; name what is missing or stale, and fail")]
+    Gen {
+        /// Only compare, and fail when a file is missing or stale.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the root");
+    let done = match Arguments::parse().task {
+        Task::Test => test::run(root),
+        Task::Tidy => tidy::run(root),
+        Task::Gen { check: true } => generate::check(root),
+        Task::Gen { check: false } => generate::write(root),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask test`: the stages, in order, and the budget of each.
+
+use crate::stage::{Stage, Verdict, Work, render, run_all};
+use crate::{generate, setup, tidy};
+use anyhow::{Result, bail};
+use std::path::Path;
+
+/// Runs every stage, prints the table, and fails if a stage failed.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let rows = run_all(root, stages(root));
+    println!("\n{}", render(&rows));
+    match rows.iter().find(|row| row.verdict != Verdict::Passed) {
+        None => Ok(()),
+        Some(row) => bail!("stage {}: {}", row.name, row.verdict),
+    }
+}
+
+fn stages(root: &Path) -> Vec<Stage> {
+    let (for_tidy, for_gen) = (root.to_path_buf(), root.to_path_buf());
+    vec![
+        Stage::new("setup", 3, Work::inside(setup::run)),
+        Stage::new("format", 1, Work::Command("cargo fmt --all --check")),
+        Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
+        Stage::new(
+            "clippy",
+            5,
+            Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
+        ),
+        Stage::new("test", 15, Work::Command("cargo test --workspace --locked")),
+        Stage::new(
+            "docs",
+            3,
+            Work::Command("env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked"),
+        ),
+        Stage::new("gen", 2, Work::inside(move || generate::check(&for_gen))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_whole_run_fits_into_thirty_minutes() {
+        let sum: Duration = stages(Path::new(".")).iter().map(|stage| stage.budget).sum();
+        assert!(sum <= Duration::from_mins(30), "{sum:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! `cargo xtask tidy`: what must hold in the tree and no compiler checks.
+//!
+//! Each check is a function from the files to the problems found, in a file of its own. This file holds the table
+//! of checks and reports what they find.
+
+mod core_dependencies;
+mod core_purity;
+mod exceptions;
+mod hygiene;
+mod links;
+mod markdown;
+mod markers;
+mod modules;
+mod requirements;
+mod rust;
+mod size;
+mod tree;
+
+use anyhow::{Result, bail};
+use std::fmt;
+use std::path::Path;
+use tree::Tree;
+
+/// The table of checks that fail the run.
+const CHECKS: &[fn(&Tree) -> Vec<Problem>] = &[
+    core_purity::check,
+    exceptions::check,
+    hygiene::check,
+    links::check,
+    markers::check,
+    modules::check,
+    requirements::check,
+];
+
+/// One thing that is wrong, where, and what to do about it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    path: String,
+    line: usize,
+    what: String,
+    fix: String,
+}
+
+impl Problem {
+    fn new(path: &str, line: usize, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into(), fix: fix.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}\n    fix: {}", self.path, self.line, self.what, self.fix)
+    }
+}
+
+/// Prints every problem in the tree, and fails if there is one. Warnings do not fail.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let tree = Tree::load(root)?;
+    let mut problems = problems(&tree);
+    match core_dependencies::resolve(root) {
+        Ok(resolved) => problems.extend(core_dependencies::check(&tree, &resolved)),
+        Err(error) => problems.push(Problem::new(
+            core_dependencies::MANIFEST,
+            1,
+            format!("the dependencies of the core are not known: {error:#}"),
+            "make `cargo tree --package tollgate-core --locked` work",
+        )),
+    }
+    problems.sort();
+
+    for warning in size::warnings(&tree) {
+        eprintln!("warning: {warning}");
+    }
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    if !problems.is_empty() {
+        bail!("tidy: {} problems", problems.len());
+    }
+    println!("tidy: {} files, no problem", tree.files().len());
+    Ok(())
+}
+
+fn problems(tree: &Tree) -> Vec<Problem> {
+    CHECKS.iter().flat_map(|check| check(tree)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_is_in_the_table() {
+        let found = planted::found(
+            problems,
+            &[
+                ("Cargo.toml", "[package]\n"),
+                ("README.md", "[a](gone.md)\n"),
+                ("crates/core/Cargo.toml", "[package]\n"),
+                ("crates/core/src/lib.rs", "use std::fs;\n#[allow(dead_code)]\nfn f() { todo!() }\n"),
+                ("docs/requirements.md", "blanks \n"),
+                ("src/stray.rs", "//!\n"),
+            ],
+        );
+        let expected = [
+            "README.md:1",
+            "crates/core/src/lib.rs:1",
+            "crates/core/src/lib.rs:2",
+            "crates/core/src/lib.rs:3",
+            "docs/requirements.md:1",
+            "src/stray.rs:1",
+        ];
+        for place in expected {
+            assert!(found.iter().any(|found| found == place), "{place} is not in {found:?}");
+        }
+        let missing_rows = "no row for A1";
+        let requirements = problems(&Tree::of(&[("docs/requirements.md", "# Empty\n")]));
+        assert!(requirements.iter().any(|problem| problem.what == missing_rows), "{requirements:?}");
+    }
+}
+
+/// What the tests of the checks share.
+#[cfg(test)]
+mod planted {
+    use super::{Problem, Tree};
+
+    /// Where the check found something in a tree of these files: `path:line`, in order.
+    pub(super) fn found(check: fn(&Tree) -> Vec<Problem>, files: &[(&str, &str)]) -> Vec<String> {
+        let mut problems = check(&Tree::of(files));
+        problems.sort();
+        problems.iter().map(|problem| format!("{}:{}", problem.path, problem.line)).collect()
+    }
+
+    /// On which lines the check found something in one file.
+    pub(super) fn lines(check: fn(&Tree) -> Vec<Problem>, path: &str, text: &str) -> Vec<usize> {
+        let mut lines: Vec<usize> =
+            check(&Tree::of(&[(path, text)])).iter().map(|problem| problem.line).collect();
+        lines.sort_unstable();
+        lines
+    }
+}

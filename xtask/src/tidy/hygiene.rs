@@ -1,0 +1,73 @@
+//! Text that a diff shows as it is: no blanks at the end of a line, no tabs, a newline at the end, no path of
+//! somebody's machine.
+
+use super::Problem;
+use super::tree::Tree;
+
+/// Folders of a person or a build machine. Written in two pieces, so that this file passes its own check.
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (path, text) in tree.texts("") {
+        let no_tabs = path.ends_with(".rs") || path.ends_with(".md");
+        for (index, line) in text.split_terminator('\n').enumerate() {
+            let mut problem = |what: String, fix| problems.push(Problem::new(path, index + 1, what, fix));
+            if line.trim_end() != line {
+                problem("blanks at the end of the line".to_owned(), "delete them");
+            }
+            if no_tabs && line.contains('\t') {
+                problem("a tab".to_owned(), "indent with blanks; write \\t in a string");
+            }
+            for place in MACHINE_PATHS.iter().filter(|place| names_path(line, place)) {
+                problem(
+                    format!("a path of somebody's machine: {place}"),
+                    "say it from the root of the repository",
+                );
+            }
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            let last = text.lines().count();
+            problems.push(Problem::new(path, last, "no newline at the end of the file", "add it"));
+        }
+    }
+    problems
+}
+
+/// Whether the place is named as the beginning of a path, not inside of one.
+fn names_path(line: &str, place: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '~' | '}' | '/');
+    line.match_indices(place).any(|(at, _)| !line[..at].ends_with(goes_on))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted::lines;
+    use super::*;
+
+    #[test]
+    fn untidy_text_is_found() {
+        let cases = [
+            ("a.md", "one \ntwo\n", 1),
+            ("a.yml", "one\ntwo\r\n", 2),
+            ("a.rs", "one\n\ttwo\n", 2),
+            ("a.md", "one\ttwo\n", 1),
+            ("LICENSE", "one\ntwo", 2),
+        ];
+        for (path, text, line) in cases {
+            assert_eq!(lines(check, path, text), [line], "{path} {text:?}");
+        }
+        for place in MACHINE_PATHS {
+            assert_eq!(lines(check, "a.toml", &format!("\nsee `{place}a`\n")), [2], "{place}");
+            assert_eq!(lines(check, "a.toml", &format!("get /v1{place}a\n")), [0; 0], "{place}");
+        }
+    }
+
+    #[test]
+    fn tidy_text_and_foreign_text_pass() {
+        assert_eq!(lines(check, "Makefile", "all:\n\ttrue\n"), [0; 0]);
+        assert_eq!(lines(check, "a/vendor/b.js", "one \ntwo"), [0; 0]);
+        assert_eq!(lines(check, "empty", ""), [0; 0]);
+    }
+}
