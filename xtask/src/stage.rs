@@ -94,7 +94,9 @@ pub(crate) fn render(rows: &[Row]) -> String {
     let mut table = format!("{:<10} {:>8} {:>8}  result\n", "stage", "min used", "budget");
     for row in rows {
         let used = if row.verdict == Verdict::NotRun { "-".to_owned() } else { minutes(row.used) };
-        let line = format!("{:<10} {used:>8} {:>8}  {}\n", row.name, minutes(row.budget), row.verdict);
+        let verdict = row.verdict.to_string();
+        let verdict = verdict.lines().next().unwrap_or_default();
+        let line = format!("{:<10} {used:>8} {:>8}  {verdict}\n", row.name, minutes(row.budget));
         table.push_str(&line);
     }
     table
@@ -253,12 +255,19 @@ mod tests {
                 budget: minutes(1),
                 verdict: Verdict::Passed,
             },
+            Row {
+                name: "tidy",
+                used: minutes(0),
+                budget: minutes(1),
+                verdict: Verdict::Failed("a\nb".into()),
+            },
             Row { name: "clippy", used: minutes(5), budget: minutes(5), verdict: Verdict::OverBudget },
             Row { name: "docs", used: Duration::ZERO, budget: minutes(3), verdict: Verdict::NotRun },
         ];
         let expected = "\
 stage      min used   budget  result
 format          0.1      1.0  passed
+tidy            0.0      1.0  failed: a
 clippy          5.0      5.0  failed: over budget
 docs              -      3.0  not run
 ";

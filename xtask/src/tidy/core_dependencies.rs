@@ -66,17 +66,8 @@ const DENIED_FEATURES: &[(&str, &str)] =
 /// its depth, name, version and, behind a bar, its features.
 pub(super) fn resolve(root: &Path) -> Result<String> {
     let output = Command::new("cargo")
-        .args([
-            "tree",
-            "--package",
-            "tollgate-core",
-            "--edges",
-            "normal",
-            "--target",
-            "all",
-            "--all-features",
-        ])
-        .args(["--locked", "--prefix", "depth", "--format", "{p}|{f}"])
+        .args(["tree", "--package", "tollgate-core", "--edges", "normal", "--all-features"])
+        .args(["--target", "all", "--locked", "--prefix", "depth", "--format", "{p}|{f}"])
         .current_dir(root)
         .output()
         .context("cannot run cargo")?;
@@ -108,9 +99,7 @@ pub(super) fn check(tree: &Tree, resolved: &str) -> Vec<Problem> {
             problem(format!("the core may not depend on {name}"), fix);
         }
         if DENIED.contains(&name) {
-            let fix = format!(
-                "`cargo tree -p tollgate-core -e normal -i {name}` shows the way; drop it from the core"
-            );
+            let fix = format!("see `cargo tree -p tollgate-core -e normal -i {name}`; drop it from the core");
             problem(format!("the core depends on {name} through {brought_by}"), fix);
         }
         for (_, feature) in DENIED_FEATURES.iter().filter(|(denied, _)| *denied == name) {

@@ -62,12 +62,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
             }
         }
         for (line, name) in source.macro_calls(MACROS) {
-            problems.push(Problem::new(
-                path,
-                line,
-                format!("`{name}!` in the core, which prints"),
-                Reason::Io.fix(),
-            ));
+            let what = format!("`{name}!` in the core, which prints");
+            problems.push(Problem::new(path, line, what, Reason::Io.fix()));
         }
         for token in &source.tokens {
             let float = match token.kind {
@@ -148,9 +144,7 @@ mod tests {
     #[test]
     fn other_crates_and_the_tests_of_the_core_may_do_io() {
         let text = "use std::fs; let a = 0.5;";
-        assert_eq!(
-            found(check, &[("crates/tollgate/src/lib.rs", text), ("crates/core/tests/a.rs", text)]),
-            [""; 0]
-        );
+        let files = [("crates/tollgate/src/lib.rs", text), ("crates/core/tests/a.rs", text)];
+        assert_eq!(found(check, &files), [""; 0]);
     }
 }

@@ -1,7 +1,7 @@
 //! Every exception from a lint, and every use of unsafe code, says why.
 
 use super::Problem;
-use super::rust::{Kind, Source, group_len};
+use super::rust::{Kind, Source, Token, group_len};
 use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {
@@ -9,15 +9,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     for (path, text) in tree.texts(".rs") {
         let source = Source::read(text);
         for attribute in source.attributes() {
-            if attribute.tokens.iter().enumerate().any(|(at, _)| is_silent_exception(&attribute.tokens[at..]))
-            {
-                let fix = "write `#[expect(lint, reason = \"…\")]`; `allow` only where the lint may or may not fire";
-                problems.push(Problem::new(
-                    path,
-                    attribute.line,
-                    "an exception from a lint without a reason",
-                    fix,
-                ));
+            if (0..attribute.tokens.len()).any(|at| is_silent_exception(&attribute.tokens[at..])) {
+                let what = "an exception from a lint without a reason";
+                let fix = "write `#[expect(lint, reason = \"…\")]`, or `allow` if it does not always fire";
+                problems.push(Problem::new(path, attribute.line, what, fix));
             }
         }
         let is_unsafe = |kind| kind == Kind::Ident("unsafe");
@@ -43,7 +38,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
 }
 
 /// Whether these tokens begin with an `allow(…)` or `expect(…)` that has no `reason = …`.
-fn is_silent_exception(tokens: &[super::rust::Token<'_>]) -> bool {
+fn is_silent_exception(tokens: &[Token<'_>]) -> bool {
     let [name, rest @ ..] = tokens else { return false };
     let opens = rest.first().is_some_and(|token| token.kind == Kind::Punct('('));
     if !matches!(name.kind, Kind::Ident("allow" | "expect")) || !opens {
@@ -102,9 +97,7 @@ mod tests {
         for text in good {
             assert_eq!(lines(check, "src/a.rs", text), [0; 0], "{text}");
         }
-        assert_eq!(
-            lines(check, "Cargo.toml", "# It fires on generated code.\nmissing_docs = \"allow\"\n"),
-            [0; 0]
-        );
+        let manifest = "# It fires on generated code.\nmissing_docs = \"allow\"\n";
+        assert_eq!(lines(check, "Cargo.toml", manifest), [0; 0]);
     }
 }

@@ -21,10 +21,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                 problem("a tab".to_owned(), "indent with blanks; write \\t in a string");
             }
             for place in MACHINE_PATHS.iter().filter(|place| names_path(line, place)) {
-                problem(
-                    format!("a path of somebody's machine: {place}"),
-                    "say it from the root of the repository",
-                );
+                let what = format!("a path of somebody's machine: {place}");
+                problem(what, "say it from the root of the repository");
             }
         }
         if !text.is_empty() && !text.ends_with('\n') {

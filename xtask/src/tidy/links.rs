@@ -27,25 +27,18 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                 Target::Folder(_) => continue,
                 Target::Nowhere => {
                     let what = format!("the link to {} leads nowhere", link.target);
-                    problems.push(Problem::new(
-                        path,
-                        link.line,
-                        what,
-                        "name a file of this repository, seen from this page",
-                    ));
+                    let fix = "name a file of this repository, seen from this page";
+                    problems.push(Problem::new(path, link.line, what, fix));
                     continue;
                 }
             };
-            let offered = tree.file(&reached).and_then(File::text).map(anchors).unwrap_or_default();
-            if !anchor.is_empty() && reached.ends_with(".md") && !offered.iter().any(|offer| offer == anchor)
-            {
-                let what = format!("{reached} has no heading #{anchor}");
-                problems.push(Problem::new(
-                    path,
-                    link.line,
-                    what,
-                    format!("use one of: {}", offered.join(", ")),
-                ));
+            if !anchor.is_empty() && reached.ends_with(".md") {
+                let offered = tree.file(&reached).and_then(File::text).map(anchors).unwrap_or_default();
+                if !offered.iter().any(|offer| offer == anchor) {
+                    let what = format!("{reached} has no heading #{anchor}");
+                    let fix = format!("use one of: {}", offered.join(", "));
+                    problems.push(Problem::new(path, link.line, what, fix));
+                }
             }
             if reached != path {
                 linked.insert(reached);
@@ -57,12 +50,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
         let path = &file.path;
         if path.ends_with(".md") && !reachable.contains(path) {
             let what = format!("no way leads here from {}", STARTS.join(" or "));
-            problems.push(Problem::new(
-                path,
-                1,
-                what,
-                "link it from a page that can be reached, or delete it",
-            ));
+            let fix = "link it from a page that can be reached, or delete it";
+            problems.push(Problem::new(path, 1, what, fix));
         }
         if PICTURES.iter().any(|ending| path.ends_with(ending)) && !linked.contains(path) {
             problems.push(Problem::new(path, 1, "no page shows this picture", "show it, or delete it"));

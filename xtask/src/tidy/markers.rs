@@ -26,12 +26,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     for (path, text) in tree.texts(".rs") {
         let source = Source::read(text);
         for (line, name) in source.macro_calls(MACROS) {
-            problems.push(Problem::new(
-                path,
-                line,
-                format!("`{name}!` is left over"),
-                "write the code, or remove it",
-            ));
+            let what = format!("`{name}!` is left over");
+            problems.push(Problem::new(path, line, what, "write the code, or remove it"));
         }
         let is_ignore = |kind| kind == Kind::Ident("ignore");
         for attribute in source.attributes() {

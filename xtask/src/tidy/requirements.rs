@@ -34,40 +34,29 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                     problem(format!("a second row for {}", cells[0]), "keep one row per id");
                 }
             }
-            None => problem(
-                format!("{} is no requirement", cells[0]),
-                "use the ids A1 to I4, and `Invariant I1` to I21",
-            ),
+            None => problem(format!("{} is no requirement", cells[0]), "use an id of the list"),
         }
         let [_, _, proof] = cells.as_slice() else {
             problem(format!("{} cells", cells.len()), "write three: id, requirement, proof");
             continue;
         };
         if !proof.contains(NOT_YET) && code_spans(proof).next().is_none() && links(proof).is_empty() {
-            problem(
-                "no proof".to_owned(),
-                "name a test in backticks, link a page, or write `not yet` without backticks",
-            );
+            let fix = "name a test in backticks, link a page, or say: not yet";
+            problem("no proof".to_owned(), fix);
         }
         for name in code_spans(proof) {
             let function = name.rsplit("::").next().unwrap_or(name);
             let exists =
                 if name.ends_with(".md") { tree.file(name).is_some() } else { functions.contains(function) };
             if !exists {
-                problem(
-                    format!("there is no test or page {name}"),
-                    "name a function or a page of this repository",
-                );
+                let fix = "name a function or a page of this repository";
+                problem(format!("there is no test or page {name}"), fix);
             }
         }
     }
     for (id, _) in rows.iter().filter(|(_, count)| **count == 0) {
-        problems.push(Problem::new(
-            PAGE,
-            1,
-            format!("no row for {id}"),
-            "add it; its proof may be `not yet`",
-        ));
+        let fix = "add it; its proof may be `not yet`";
+        problems.push(Problem::new(PAGE, 1, format!("no row for {id}"), fix));
     }
     problems
 }
@@ -123,10 +112,8 @@ mod tests {
         assert_eq!(problems(&format!("{page}{row}")).len(), 1);
         assert_eq!(problems(&format!("{page}| A14 | words | not yet |\n")).len(), 1);
         assert_eq!(problems(&page.replace(row, "| A1 | not yet |\n")), ["docs/requirements.md:3"]);
-        assert_eq!(
-            problems(&page.replace("Invariant I21", "I21")),
-            ["docs/requirements.md:1", "docs/requirements.md:82"]
-        );
+        let wrong = page.replace("Invariant I21", "I21");
+        assert_eq!(problems(&wrong), ["docs/requirements.md:1", "docs/requirements.md:82"]);
         assert_eq!(found(check, &[]), ["docs/requirements.md:1"]);
     }
 }

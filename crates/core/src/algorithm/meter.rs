@@ -79,11 +79,12 @@ impl Meter {
     }
 
     fn set(&self, value: u64, touched: Time, verdict: Verdict, mark: Mark) -> Step<MeterState> {
-        let free_at = touched.plus(self.expiry);
-        self.standing(value, free_at).write(verdict, mark, MeterState { value, touched }, free_at)
+        let next = MeterState { value, touched };
+        let free_at = self.free_at(Some(&next), value, touched);
+        self.standing(value, free_at).write(verdict, mark, next, free_at)
     }
 
-    /// When a meter that nobody touches is forgotten.
+    /// When a meter that nobody touches reads zero again.
     fn free_at(&self, state: Option<&MeterState>, value: u64, now: Time) -> Time {
         state.filter(|_| value > 0).map_or(now, |state| state.touched.plus(self.expiry))
     }

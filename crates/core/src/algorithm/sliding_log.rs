@@ -142,9 +142,10 @@ impl SlidingLog {
         let total = current.base + current.used;
         let cost_leaves = entries.partition_point(|entry| total - entry.total + needed > self.limit);
         let live = (entries.len() - current.expired) as u64;
-        let entry_leaves = current.expired + (live - live.min(self.entries)) as usize;
-        let last_to_leave =
-            if current.room { cost_leaves } else { cost_leaves.max(entry_leaves) }.max(current.expired);
+        // By then the newest entry's instant has passed: nothing can share it, there must be room for one more.
+        let entry_leaves =
+            live.checked_sub(self.entries).map_or(0, |excess| current.expired + excess as usize);
+        let last_to_leave = cost_leaves.max(entry_leaves).max(current.expired);
         entries.get(last_to_leave).map_or(current.now, |entry| entry.time.plus(self.window))
     }
 

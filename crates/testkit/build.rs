@@ -1,0 +1,49 @@
+//! Plants the mutants of `mutants.rs` into copies of core's own algorithm sources.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+#[path = "mutants.rs"]
+mod mutants;
+
+const CORE: &str = "../core/src/algorithm";
+
+fn main() {
+    println!("cargo::rerun-if-changed=mutants.rs");
+    println!("cargo::rerun-if-changed={CORE}");
+    let mut modules = String::new();
+    let mut table = String::from("/// All of them.\npub const ALL: &[Mutant] = &[\n");
+    let mut counts = BTreeMap::new();
+    for &(algorithm, wrong, right_text, wrong_text) in mutants::MUTANTS {
+        let number: &mut u32 = counts.entry(algorithm).or_default();
+        *number += 1;
+        let module = format!("{algorithm}_{number}");
+        let source = plant(algorithm, wrong, right_text, wrong_text);
+        writeln!(
+            modules,
+            "#[allow(warnings, reason = \"a mutant is wrong on purpose\")]\nmod {module} {{\n{source}\n}}"
+        )
+        .expect("writing to a string");
+        writeln!(
+            table,
+            "    Mutant {{ algorithm: {algorithm:?}, wrong: {wrong:?}, run: |steps, seed| \
+             hunt!({algorithm}, {module}, steps, seed) }},"
+        )
+        .expect("writing to a string");
+    }
+    table.push_str("];\n");
+    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    fs::write(Path::new(&out).join("mutants.rs"), modules + &table).expect("OUT_DIR can be written");
+}
+
+/// The algorithm's source with one line wrong, fit to live in this crate.
+fn plant(algorithm: &str, wrong: &str, right_text: &str, wrong_text: &str) -> String {
+    let path = format!("{CORE}/{algorithm}.rs");
+    let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let found = source.matches(right_text).count();
+    assert!(found == 1, "mutant {wrong:?}: {right_text:?} occurs {found} times in {path}, it must occur once");
+    assert!(right_text != wrong_text, "mutant {wrong:?} changes nothing");
+    source.replacen(right_text, wrong_text, 1).replace("crate::", "tollgate_core::")
+}

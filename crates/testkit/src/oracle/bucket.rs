@@ -1,0 +1,136 @@
+//! Token bucket, leaky meter, leaky shaper: a debt kept as a fraction.
+
+use tollgate_core::algorithm::bucket::Shape;
+use tollgate_core::{Decline, Mark, Operation, Span, Time, Verdict};
+
+use super::{Big, END, Expected, Oracle, Standing, big, ceil_div, done, first, floor, small, time};
+
+/// The limit's numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Units per period.
+    pub rate: u64,
+    /// The period.
+    pub period_us: u64,
+    /// The capacity; for a shaper the queue.
+    pub capacity: u64,
+    /// Which reading it is.
+    pub shape: Shape,
+}
+
+/// `debt / scale` units owed at `at`.
+#[derive(Default, Clone)]
+pub struct BucketOracle {
+    owed: Option<Owed>,
+}
+
+#[derive(Clone, Copy)]
+struct Owed {
+    debt: Big,
+    scale: Big,
+    at: Big,
+}
+
+/// The rate as a fraction per tick.
+struct Rate {
+    tick: Big,
+    drain: Big,
+    scale: Big,
+}
+
+impl Numbers {
+    fn ceiling(&self) -> Big {
+        match self.shape {
+            Shape::Queue => Big::from(self.capacity) + 1,
+            Shape::Tokens | Shape::Meter => self.capacity.into(),
+        }
+    }
+
+    /// In microseconds if twice the capacity can be counted so, else in milliseconds.
+    fn rate(&self) -> Rate {
+        let per = |tick: Big| {
+            let (rate, ticks) = (Big::from(self.rate), Big::from(self.period_us) / tick);
+            let common = euclid(rate, ticks);
+            Rate { tick, drain: rate / common, scale: ticks / common }
+        };
+        let micro = per(1);
+        if 2 * self.ceiling() * micro.scale <= END { micro } else { per(1_000) }
+    }
+}
+
+fn euclid(mut a: Big, mut b: Big) -> Big {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl BucketOracle {
+    fn effective(&self, rate: &Rate, now: Big) -> Big {
+        let now = floor(now, rate.tick);
+        self.owed.map_or(now, |owed| now.max(ceil_div(owed.at, rate.tick) * rate.tick))
+    }
+
+    /// Debt in this rate's scale.
+    fn debt(&self, numbers: &Numbers, rate: &Rate, now: Big) -> Big {
+        let Some(owed) = self.owed else { return 0 };
+        let ticks = (self.effective(rate, now) - ceil_div(owed.at, rate.tick) * rate.tick) / rate.tick;
+        let most = END - numbers.ceiling() * rate.scale;
+        let debt = ceil_div(owed.debt * rate.scale, owed.scale).min(most);
+        (debt - ticks * rate.drain).max(0)
+    }
+
+    fn standing(&self, numbers: &Numbers, rate: &Rate, now: Big) -> Standing {
+        let free = numbers.ceiling() * rate.scale - self.debt(numbers, rate, now);
+        Standing {
+            limit: numbers.ceiling(),
+            remaining: free.max(0) / rate.scale,
+            reset_at: first(self.effective(rate, now), |t| self.debt(numbers, rate, t) == 0),
+        }
+    }
+}
+
+impl Oracle for BucketOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let (rate, now) = (numbers.rate(), big(now));
+        let at = self.effective(&rate, now);
+        let debt = self.debt(numbers, &rate, now);
+        let standing = self.standing(numbers, &rate, now);
+        let full = numbers.ceiling() * rate.scale;
+        let refundable = numbers.shape != Shape::Queue;
+        match *operation {
+            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Charge { cost, .. } => {
+                let needed = Big::from(cost.max(1)) * rate.scale;
+                if debt + needed > full {
+                    return standing.refused(first(at, |t| self.debt(numbers, &rate, t) + needed <= full));
+                }
+                // A queue lets it pass when everything before it has drained.
+                let delay = if refundable { 0 } else { ceil_div(debt, rate.drain) * rate.tick };
+                let admitted = Verdict::Admitted { delay: Span::from_us(small(delay)) };
+                if cost == 0 {
+                    return standing.kept(admitted);
+                }
+                let mark = if refundable { Mark::At { time: time(at) } } else { Mark::None };
+                self.owed = Some(Owed { debt: debt + Big::from(cost) * rate.scale, scale: rate.scale, at });
+                let standing = self.standing(numbers, &rate, now);
+                standing.written(admitted, mark, standing.reset_at)
+            }
+            Operation::Refund { mark: Mark::At { time: booked }, cost } if refundable => {
+                let ticks = (at - floor(big(booked), rate.tick)).max(0) / rate.tick;
+                let charged = Big::from(cost).min(numbers.ceiling()) * rate.scale;
+                let given = (charged - ticks * rate.drain).min(debt);
+                if given <= 0 {
+                    return standing.declined(Decline::NotHeld);
+                }
+                self.owed = Some(Owed { debt: debt - given, scale: rate.scale, at });
+                let standing = self.standing(numbers, &rate, now);
+                standing.written(done(given / rate.scale), Mark::None, standing.reset_at)
+            }
+            Operation::Refund { .. } if refundable => standing.declined(Decline::NotHeld),
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Concurrency: the list of leases.
+
+use tollgate_core::{Decline, Mark, Operation, Time, Token};
+
+use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+
+/// The limit's numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Units at once.
+    pub limit: u64,
+    /// How long a lease lasts.
+    pub lease_us: u64,
+}
+
+/// Every lease ever taken and not released, and the newest instant anything was written.
+#[derive(Default, Clone)]
+pub struct ConcurrencyOracle {
+    seen: Big,
+    leases: Vec<(Token, Big, Big)>,
+}
+
+impl ConcurrencyOracle {
+    fn live(&self, now: Big) -> impl Iterator<Item = (Token, Big, Big)> + '_ {
+        let now = now.max(self.seen);
+        self.leases.iter().copied().filter(move |&(_, until, _)| now < until)
+    }
+
+    fn held(&self, now: Big) -> Big {
+        self.live(now).map(|(_, _, weight)| weight).sum()
+    }
+
+    fn find(&self, token: Token, now: Big) -> Option<(Big, Big)> {
+        self.live(now).find(|&(other, _, _)| other == token).map(|(_, until, weight)| (until, weight))
+    }
+
+    fn standing(&self, limit: Big, now: Big) -> Standing {
+        Standing {
+            limit,
+            remaining: limit - self.held(now),
+            reset_at: first(now.max(self.seen), |t| self.live(t).next().is_none()),
+        }
+    }
+
+    /// Writes: time has been seen, what had ended is gone, `token` has a new lease or none.
+    fn set(&mut self, now: Big, token: Token, lease: Option<(Big, Big)>) {
+        let kept: Vec<_> = self.live(now).filter(|&(other, _, _)| other != token).collect();
+        self.leases = kept;
+        self.leases.extend(lease.map(|(until, weight)| (token, until, weight)));
+        self.seen = now.max(self.seen);
+    }
+}
+
+impl Oracle for ConcurrencyOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let (limit, lease, now) = (Big::from(numbers.limit), Big::from(numbers.lease_us), big(now));
+        let standing = self.standing(limit, now);
+        let until = (now.max(self.seen) + lease).min(END);
+        match *operation {
+            Operation::Peek { cost } => {
+                let nobody = Operation::Charge { cost, token: Token::NONE };
+                self.clone().step(numbers, time(now), &nobody).dry()
+            }
+            Operation::Charge { cost, token } => {
+                let needed = Big::from(cost.max(1));
+                if self.find(token, now).is_some() {
+                    return standing.declined(Decline::TokenInUse);
+                }
+                if self.held(now) + needed > limit {
+                    return standing.refused(first(now, |t| self.held(t) + needed <= limit));
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                self.set(now, token, Some((until, cost.into())));
+                let standing = self.standing(limit, now);
+                standing.written(AT_ONCE, Mark::Held { token, until: time(until) }, standing.reset_at)
+            }
+            Operation::Renew { token } => {
+                let Some((old, weight)) = self.find(token, now) else {
+                    return standing.declined(Decline::NotHeld);
+                };
+                let until = until.max(old);
+                self.set(now, token, Some((until, weight)));
+                let standing = self.standing(limit, now);
+                standing.written(done(weight), Mark::Held { token, until: time(until) }, standing.reset_at)
+            }
+            Operation::Release { token } => {
+                let Some((_, weight)) = self.find(token, now) else {
+                    return standing.declined(Decline::NotHeld);
+                };
+                self.set(now, token, None);
+                let standing = self.standing(limit, now);
+                standing.written(done(weight), Mark::None, standing.reset_at)
+            }
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Fixed window: every charge with the window it was booked in, added up.
+
+use tollgate_core::{Decline, Mark, Operation, Time};
+
+use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, floor, time};
+
+/// The limit's numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Units per window.
+    pub limit: u64,
+    /// The window's length.
+    pub window_us: u64,
+}
+
+/// All charges of the window on record.
+#[derive(Default, Clone)]
+pub struct FixedWindowOracle {
+    window: Option<(Big, Big)>,
+    costs: Vec<Big>,
+}
+
+impl FixedWindowOracle {
+    fn effective(&self, now: Big) -> Big {
+        self.window.map_or(now, |(start, _)| now.max(start))
+    }
+
+    fn used(&self, now: Big) -> Big {
+        let running = self.window.is_some_and(|(_, end)| self.effective(now) < end);
+        if running { self.costs.iter().sum() } else { 0 }
+    }
+
+    fn standing(&self, limit: Big, length: Big, now: Big) -> Standing {
+        let own_end = floor(self.effective(now), length) + length;
+        let end = self.window.map(|(_, end)| end).filter(|&end| self.effective(now) < end).unwrap_or(own_end);
+        Standing { limit, remaining: limit - self.used(now), reset_at: end }
+    }
+
+    fn book(&mut self, length: Big, now: Big, cost: Big) -> (Big, Big) {
+        if self.used(now) == 0 {
+            self.costs.clear();
+        }
+        let start = floor(self.effective(now), length);
+        self.window = Some((start, (start + length).min(END)));
+        self.costs.push(cost);
+        (start, start + length)
+    }
+}
+
+impl Oracle for FixedWindowOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let (limit, length, now) = (Big::from(numbers.limit), Big::from(numbers.window_us), big(now));
+        let standing = self.standing(limit, length, now);
+        match *operation {
+            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Charge { cost, .. } => {
+                let needed = Big::from(cost.max(1));
+                if self.used(now) + needed > limit {
+                    return standing.refused(first(now, |t| self.used(t) + needed <= limit));
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                let (start, end) = self.book(length, now, cost.into());
+                self.standing(limit, length, now).written(AT_ONCE, Mark::Window { start: time(start) }, end)
+            }
+            Operation::Refund { mark, cost } => {
+                let used = self.used(now);
+                let here = self.window.is_some_and(|(start, _)| mark == Mark::Window { start: time(start) });
+                if used == 0 || !here {
+                    return standing.declined(Decline::NotHeld);
+                }
+                let given = used.min(cost.into());
+                let (_, end) = self.book(length, now, -given);
+                self.standing(limit, length, now).written(done(given), Mark::None, end)
+            }
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

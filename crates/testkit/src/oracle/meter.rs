@@ -1,0 +1,82 @@
+//! Meter: the list of what was added and taken away.
+
+use tollgate_core::{Decline, Mark, Operation, Time};
+
+use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+
+/// The limit's numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// The highest count, if there is one.
+    pub limit: Option<u64>,
+    /// How long an untouched meter is kept.
+    pub expiry_us: u64,
+}
+
+/// Everything counted since the meter last started from zero.
+#[derive(Default, Clone)]
+pub struct MeterOracle {
+    touched: Option<Big>,
+    costs: Vec<Big>,
+}
+
+impl MeterOracle {
+    fn effective(&self, now: Big) -> Big {
+        self.touched.map_or(now, |touched| now.max(touched))
+    }
+
+    fn value(&self, expiry: Big, now: Big) -> Big {
+        let kept = self.touched.is_some_and(|touched| self.effective(now) < (touched + expiry).min(END));
+        if kept { self.costs.iter().sum() } else { 0 }
+    }
+
+    fn standing(&self, limit: Big, expiry: Big, now: Big) -> Standing {
+        let reset_at = first(self.effective(now), |t| self.value(expiry, t) == 0);
+        Standing { limit, remaining: limit - self.value(expiry, now), reset_at }
+    }
+
+    fn add(&mut self, expiry: Big, now: Big, cost: Big) {
+        if self.value(expiry, now) == 0 {
+            self.costs.clear();
+        }
+        let at = self.effective(now);
+        self.costs.push(cost);
+        self.touched = Some(at);
+    }
+}
+
+impl Oracle for MeterOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let limit = numbers.limit.map_or(END, Big::from);
+        let (expiry, now) = (Big::from(numbers.expiry_us), big(now));
+        let standing = self.standing(limit, expiry, now);
+        match *operation {
+            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Charge { cost, .. } => {
+                let needed = Big::from(cost.max(1));
+                if self.value(expiry, now) + needed > limit {
+                    return standing.refused(first(now, |t| self.value(expiry, t) + needed <= limit));
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                self.add(expiry, now, cost.into());
+                let standing = self.standing(limit, expiry, now);
+                standing.written(AT_ONCE, Mark::Counter, standing.reset_at)
+            }
+            Operation::Refund { mark, cost } => {
+                let value = self.value(expiry, now);
+                if value == 0 || mark != Mark::Counter {
+                    return standing.declined(Decline::NotHeld);
+                }
+                let given = value.min(cost.into());
+                self.add(expiry, now, -given);
+                let standing = self.standing(limit, expiry, now);
+                standing.written(done(given), Mark::None, standing.reset_at)
+            }
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

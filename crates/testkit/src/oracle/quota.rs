@@ -1,0 +1,202 @@
+//! Quota: what was used in the period on record, and the list of reservations.
+
+use tollgate_core::algorithm::quota::QuotaPeriod;
+use tollgate_core::{Decline, Mark, Operation, Time, Token};
+
+use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+
+/// The limit's numbers, with the periods the caller computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Units per period.
+    pub allowance: u64,
+    /// Units on top.
+    pub grace: u64,
+    /// The periods.
+    pub period: QuotaPeriod,
+}
+
+/// The period on record and what happened in it.
+#[derive(Default, Clone)]
+pub struct QuotaOracle {
+    record: Option<Record>,
+}
+
+#[derive(Clone)]
+struct Record {
+    start: Big,
+    end: Big,
+    seen: Big,
+    costs: Vec<Big>,
+    held: Vec<(Token, Big, Big)>,
+}
+
+/// The most reservations at once.
+const MOST_HELD: usize = 4_096;
+
+impl QuotaOracle {
+    fn effective(&self, now: Big) -> Big {
+        self.record.as_ref().map_or(now, |record| now.max(record.seen))
+    }
+
+    /// The end of the period on record in these numbers: a rolling one runs from its start.
+    fn recorded_end(&self, numbers: &Numbers) -> Option<Big> {
+        self.record.as_ref().map(|record| match numbers.period {
+            QuotaPeriod::Calendar(_) => record.end,
+            QuotaPeriod::Rolling(length) => (record.start + Big::from(length.us())).min(END),
+        })
+    }
+
+    fn running(&self, numbers: &Numbers, now: Big) -> Option<&Record> {
+        let running = self.recorded_end(numbers).is_some_and(|end| self.effective(now) < end);
+        self.record.as_ref().filter(|_| running)
+    }
+
+    fn used(&self, numbers: &Numbers, now: Big) -> Big {
+        self.running(numbers, now).map_or(0, |record| record.costs.iter().sum())
+    }
+
+    fn held(&self, numbers: &Numbers, now: Big) -> Vec<(Token, Big, Big)> {
+        let at = self.effective(now);
+        let held = self.running(numbers, now).map(|record| record.held.clone()).unwrap_or_default();
+        held.into_iter().filter(|&(_, until, _)| at < until).collect()
+    }
+
+    fn taken(&self, numbers: &Numbers, now: Big) -> Big {
+        self.used(numbers, now) + self.held(numbers, now).iter().map(|&(_, _, cost)| cost).sum::<Big>()
+    }
+
+    fn find(&self, numbers: &Numbers, now: Big, token: Token) -> Option<Big> {
+        self.held(numbers, now).into_iter().find(|&(other, _, _)| other == token).map(|(_, _, cost)| cost)
+    }
+
+    /// The period in force; `None` if the caller's periods do not reach.
+    fn period(&self, numbers: &Numbers, now: Big) -> Option<(Big, Big)> {
+        let at = self.effective(now);
+        match numbers.period {
+            QuotaPeriod::Calendar(periods) => {
+                let starts = periods.starts().map(big);
+                starts.windows(2).find(|pair| pair[0] <= at && at < pair[1]).map(|pair| (pair[0], pair[1]))
+            }
+            QuotaPeriod::Rolling(length) => {
+                let start = self.running(numbers, now).map_or(at, |record| record.start);
+                Some((start, (start + Big::from(length.us())).min(END)))
+            }
+        }
+    }
+
+    fn standing(&self, numbers: &Numbers, now: Big, fresh_end: Big) -> Standing {
+        let allowance = Big::from(numbers.allowance);
+        let reset_at = match (self.running(numbers, now), numbers.period) {
+            (Some(_), _) => self.recorded_end(numbers).unwrap_or(fresh_end),
+            (None, QuotaPeriod::Calendar(_)) => fresh_end,
+            (None, QuotaPeriod::Rolling(_)) => self.effective(now),
+        };
+        Standing { limit: allowance, remaining: allowance - self.taken(numbers, now), reset_at }
+    }
+
+    fn write(&mut self, numbers: &Numbers, now: Big, (start, end): (Big, Big), cost: Big) {
+        let held = self.held(numbers, now);
+        let mut costs = self.running(numbers, now).map(|record| record.costs.clone()).unwrap_or_default();
+        costs.push(cost);
+        self.record = Some(Record { start, end, seen: self.effective(now), costs, held });
+    }
+
+    fn drop_held(&mut self, token: Token) {
+        if let Some(record) = &mut self.record {
+            record.held.retain(|&(other, _, _)| other != token);
+        }
+    }
+}
+
+impl Oracle for QuotaOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let now = big(now);
+        let ceiling = Big::from(numbers.allowance) + Big::from(numbers.grace);
+        let Some(period) = self.period(numbers, now) else {
+            let at = self.effective(now);
+            let standing = Standing { limit: numbers.allowance.into(), remaining: 0, reset_at: at };
+            return standing.declined(Decline::Recompute { at: time(at) });
+        };
+        let (start, end) = period;
+        let standing = self.standing(numbers, now, end);
+        let refusal = |needed: Big| {
+            let fits = |t: Big| self.taken(numbers, t) + needed <= ceiling;
+            (!fits(now)).then(|| standing.refused(first(now, fits)))
+        };
+        match *operation {
+            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Charge { cost, .. } => {
+                if let Some(refused) = refusal(Big::from(cost.max(1))) {
+                    return refused;
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                self.write(numbers, now, period, cost.into());
+                self.standing(numbers, now, end).written(AT_ONCE, Mark::Window { start: time(start) }, end)
+            }
+            Operation::Reserve { cost, token, hold } => {
+                if self.find(numbers, now, token).is_some() {
+                    return standing.declined(Decline::TokenInUse);
+                }
+                if let Some(refused) = refusal(Big::from(cost.max(1))) {
+                    return refused;
+                }
+                if self.held(numbers, now).len() >= MOST_HELD {
+                    return standing.declined(Decline::TooManyReservations);
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                let until = (self.effective(now) + Big::from(hold.us())).min(end);
+                self.write(numbers, now, period, 0);
+                if let Some(record) = &mut self.record {
+                    record.held.push((token, until, cost.into()));
+                }
+                // The answer counts the reservation even if it is over at once.
+                let standing = self.standing(numbers, now, end);
+                let over = if until > self.effective(now) { 0 } else { Big::from(cost) };
+                let standing = Standing { remaining: standing.remaining - over, ..standing };
+                standing.written(AT_ONCE, Mark::Held { token, until: time(until) }, end)
+            }
+            Operation::Settle { token, actual } => {
+                let used = self.used(numbers, now);
+                if self.find(numbers, now, token).is_none() {
+                    return standing.declined(Decline::NotHeld);
+                }
+                if used + Big::from(actual) > END {
+                    return standing.declined(Decline::Overflow);
+                }
+                self.write(numbers, now, period, actual.into());
+                self.drop_held(token);
+                let mark = Mark::Window { start: time(start) };
+                self.standing(numbers, now, end).written(done(actual.into()), mark, end)
+            }
+            Operation::Cancel { token } => {
+                let Some(cost) = self.find(numbers, now, token) else {
+                    return standing.declined(Decline::NotHeld);
+                };
+                self.write(numbers, now, period, 0);
+                self.drop_held(token);
+                self.standing(numbers, now, end).written(done(cost), Mark::None, end)
+            }
+            Operation::Refund { mark, cost } => {
+                let used = self.used(numbers, now);
+                let here = self
+                    .record
+                    .as_ref()
+                    .is_some_and(|record| mark == Mark::Window { start: time(record.start) });
+                if used == 0 || !here {
+                    return standing.declined(Decline::NotHeld);
+                }
+                let given = used.min(cost.into());
+                self.write(numbers, now, period, -given);
+                self.standing(numbers, now, end).written(done(given), Mark::None, end)
+            }
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

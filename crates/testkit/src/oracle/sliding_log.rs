@@ -1,0 +1,118 @@
+//! Sliding log: the list of admitted requests, added up.
+
+use tollgate_core::{Decline, Mark, Operation, Time};
+
+use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+
+/// The limit's numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Units per window.
+    pub limit: u64,
+    /// The window's length.
+    pub window_us: u64,
+    /// The most instants remembered.
+    pub entries: u64,
+}
+
+/// Every admitted request that may still count, with how much of it was taken back (a negative cost).
+#[derive(Default, Clone)]
+pub struct SlidingLogOracle {
+    requests: Vec<(Big, Big)>,
+}
+
+/// A refund looks at this many instants.
+const REACH: usize = 16;
+
+impl SlidingLogOracle {
+    fn newest(&self) -> Option<Big> {
+        self.requests.iter().map(|&(at, _)| at).max()
+    }
+
+    fn effective(&self, now: Big) -> Big {
+        self.newest().map_or(now, |newest| now.max(newest))
+    }
+
+    fn live(&self, window: Big, now: Big) -> impl Iterator<Item = (Big, Big)> + '_ {
+        let now = self.effective(now);
+        self.requests.iter().copied().filter(move |&(at, _)| now < (at + window).min(END))
+    }
+
+    fn used(&self, window: Big, now: Big) -> Big {
+        self.live(window, now).map(|(_, cost)| cost).sum()
+    }
+
+    fn instants(&self, window: Big, now: Big) -> Vec<Big> {
+        let mut instants: Vec<_> = self.live(window, now).map(|(at, _)| at).collect();
+        instants.sort_unstable();
+        instants.dedup();
+        instants
+    }
+
+    fn room(&self, numbers: &Numbers, now: Big) -> bool {
+        let instants = self.instants(numbers.window_us.into(), now);
+        self.newest() == Some(self.effective(now)) || instants.len() < numbers.entries as usize
+    }
+
+    fn fits(&self, numbers: &Numbers, now: Big, needed: Big) -> bool {
+        self.room(numbers, now) && self.used(numbers.window_us.into(), now) + needed <= numbers.limit.into()
+    }
+
+    fn standing(&self, numbers: &Numbers, now: Big, room: bool) -> Standing {
+        let (limit, window) = (Big::from(numbers.limit), Big::from(numbers.window_us));
+        let left = (limit - self.used(window, now)).max(0);
+        Standing {
+            limit,
+            remaining: if room { left } else { 0 },
+            reset_at: first(self.effective(now), |t| self.instants(window, t).is_empty()),
+        }
+    }
+
+    /// Forgets what no longer counts, as core does when it adds.
+    fn prune(&mut self, window: Big, now: Big) {
+        self.requests = self.live(window, now).collect();
+    }
+}
+
+impl Oracle for SlidingLogOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let (window, now) = (Big::from(numbers.window_us), big(now));
+        let standing = self.standing(numbers, now, self.room(numbers, now));
+        match *operation {
+            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Charge { cost, .. } => {
+                let needed = Big::from(cost.max(1));
+                let at = self.effective(now);
+                if !self.fits(numbers, now, needed) {
+                    return standing.refused(first(at + 1, |t| self.fits(numbers, t, needed)));
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                self.prune(window, now);
+                self.requests.push((at, cost.into()));
+                self.standing(numbers, now, true).written(AT_ONCE, Mark::At { time: time(at) }, at + window)
+            }
+            Operation::Refund { mark: Mark::At { time: at }, cost } => {
+                let (at, instants) = (big(at), self.instants(window, now));
+                let Some(place) = instants.iter().position(|&instant| instant == at) else {
+                    return standing.declined(Decline::NotHeld);
+                };
+                if instants.len() - place > REACH {
+                    return standing.declined(Decline::TooOld);
+                }
+                let held: Big =
+                    self.requests.iter().filter(|&&(when, _)| when == at).map(|&(_, cost)| cost).sum();
+                let given = held.min(cost.into());
+                let room = self.room(numbers, now);
+                self.requests.push((at, -given));
+                let standing = self.standing(numbers, now, room);
+                standing.written(done(given), Mark::None, standing.reset_at)
+            }
+            Operation::Refund { .. } => standing.declined(Decline::NotHeld),
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Sliding window: charges by the bucket they were booked in, weighed one by one.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::algorithm::sliding_window::Counting;
+use tollgate_core::{Decline, Mark, Operation, Time};
+
+use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, ceil_div, done, first, floor, time};
+
+/// The limit's numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Units per window.
+    pub limit: u64,
+    /// The window's length.
+    pub window_us: u64,
+    /// How many buckets make it.
+    pub buckets: u64,
+    /// What the oldest bucket counts for.
+    pub counting: Counting,
+}
+
+/// Units by the first instant of their bucket, and the buckets' length.
+#[derive(Default, Clone)]
+pub struct SlidingWindowOracle {
+    length: Big,
+    newest: Option<Big>,
+    units: BTreeMap<Big, Big>,
+}
+
+impl Numbers {
+    fn bucket(&self) -> Big {
+        Big::from(self.window_us) / Big::from(self.buckets)
+    }
+
+    /// Interpolation counts in milliseconds where microseconds would pass 2^53.
+    fn tick(&self) -> Big {
+        match self.counting {
+            Counting::Interpolated if Big::from(self.limit) * self.bucket() > END => 1_000,
+            _ => 1,
+        }
+    }
+
+    fn most_per_bucket(&self) -> Big {
+        match self.counting {
+            Counting::Strict => END,
+            Counting::Interpolated => END / (self.bucket() / self.tick()),
+        }
+    }
+}
+
+impl SlidingWindowOracle {
+    fn effective(&self, now: Big) -> Big {
+        self.newest.map_or(now, |newest| now.max(newest))
+    }
+
+    /// Units by the first instant of the bucket, in this limit's cut, that holds their old bucket's last instant.
+    fn recut(&self, numbers: &Numbers) -> BTreeMap<Big, Big> {
+        let mut units = BTreeMap::new();
+        for (&start, &count) in &self.units {
+            let bucket = floor((start + self.length - 1).min(END), numbers.bucket());
+            let sum = units.entry(bucket).or_insert(0);
+            *sum = (*sum + count).min(numbers.most_per_bucket());
+        }
+        units
+    }
+
+    fn used(&self, numbers: &Numbers, now: Big) -> Big {
+        let now = self.effective(now);
+        let (bucket, tick) = (numbers.bucket(), numbers.tick());
+        let oldest = floor(now, bucket) - Big::from(numbers.buckets) * bucket;
+        let weigh = |(&start, &count): (&Big, &Big)| match numbers.counting {
+            _ if start > oldest => count,
+            Counting::Strict if start == oldest => count,
+            Counting::Interpolated if start == oldest => {
+                let left = bucket / tick - (now % bucket) / tick;
+                ceil_div(count * left, bucket / tick)
+            }
+            _ => 0,
+        };
+        self.recut(numbers).iter().map(weigh).sum::<Big>().min(END)
+    }
+
+    fn standing(&self, numbers: &Numbers, now: Big) -> Standing {
+        let limit = Big::from(numbers.limit);
+        Standing {
+            limit,
+            remaining: limit - self.used(numbers, now),
+            reset_at: first(self.effective(now), |t| self.used(numbers, t) == 0),
+        }
+    }
+
+    fn write(&mut self, numbers: &Numbers, now: Big) {
+        let bucket = numbers.bucket();
+        let start = floor(self.effective(now), bucket);
+        let oldest = start - Big::from(numbers.buckets) * bucket;
+        let recut = self.recut(numbers);
+        self.units.clear();
+        for (at, count) in recut.into_iter().filter(|&(at, _)| at >= oldest) {
+            let sum = self.units.entry(at.min(start)).or_insert(0);
+            *sum = (*sum + count).min(numbers.most_per_bucket());
+        }
+        (self.length, self.newest) = (bucket, Some(start));
+    }
+}
+
+impl Oracle for SlidingWindowOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let (limit, now) = (Big::from(numbers.limit), self.effective(big(now)));
+        let standing = self.standing(numbers, now);
+        match *operation {
+            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Charge { cost, .. } => {
+                let needed = Big::from(cost.max(1));
+                if self.used(numbers, now) + needed > limit {
+                    let retry = first(self.effective(now), |t| self.used(numbers, t) + needed <= limit);
+                    return standing.refused(retry);
+                }
+                if cost == 0 {
+                    return standing.kept(AT_ONCE);
+                }
+                let used = self.used(numbers, now) + Big::from(cost);
+                self.write(numbers, now);
+                let start = self.newest.unwrap_or(0);
+                let sum = self.units.entry(start).or_insert(0);
+                *sum = (*sum + Big::from(cost)).min(numbers.most_per_bucket());
+                let standing = Standing { remaining: limit - used, ..self.standing(numbers, now) };
+                standing.written(AT_ONCE, Mark::Window { start: time(start) }, standing.reset_at)
+            }
+            Operation::Refund { mark, cost } => {
+                let start = floor(self.effective(now), numbers.bucket());
+                let oldest = start - Big::from(numbers.buckets) * numbers.bucket();
+                let recut = self.recut(numbers);
+                let held = match mark {
+                    Mark::Window { start: at } if (oldest..=start).contains(&big(at)) => {
+                        recut.get(&big(at)).copied().unwrap_or(0)
+                    }
+                    _ => 0,
+                };
+                if held == 0 {
+                    return standing.declined(Decline::NotHeld);
+                }
+                let Mark::Window { start: at } = mark else { return standing.declined(Decline::NotHeld) };
+                let given = held.min(cost.into());
+                // What counts is told before the bucket that lies ahead is moved into the present one.
+                let mut without = self.clone();
+                without.units = recut;
+                without.length = numbers.bucket();
+                *without.units.entry(big(at)).or_insert(0) -= given;
+                let used = without.used(numbers, now);
+                self.write(numbers, now);
+                *self.units.entry(big(at)).or_insert(0) -= given;
+                self.units.retain(|_, count| *count != 0);
+                let standing = Standing { remaining: limit - used, ..self.standing(numbers, now) };
+                standing.written(done(given), Mark::None, standing.reset_at)
+            }
+            _ => standing.declined(Decline::NotSupported),
+        }
+    }
+}

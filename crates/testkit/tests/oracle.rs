@@ -1,0 +1,64 @@
+//! Oracle and core agree on every field of every answer.
+
+use tollgate_core::algorithm;
+use tollgate_testkit::differential::{Tally, run};
+use tollgate_testkit::suite::{self, Suite, TestMachine};
+use tollgate_testkit::{make, suite::Make};
+
+/// Per algorithm. `cargo xtask oracle` runs as many as one likes.
+const STEPS: u64 = 200_000;
+const SEED: u64 = 1;
+
+fn agree<S: Suite, M: TestMachine>(make: Make<S, M>) -> Tally {
+    let tally = run::<S, M>(make, STEPS, SEED).unwrap_or_else(|difference| panic!("{difference}"));
+    println!("{}: {tally:?}", S::NAME);
+    tally
+}
+
+/// A run that never refused or never wrote has proved nothing.
+fn agree_on_rates<S: Suite, M: TestMachine>(make: Make<S, M>) {
+    let tally = agree::<S, M>(make);
+    for seen in [tally.admitted, tally.refused, tally.declined, tally.written] {
+        assert!(seen > STEPS / 100, "hardly seen: {tally:?}");
+    }
+}
+
+#[test]
+fn fixed_window_agrees_with_its_oracle() {
+    agree_on_rates::<suite::FixedWindow, _>(make!(fixed_window, algorithm::fixed_window));
+}
+
+#[test]
+fn sliding_window_agrees_with_its_oracle() {
+    agree_on_rates::<suite::SlidingWindow, _>(make!(sliding_window, algorithm::sliding_window));
+}
+
+#[test]
+fn sliding_log_agrees_with_its_oracle() {
+    agree_on_rates::<suite::SlidingLog, _>(make!(sliding_log, algorithm::sliding_log));
+}
+
+#[test]
+fn bucket_agrees_with_its_oracle() {
+    agree_on_rates::<suite::Bucket, _>(make!(bucket, algorithm::bucket));
+}
+
+#[test]
+fn concurrency_agrees_with_its_oracle() {
+    agree_on_rates::<suite::Concurrency, _>(make!(concurrency, algorithm::concurrency));
+}
+
+#[test]
+fn quota_agrees_with_its_oracle() {
+    agree_on_rates::<suite::Quota, _>(make!(quota, algorithm::quota));
+}
+
+#[test]
+fn meter_agrees_with_its_oracle() {
+    agree_on_rates::<suite::Meter, _>(make!(meter, algorithm::meter));
+}
+
+#[test]
+fn penalty_agrees_with_its_oracle() {
+    agree_on_rates::<suite::Penalty, _>(make!(penalty, algorithm::penalty));
+}

@@ -1,0 +1,67 @@
+//! The picture of the meter: up, down, full, forgotten.
+
+use super::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
+use super::script::{Gauge, Line, run, seconds};
+use super::svg::Look;
+use tollgate_core::algorithm::meter::Meter;
+use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
+
+pub(super) fn chart() -> Result<Chart, LimitError> {
+    let limit = Limit::Meter(Meter::new(Some(8), Some(Span::from_secs(12)))?);
+    let add = |at_ms, cost| (at_ms, Operation::charge(cost));
+    let subtract = |at_ms, cost| (at_ms, Operation::Refund { mark: Booking::Counter, cost });
+    let script = [
+        add(1_000, 2),
+        add(3_000, 3),
+        add(5_000, 2),
+        add(6_500, 2),
+        subtract(8_000, 3),
+        add(9_500, 2),
+        add(11_000, 1),
+        add(26_000, 1),
+        add(28_000, 2),
+    ];
+    let trace = run(limit, &script, Gauge::Used.until(32_000));
+    let subtracted = subtractions(&script);
+    Ok(Chart {
+        title: "Meter",
+        subtitle: "meter: 8, expiry: 12s. Numbers in marks are amounts.",
+        description: "A counter with a limit of eight that is forgotten after twelve seconds without a change. \
+                      Additions lift it to seven, an addition of two is refused, a subtraction of three makes \
+                      room, and it reaches seven again. Nobody touches it for twelve seconds, and it starts at \
+                      zero.",
+        legend: vec![
+            (Look::Admitted, "added"),
+            (Look::Refused, "refused"),
+            (Look::Event, "subtracted"),
+            (Look::Level, "value"),
+            (Look::Limit, "limit"),
+        ],
+        axis: Axis::seconds(32, 4),
+        edges: vec![],
+        rows: vec![
+            Row::Plot(Plot {
+                caption: "value",
+                height_px: 120.0,
+                max: 10.0,
+                step: 2.0,
+                layers: vec![
+                    Layer::Area(Look::LevelArea, trace.level.clone()),
+                    Layer::Line(Look::Level, trace.level),
+                    Layer::Limit(8.0, "limit 8".to_owned()),
+                    Note::right(23.0, 3.5, 16.0, -22.0, "forgotten, 12 s after the last write"),
+                ],
+            }),
+            Row::Lane { caption: "add", marks: trace.marks },
+            Row::Lane { caption: "subtract", marks: subtracted },
+        ],
+    })
+}
+
+fn subtractions(script: &[Line]) -> Vec<Mark> {
+    let mark = |&(at_ms, operation): &Line| match operation {
+        Operation::Refund { cost, .. } => Some(Mark { at: seconds(at_ms), look: Look::Event, cost }),
+        _ => None,
+    };
+    script.iter().filter_map(mark).collect()
+}

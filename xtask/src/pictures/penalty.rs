@@ -1,0 +1,96 @@
+//! The picture of the penalty: waits that grow, and a success that clears them.
+
+use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
+use super::script::{Gauge, Line, Subject, instant, run, seconds};
+use super::svg::Look;
+use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
+use tollgate_core::{Limit, LimitError, Operation, Report, Span, State};
+
+pub(super) fn chart() -> Result<Chart, LimitError> {
+    let limit = Limit::Penalty(Penalty::new(PenaltyNumbers {
+        free: 2,
+        base: Span::from_secs(2),
+        factor: 2,
+        longest: Span::from_secs(8),
+        memory: Span::from_secs(12),
+        count_refused: false,
+    })?);
+    // An attempt that is let in fails a moment later; only the one at 33 s succeeds.
+    let script: Vec<Line> = [
+        (1_000, Some(Report::Failure)),
+        (2_500, Some(Report::Failure)),
+        (4_000, Some(Report::Failure)),
+        (5_000, None),
+        (6_500, Some(Report::Failure)),
+        (8_500, None),
+        (11_500, Some(Report::Failure)),
+        (14_000, None),
+        (17_000, None),
+        (21_000, Some(Report::Failure)),
+        (24_000, None),
+        (27_000, None),
+        (33_000, Some(Report::Success)),
+        (35_000, Some(Report::Failure)),
+    ]
+    .into_iter()
+    .flat_map(|(at_ms, report)| {
+        let attempt = (at_ms, Operation::charge(1));
+        let outcome = report.map(|result| (at_ms + 100, Operation::Report { result }));
+        [Some(attempt), outcome].into_iter().flatten()
+    })
+    .collect();
+    let trace = run(limit, &script, Gauge::Failures.until(50_000));
+    Ok(Chart {
+        title: "Penalty",
+        subtitle: "penalty: 2s, free: 2, factor: 2, longest: 8s, memory: 12s.",
+        description: "Attempts at a login over fifty seconds. Two failures are free. The third makes the caller wait \
+                      two seconds, the next four, the next eight, and the one after that eight again, the longest \
+                      wait. Attempts during a wait are refused. A success at thirty-three seconds clears the \
+                      record. A single later failure is forgotten twelve seconds after it.",
+        legend: vec![
+            (Look::Admitted, "let in"),
+            (Look::Refused, "refused"),
+            (Look::Level, "failures on record"),
+            (Look::Wait, "wait"),
+            (Look::Limit, "free failures"),
+        ],
+        axis: Axis::seconds(50, 5),
+        edges: vec![],
+        rows: vec![
+            Row::Plot(Plot {
+                caption: "failures on record",
+                height_px: 120.0,
+                max: 7.5,
+                step: 1.0,
+                layers: vec![
+                    Layer::Area(Look::LevelArea, trace.level.clone()),
+                    Layer::Line(Look::Level, trace.level),
+                    Layer::Limit(2.0, "2 are free".to_owned()),
+                    Note::right(33.1, 4.5, 18.0, -12.0, "a success clears the record"),
+                    Note::right(47.1, 0.6, -58.0, -44.0, "forgotten after 12 s"),
+                ],
+            }),
+            Row::Lane { caption: "attempts", marks: trace.marks },
+            Row::Bars { caption: "waits", bars: waits(limit, &script) },
+        ],
+    })
+}
+
+/// One bar for each failure that made the caller wait.
+fn waits(limit: Limit, script: &[Line]) -> Vec<Bar> {
+    let mut subject = Subject::new(limit);
+    let mut waits: Vec<Bar> = Vec::new();
+    for &(at_ms, operation) in script {
+        subject.ask(instant(at_ms), &operation);
+        let until = match subject.state() {
+            Some(State::Penalty(state)) => (state.until - instant(0)).us() as f64 / 1e6,
+            _ => 0.0,
+        };
+        let from = seconds(at_ms);
+        if matches!(operation, Operation::Report { .. }) && until > from {
+            let label = format!("{} s", until - from);
+            waits.push(Bar { from, to: until, look: Look::Wait, track: 0, label, beats: Vec::new() });
+        }
+    }
+    waits
+}

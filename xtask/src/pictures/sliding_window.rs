@@ -1,0 +1,71 @@
+//! The picture of the sliding window: one trace, counted strictly and by interpolation.
+
+use super::chart::{Axis, Chart, Layer, Note, Plot, Row, Stretch};
+use super::script::{Gauge, Trace, charges, run};
+use super::svg::Look;
+use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::{Limit, LimitError, Span};
+
+pub(super) fn chart() -> Result<Chart, LimitError> {
+    let strict = trace(Counting::Strict)?;
+    let interpolated = trace(Counting::Interpolated)?;
+    Ok(Chart {
+        title: "Sliding window, counted in buckets",
+        subtitle: "sliding-window: 6/12s, buckets: 3. The same requests, counted in the two ways.",
+        description: "Requests over nine buckets of four seconds with a limit of six per twelve seconds, twice. \
+                      Counted strictly, six early requests count until their bucket is wholly outside the \
+                      window, and requests are refused until then. Interpolated, they fade out while their \
+                      bucket leaves the window, and requests are admitted earlier.",
+        legend: vec![
+            (Look::Admitted, "admitted"),
+            (Look::Refused, "refused"),
+            (Look::Level, "counted by the limiter"),
+            (Look::Limit, "limit"),
+            (Look::Edge, "bucket edge"),
+        ],
+        axis: Axis::seconds(36, 4),
+        edges: (0..=9_u32).map(|n| f64::from(n * 4)).collect(),
+        rows: vec![
+            Row::Ruler(
+                (0..9_u32)
+                    .map(|n| Stretch {
+                        from: f64::from(n * 4),
+                        to: f64::from(n * 4 + 4),
+                        label: format!("bucket {}", n + 1),
+                    })
+                    .collect(),
+            ),
+            plot(
+                "counting: strict (the oldest bucket counts whole)",
+                &strict,
+                vec![Note::right(16.0, 1.0, 26.0, -44.0, "bucket 1 stops counting at once")],
+            ),
+            Row::Lane { caption: "requests", marks: strict.marks },
+            plot(
+                "counting: interpolated (the oldest bucket counts by its overlap, rounded up)",
+                &interpolated,
+                vec![],
+            ),
+            Row::Lane { caption: "requests", marks: interpolated.marks },
+        ],
+    })
+}
+
+fn trace(counting: Counting) -> Result<Trace, LimitError> {
+    let limit = Limit::SlidingWindow(SlidingWindow::new(6, Span::from_secs(12), 3, counting)?);
+    let script = charges(&[
+        1_000, 1_500, 2_000, 2_500, 3_000, 6_000, 9_000, 12_500, 13_500, 14_500, 15_500, 16_500, 18_000, 19_000,
+        20_500, 24_500, 25_500, 26_500, 29_000, 31_000, 33_000,
+    ]);
+    Ok(run(limit, &script, Gauge::Used.until(36_000)))
+}
+
+fn plot(caption: &'static str, trace: &Trace, notes: Vec<Layer>) -> Row {
+    let mut layers = vec![
+        Layer::Area(Look::LevelArea, trace.level.clone()),
+        Layer::Line(Look::Level, trace.level.clone()),
+        Layer::Limit(6.0, "limit 6".to_owned()),
+    ];
+    layers.extend(notes);
+    Row::Plot(Plot { caption, height_px: 110.0, max: 7.5, step: 1.0, layers })
+}
