@@ -43,7 +43,10 @@ fn plant(algorithm: &str, wrong: &str, right_text: &str, wrong_text: &str) -> St
     let path = format!("{CORE}/{algorithm}.rs");
     let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let found = source.matches(right_text).count();
-    assert!(found == 1, "mutant {wrong:?}: {right_text:?} occurs {found} times in {path}, it must occur once");
+    assert!(
+        found == 1,
+        "mutant {wrong:?}: {right_text:?} occurs {found} times in {path}, it must occur once"
+    );
     assert!(right_text != wrong_text, "mutant {wrong:?} changes nothing");
     source.replacen(right_text, wrong_text, 1).replace("crate::", "tollgate_core::")
 }

@@ -1,38 +1,70 @@
 //! `cargo xtask gen`: files that are made from code, so that they cannot say something else than the code.
 
-use anyhow::{Context, Result, bail};
+use crate::measure::Measurements;
+use crate::{pages, pictures};
+use anyhow::{Context, Result, anyhow, bail};
 use std::path::Path;
 
-/// One file that is made from code.
+/// The pages and pictures that explain the algorithms.
+const CONCEPTS: &str = "docs/concepts";
+
+/// One file that is made from code, whole or in part.
 struct Generated {
     /// Where it lies, from the root of the repository.
     path: String,
-    contents: String,
+    contents: Contents,
+}
+
+enum Contents {
+    Whole(String),
+    /// People write the page; these parts of it are made from code.
+    Sections(Vec<Section>),
+}
+
+/// A part of a page, between `<!-- generated: name -->` and `<!-- end -->`, each on a line of its own.
+pub(crate) struct Section {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
 }
 
 /// The table: one row per generated file.
-fn generators() -> Vec<Generated> {
-    Vec::new()
+fn generators() -> Result<Vec<Generated>> {
+    let measurements = Measurements::take()?;
+    let mut files: Vec<Generated> = Vec::new();
+    for (name, svg) in pictures::all(&measurements)? {
+        let path = format!("{CONCEPTS}/pictures/{name}");
+        files.push(Generated { path, contents: Contents::Whole(svg) });
+    }
+    for (page, section) in pages::sections(&measurements)? {
+        let path = format!("{CONCEPTS}/{page}");
+        match files.last_mut() {
+            Some(Generated { path: last, contents: Contents::Sections(sections) }) if *last == path => {
+                sections.push(section);
+            }
+            _ => files.push(Generated { path, contents: Contents::Sections(vec![section]) }),
+        }
+    }
+    Ok(files)
 }
 
 /// Writes every generated file that is missing or stale.
 pub(crate) fn write(root: &Path) -> Result<()> {
-    write_all(root, &generators())
+    write_all(root, &generators()?)
 }
 
 /// Fails when a generated file is missing or stale, naming all of them.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    check_all(root, &generators())
+    check_all(root, &generators()?)
 }
 
 fn write_all(root: &Path, generated: &[Generated]) -> Result<()> {
     let stale = stale(root, generated)?;
     for file in &stale {
-        let path = root.join(&file.path);
+        let path = root.join(file.path);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        std::fs::write(&path, &file.contents).with_context(|| format!("cannot write {}", file.path))?;
+        std::fs::write(&path, &file.expected).with_context(|| format!("cannot write {}", file.path))?;
         println!("wrote {}", file.path);
     }
     println!("gen: {} of {} files were stale", stale.len(), generated.len());
@@ -40,7 +72,7 @@ fn write_all(root: &Path, generated: &[Generated]) -> Result<()> {
 }
 
 fn check_all(root: &Path, generated: &[Generated]) -> Result<()> {
-    let stale: Vec<&str> = stale(root, generated)?.iter().map(|file| file.path.as_str()).collect();
+    let stale: Vec<&str> = stale(root, generated)?.iter().map(|file| file.path).collect();
     if !stale.is_empty() {
         bail!("stale:\n  {}\nhint: run `cargo xtask gen` and commit what it writes", stale.join("\n  "));
     }
@@ -48,17 +80,47 @@ fn check_all(root: &Path, generated: &[Generated]) -> Result<()> {
     Ok(())
 }
 
-fn stale<'a>(root: &Path, generated: &'a [Generated]) -> Result<Vec<&'a Generated>> {
+/// A file that is not as it should be.
+struct Stale<'a> {
+    path: &'a str,
+    expected: String,
+}
+
+fn stale<'a>(root: &Path, generated: &'a [Generated]) -> Result<Vec<Stale<'a>>> {
     let mut stale = Vec::new();
     for file in generated {
-        match std::fs::read(root.join(&file.path)) {
-            Ok(found) if found == file.contents.as_bytes() => {}
-            Ok(_) => stale.push(file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => stale.push(file),
+        let found = match std::fs::read_to_string(root.join(&file.path)) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.path)),
+        };
+        let expected = match (&file.contents, &found) {
+            (Contents::Whole(expected), _) => expected.clone(),
+            (Contents::Sections(_), None) => {
+                bail!("{}: people write this page, and it is missing", file.path)
+            }
+            (Contents::Sections(sections), Some(page)) => {
+                with_sections(page, sections).with_context(|| file.path.clone())?
+            }
+        };
+        if found.as_ref() != Some(&expected) {
+            stale.push(Stale { path: &file.path, expected });
         }
     }
     Ok(stale)
+}
+
+/// The page with these sections in the places it keeps for them.
+fn with_sections(page: &str, sections: &[Section]) -> Result<String> {
+    let mut page = page.to_owned();
+    for Section { name, text } in sections {
+        let opening = format!("<!-- generated: {name} -->\n");
+        let missing = || anyhow!("no line {:?} with a line \"<!-- end -->\" after it", opening.trim_end());
+        let start = page.find(&opening).ok_or_else(missing)? + opening.len();
+        let len = page[start..].find("<!-- end -->").ok_or_else(missing)?;
+        page.replace_range(start..start + len, &format!("{text}\n"));
+    }
+    Ok(page)
 }
 
 #[cfg(test)]
@@ -72,7 +134,10 @@ mod tests {
         scratch.write("docs/same.svg", "same");
         scratch.write("docs/stale.svg", "old");
         let generated = [("docs/same.svg", "same"), ("docs/stale.svg", "new"), ("docs/new/page.md", "page")]
-            .map(|(path, contents)| Generated { path: path.to_owned(), contents: contents.to_owned() });
+            .map(|(path, text)| Generated {
+                path: path.to_owned(),
+                contents: Contents::Whole(text.to_owned()),
+            });
 
         let error = check_all(scratch.path(), &generated).expect_err("two files are not as they should be");
         let error = error.to_string();
@@ -82,5 +147,30 @@ mod tests {
         write_all(scratch.path(), &generated).expect("the files can be written");
         check_all(scratch.path(), &generated).expect("nothing is stale");
         assert_eq!(scratch.read("docs/new/page.md"), "page");
+    }
+
+    #[test]
+    fn a_section_is_replaced_and_the_rest_of_the_page_is_not() {
+        let sections = |text: &str| [Section { name: "figures", text: text.to_owned() }];
+        let page = "# A\n<!-- generated: figures -->\nold\nolder\n<!-- end -->\nB\n<!-- end -->\n";
+        let new = "# A\n<!-- generated: figures -->\nnew\n<!-- end -->\nB\n<!-- end -->\n";
+        assert_eq!(with_sections(page, &sections("new")).expect("the page has the section"), new);
+        assert_eq!(with_sections(new, &sections("new")).expect("the page has the section"), new);
+        for page in ["# A\n", "<!-- generated: figures -->\nnew\n", "<!-- end -->\n"] {
+            with_sections(page, &sections("new")).expect_err("the page has no such section");
+        }
+    }
+
+    #[test]
+    fn what_is_generated_is_the_same_every_time() {
+        let texts = || -> Vec<String> {
+            let generated = generators().expect("everything can be made");
+            let text = |file: Generated| match file.contents {
+                Contents::Whole(text) => vec![text],
+                Contents::Sections(sections) => sections.into_iter().map(|section| section.text).collect(),
+            };
+            generated.into_iter().flat_map(text).collect()
+        };
+        assert_eq!(texts(), texts());
     }
 }

@@ -3,6 +3,10 @@
 //! This file reads the command line and turns a failure into an exit code. Each task has a file of its own.
 
 mod generate;
+mod measure;
+mod oracle;
+mod pages;
+mod pictures;
 #[cfg(test)]
 mod scratch;
 mod setup;
@@ -65,6 +69,22 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+
+    /// Compare the algorithms with their naive models, step by step, every field of every answer.
+    ///
+    /// Histories are generated from the seed: charges, peeks, refunds, leases and reservations on clocks that
+    /// stand still, jump and step back, while two rule sets share a key. A difference is printed as the smallest
+    /// history that shows it. The tests run a shorter form of this.
+    #[command(after_help = "Example:\n  \
+        cargo xtask oracle --steps 10000000 --seed 7")]
+    Oracle {
+        /// Steps in all, shared equally by the algorithms.
+        #[arg(long, default_value_t = 1_000_000)]
+        steps: u64,
+        /// Where the generated histories start from.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -72,6 +92,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Test => test::run(root),
         Task::Tidy => tidy::run(root),
+        Task::Oracle { steps, seed } => oracle::run(steps, seed),
         Task::Gen { check: true } => generate::check(root),
         Task::Gen { check: false } => generate::write(root),
     };

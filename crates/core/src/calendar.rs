@@ -2,9 +2,9 @@
 //!
 //! A date begins at the first instant at which the zone's clock shows midnight of that date or anything
 //! later. So a midnight that the clock jumps over begins at the jump, a midnight that the clock shows twice
-//! begins the first time, and a date that the clock never shows begins nothing: the period before it goes
-//! on. An hour begins whenever the clock shows a full hour, and where the clock changes by anything but
-//! whole hours; so an hour that the clock repeats is two periods.
+//! begins the first time, and a date that the clock never shows begins together with the next one, which
+//! leaves no empty period. An hour begins whenever the clock shows a full hour, and where the clock changes
+//! by anything but whole hours; so an hour that the clock repeats is two periods.
 //!
 //! This module knows where periods begin. It does not count what is consumed in them.
 
@@ -172,7 +172,6 @@ impl Calendar {
     /// it later, and there `now` lies in the first or the last of the three periods instead of the middle
     /// one. [`Time::MAX`] itself is an end only: no period holds it.
     pub fn around(&self, now: Time) -> Periods {
-        // Every boundary is a whole second, so the fraction of `now` decides nothing.
         let now_s = (now.us() / 1_000_000) as i64;
         let starts = match self.period {
             Period::Hour => four_around(now, self.hours(now_s)),
@@ -211,7 +210,7 @@ impl Calendar {
     /// The starts of the other periods in their order, at least three different ones not after `now_s`. A
     /// date that the clock never shows repeats the start of the next one.
     fn dates(&self, now_s: i64) -> impl Iterator<Item = i64> {
-        // Days three apart never begin together, however the clock is changed; longer periods never do.
+        // Days three apart never begin together, however far the clock is set; longer periods never do.
         let back = if self.period == Period::Day { 6 } else { 2 };
         let first = self.number(now_s - OFFSET_S_MAX) - back;
         let mut stretch = self.stretch(self.local_start(first) - OFFSET_S_MAX);
@@ -303,7 +302,7 @@ fn four_around(now: Time, starts_s: impl Iterator<Item = i64>) -> [Time; 4] {
         four.rotate_left(1);
         four[3] = start;
         found += 1;
-        if found >= 4 && (four[2] > now || start == Time::MAX) {
+        if start == Time::MAX || (found >= 4 && four[2] > now) {
             break;
         }
     }

@@ -237,3 +237,6 @@ fn numbers(answer: &Answer, now: Time) -> Numbers {
         mark: answer.mark,
     }
 }
+
+#[cfg(test)]
+mod tests;

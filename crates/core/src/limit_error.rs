@@ -106,3 +106,79 @@ fn either(below: Option<u64>, above: Option<u64>) -> String {
         (None, None) => "a window of whole milliseconds".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::bucket::Bucket;
+    use crate::algorithm::concurrency::Concurrency;
+    use crate::algorithm::fixed_window::FixedWindow;
+    use crate::algorithm::sliding_log::SlidingLog;
+    use crate::algorithm::sliding_window::{Counting, SlidingWindow};
+
+    const MONTH: Span = Span::from_secs(31 * 86_400);
+
+    #[test]
+    fn zero_is_never_a_limit() {
+        let second = Span::from_secs(1);
+        let errors = [
+            FixedWindow::new(0, second).unwrap_err(),
+            FixedWindow::new(1, Span::ZERO).unwrap_err(),
+            Bucket::tokens(0, second, 1).unwrap_err(),
+            Bucket::tokens(1, Span::ZERO, 1).unwrap_err(),
+            Bucket::tokens(1, second, 0).unwrap_err(),
+            Bucket::queue(1, second, 0).unwrap_err(),
+            SlidingLog::new(0, second).unwrap_err(),
+            SlidingWindow::new(1, second, 0, Counting::Strict).unwrap_err(),
+            Concurrency::new(0, second).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|error| matches!(error, LimitError::Zero { .. })), "{errors:?}");
+    }
+
+    #[test]
+    fn the_largest_exact_numbers_are_limits_and_one_more_is_not() {
+        assert!(FixedWindow::new(EXACT_MAX, Span::MAX).is_ok());
+        assert_eq!(
+            FixedWindow::new(EXACT_MAX + 1, MONTH),
+            Err(LimitError::TooLarge { what: "limit", found: EXACT_MAX + 1, max: EXACT_MAX })
+        );
+        assert!(Bucket::tokens(EXACT_MAX, Span::from_us(1), EXACT_MAX / 2).is_ok());
+        assert!(Bucket::tokens(u64::MAX, MONTH, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_prime_rate_per_month_counts_in_milliseconds_where_microseconds_are_too_many() {
+        let bucket = Bucket::tokens(999_983, MONTH, 999_983).unwrap();
+        assert_eq!(bucket.tick(), crate::Tick::Milli);
+        assert_eq!(Bucket::tokens(1_000_000, MONTH, 1_000_000).unwrap().tick(), crate::Tick::Micro);
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_refused_with_numbers_that_do() {
+        let (rate, capacity) = (999_999_937, 999_999_937);
+        let error = Bucket::tokens(rate, MONTH, capacity).unwrap_err();
+        let LimitError::Inexact { capacity_max: Some(capacity_max), amount_that_fits: Some(amount), .. } =
+            error
+        else {
+            panic!("{error}");
+        };
+        assert!(Bucket::tokens(rate, MONTH, capacity_max).is_ok());
+        assert!(Bucket::tokens(rate, MONTH, capacity_max + 1).is_err());
+        assert!(Bucket::tokens(amount, MONTH, capacity).is_ok());
+        assert!(amount.abs_diff(rate) < rate / 100, "{amount} is near {rate}");
+        let message = error.to_string();
+        assert!(
+            message.contains(&capacity_max.to_string()) && message.contains(&amount.to_string()),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_window_that_cannot_be_cut_evenly_names_the_nearest_that_can() {
+        let error = SlidingWindow::new(5, Span::from_secs(60), 7, Counting::Strict).unwrap_err();
+        assert!(error.to_string().contains("6 or 8 buckets would do"), "{error}");
+        let error = SlidingWindow::new(EXACT_MAX, MONTH, 1, Counting::Interpolated).unwrap_err();
+        let LimitError::InexactWindow { limit_max, .. } = error else { panic!("{error}") };
+        assert!(SlidingWindow::new(limit_max, MONTH, 1, Counting::Interpolated).is_ok());
+    }
+}

@@ -255,7 +255,8 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let found = Expected { answer: step.answer, dies_at: step.write.as_ref().map(|write| write.dies_at) };
         let expected = self.oracle.step(&numbers, self.now, &operation);
         if found != expected {
-            return Err(format!("{operation:?}\n  oracle {expected:?}\n  found  {found:?}"));
+            let state = &self.state;
+            return Err(format!("{operation:?} on {state:?}\n  oracle {expected:?}\n  found  {found:?}"));
         }
         self.tally.steps += 1;
         self.check_answer(rule, &machine, &operation, &step.answer)?;

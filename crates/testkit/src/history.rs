@@ -23,16 +23,25 @@
 //! | concurrency | `N` held at any instant | all that may be held at `t` |
 //! | quota by the calendar | `n (Q + grace)` in any `n` periods in a row | the period of `t` |
 //! | quota from first use | `Q + grace` in each period as far as its ends are certain; `2 (Q + grace)` in any span of its length | what may belong to the period of `t` |
-//! | meter | its limit, between two certain pauses of its expiry | all since the last certain pause |
+//! | meter | its limit, while it certainly is not left alone for its expiry | all since it last certainly was |
 //!
-//! Windows without alignment are also held to `L + floor(L * (D-1) / W)` in any longer span of `D` ticks, for
-//! the sake of calls whose intervals are as wide as the window. Penalties depend on what was reported, not on
-//! what was charged: their records are [unchecked](Unchecked).
+//! Where time is not cut into aligned windows, longer spans of `D` ticks are also held to what follows from the
+//! above, `L + floor(L * (D-1) / W)` (or `2 L` and as much, where only `2 L` in a window is promised): that is
+//! how calls whose intervals are as wide as the window are held to anything. Penalties depend on what was
+//! reported, not on what was charged: their records are [unchecked](Unchecked).
 //!
-//! What a history must be for this to hold: every call on its keys is in it, from the first; the limit never
-//! changed; `start` was read before the call was made and `end` after it was answered, on the store's clock,
-//! which never fell. A charge that may have been given back (a refund, a settled reservation, a lost race for
-//! several slots) is recorded as [`Answer::Unknown`], with the end of the giving back as its `end`.
+//! What a history must be for this to hold:
+//!
+//! - Every charge on its keys is in it, from the first, and the limit never changed.
+//! - `start` was read before the call was made and `end` after it was answered, on the store's clock, which
+//!   never fell.
+//! - A charge that may have been given back (a refund, a lost race for several slots) is recorded as
+//!   [`Answer::Unknown`], with the end of the giving back as its `end`. So is a reservation, with the larger of
+//!   what was held and what was settled as its cost.
+//! - An admitted peek charges nothing and is left out.
+//!
+//! A store that may refuse early by design (slices, Plans over several slots) breaks no promise with a false
+//! refusal: its tests look at [`Verdict::over_admitted`] and [`Verdict::id_conflicts`] only.
 
 mod certain;
 mod charge;

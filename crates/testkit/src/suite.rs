@@ -2,6 +2,8 @@
 //!
 //! The machine is a parameter, so that the very same suite runs on core and on every planted mutant of it.
 
+use std::fmt::Debug;
+
 use proptest::prelude::*;
 use tollgate_core::algorithm::bucket::Shape;
 use tollgate_core::algorithm::penalty::PenaltyNumbers;
@@ -15,7 +17,7 @@ use crate::oracle::{self, Oracle};
 /// What to try for one algorithm.
 pub trait Suite {
     /// The numbers a rule gives.
-    type Rule: Copy + std::fmt::Debug;
+    type Rule: Copy + Debug;
     /// The model to believe.
     type Oracle: Oracle + Clone;
 
@@ -88,9 +90,9 @@ const REFUNDABLE: &[Ask] = &[
 /// Makes a machine of a suite's numbers.
 pub type Make<S, M> = fn(&<<S as Suite>::Oracle as Oracle>::Numbers) -> Result<M, LimitError>;
 
-/// A machine whose state can be kept aside.
-pub trait TestMachine: Machine<State: Clone> {}
-impl<M: Machine<State: Clone>> TestMachine for M {}
+/// A machine whose state can be kept aside and shown.
+pub trait TestMachine: Machine<State: Clone + Debug> {}
+impl<M: Machine<State: Clone + Debug>> TestMachine for M {}
 
 /// The constructor of an algorithm's machine from its numbers, for the machine of that name in a module.
 #[macro_export]

@@ -700,6 +700,16 @@ fn i17_lord_howe_changes_by_half_an_hour() {
 }
 
 #[test]
+fn i17_caracas_2016_cut_an_hour_in_half() {
+    // 02:30 became 03:00.
+    assert_starts(
+        Period::Hour,
+        "America/Caracas",
+        ["2016-05-01T05:30Z", "2016-05-01T06:30Z", "2016-05-01T07:00Z", "2016-05-01T08:00Z"],
+    );
+}
+
+#[test]
 fn i17_a_repeated_hour_is_two_periods() {
     // In New York 01:00 to 02:00 comes twice on 3 November 2024.
     assert_starts(

@@ -14,7 +14,8 @@ fn every_planted_mutant_is_caught() {
     panic::set_hook(Box::new(|_| ()));
     let survivors: Vec<_> = ALL.iter().filter(|mutant| (mutant.run)(STEPS, SEED).is_ok()).collect();
     let _default = panic::take_hook();
-    let names: Vec<_> = survivors.iter().map(|mutant| format!("{}: {}", mutant.algorithm, mutant.wrong)).collect();
+    let names: Vec<_> =
+        survivors.iter().map(|mutant| format!("{}: {}", mutant.algorithm, mutant.wrong)).collect();
     assert!(names.is_empty(), "survived: {names:#?}");
 }
 

@@ -46,7 +46,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
             (Look::Refused, "refused"),
             (Look::Level, "held"),
             (Look::Limit, "limit"),
-            (Look::Bar, "lease, released by its owner"),
+            (Look::Bar, "lease, released"),
             (Look::Lapsed, "lease, left behind"),
             (Look::Event, "renewed"),
         ],

@@ -5,14 +5,16 @@ use super::svg::{Anchor, Look, Spot, Svg, text_width};
 
 const WIDTH: f64 = 720.0;
 /// Where time begins and ends.
-const LEFT: f64 = 78.0;
-const RIGHT: f64 = WIDTH - 26.0;
+const LEFT: f64 = 92.0;
+const RIGHT: f64 = WIDTH - 72.0;
 const MARGIN: f64 = 18.0;
 const TITLE_Y: f64 = 28.0;
 const SUBTITLE_Y: f64 = 47.0;
 const LEGEND_Y: f64 = 69.0;
 const LEGEND_LINE: f64 = 18.0;
 const ROW_GAP: f64 = 16.0;
+/// A ruler belongs to what is below it.
+const RULER_GAP: f64 = 4.0;
 const AXIS_HEIGHT: f64 = 34.0;
 const RULER_HEIGHT: f64 = 16.0;
 const CAPTION_HEIGHT: f64 = 16.0;
@@ -29,12 +31,12 @@ impl Chart {
     pub(super) fn svg(&self) -> String {
         let mut pen = Pen { svg: Svg::default(), chart: self };
         let top = pen.header();
-        let bottom = self.rows.iter().fold(top, |y, row| y + pen.height(row) + ROW_GAP) - ROW_GAP;
+        let bottom = self.rows.iter().fold(top, |y, row| y + pen.height(row) + gap(row)) - ROW_GAP;
         pen.edges(top, bottom);
         let mut y = top;
         for row in &self.rows {
             pen.row(row, y);
-            y += pen.height(row) + ROW_GAP;
+            y += pen.height(row) + gap(row);
         }
         pen.axis(bottom + 6.0);
         pen.svg.finish(WIDTH, bottom + 6.0 + AXIS_HEIGHT, self.title, self.description)
@@ -75,7 +77,7 @@ impl Pen<'_> {
                 self.svg.circle(look, spot(left.x + 9.0, left.y), MARK_R);
             }
             Look::Arrow => self.svg.arrow(left, spot(left.x + 18.0, left.y)),
-            Look::Level | Look::Second | Look::Limit | Look::Edge => {
+            Look::Level | Look::Limit | Look::Edge => {
                 self.svg.line(look, left, spot(left.x + 18.0, left.y));
             }
             _ => self.svg.rect(look, spot(left.x + 1.0, left.y - 5.0), 16.0, 10.0, 2.0),
@@ -137,12 +139,6 @@ impl Pen<'_> {
         let top = top + CAPTION_HEIGHT;
         let bottom = top + plot.height_px;
         let scale = Scale { bottom, px_per_unit: plot.height_px / plot.max };
-        for layer in &plot.layers {
-            if let Layer::Band(look, from, to) = *layer {
-                let (from, to) = (self.x(from), self.x(to));
-                self.svg.rect(look, spot(from, top), to - from, plot.height_px, 0.0);
-            }
-        }
         let lines = (plot.max / plot.step).floor() as u32;
         for value in (0..=lines).map(|line| f64::from(line) * plot.step) {
             let y = scale.y(value);
@@ -152,11 +148,29 @@ impl Pen<'_> {
         for layer in &plot.layers {
             self.layer(layer, &scale);
         }
+        self.limit_names(&plot.layers, &scale);
+    }
+
+    /// Beside the ends of the limits' lines, the lowest first, none on top of another.
+    fn limit_names(&mut self, layers: &[Layer], scale: &Scale) {
+        let mut limits: Vec<(f64, &str)> = layers
+            .iter()
+            .filter_map(|layer| match layer {
+                Layer::Limit(value, name) => Some((*value, name.as_str())),
+                _ => None,
+            })
+            .collect();
+        limits.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut lowest = f64::INFINITY;
+        for (value, name) in limits {
+            let y = (scale.y(value) + 4.0).min(lowest);
+            self.svg.text(Look::LimitText, spot(RIGHT + 6.0, y), Anchor::Start, name);
+            lowest = y - 12.0;
+        }
     }
 
     fn layer(&mut self, layer: &Layer, scale: &Scale) {
         match layer {
-            Layer::Band(..) => {}
             Layer::Area(look, points) => self.area(*look, 0.0, points, scale),
             Layer::Above(look, floor, points) => {
                 let raised: Vec<Point> =
@@ -167,10 +181,9 @@ impl Pen<'_> {
                 let spots = self.spots(points, scale);
                 self.svg.polyline(*look, &spots);
             }
-            Layer::Limit(value, label) => {
+            Layer::Limit(value, _) => {
                 let y = scale.y(*value);
                 self.svg.line(Look::Limit, spot(LEFT, y), spot(RIGHT, y));
-                self.svg.text(Look::LimitText, spot(RIGHT - 4.0, y - 5.0), Anchor::End, label);
             }
             Layer::Note(note) => self.note(note, scale),
             Layer::Span { from, to, value, text } => {
@@ -243,7 +256,7 @@ impl Pen<'_> {
             if level == right_ends.len() {
                 right_ends.push(0.0);
             }
-            right_ends[level] = left + 2.0 * radius + 1.0;
+            right_ends[level] = left + 2.0 * radius + 2.0;
             stacked.push((*mark, level));
         }
         stacked
@@ -258,9 +271,9 @@ impl Pen<'_> {
             for &beat in &bar.beats {
                 self.svg.circle(Look::Event, spot(self.x(beat), corner.y + 7.0), 3.5);
             }
-            let inside = text_width(Look::BarText, &bar.label) + 8.0 < to - from;
-            let (x, anchor) = if inside { (from + 5.0, Anchor::Start) } else { (to + 5.0, Anchor::Start) };
-            self.svg.text(Look::BarText, spot(x, corner.y + 10.8), anchor, &bar.label);
+            let inside = text_width(Look::BarText, &bar.label) + 4.0 < to - from;
+            let x = if inside { from + 4.0 } else { to + 4.0 };
+            self.svg.text(Look::BarText, spot(x, corner.y + 10.8), Anchor::Start, &bar.label);
         }
     }
 
@@ -272,7 +285,8 @@ impl Pen<'_> {
         }
         for passage in passages {
             if let Some(departs) = passage.departs {
-                let (from, to) = (spot(self.x(passage.arrives), above), spot(self.x(departs), below - MARK_R));
+                let (from, to) =
+                    (spot(self.x(passage.arrives), above), spot(self.x(departs), below - MARK_R));
                 self.svg.arrow(from, to);
             }
         }
@@ -296,6 +310,11 @@ impl Scale {
     fn y(&self, value: f64) -> f64 {
         self.bottom - value * self.px_per_unit
     }
+}
+
+/// The room below a row.
+fn gap(row: &Row) -> f64 {
+    if matches!(row, Row::Ruler(_)) { RULER_GAP } else { ROW_GAP }
 }
 
 fn spot(x: f64, y: f64) -> Spot {

@@ -9,16 +9,16 @@ use tollgate_core::{Limit, LimitError, Span};
 pub(super) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(10))?);
     let script = charges(&[
-        2_000, 8_600, 8_950, 9_300, 9_650, 10_200, 10_550, 10_900, 11_250, 11_600, 12_400, 14_000, 17_000, 22_000,
-        25_000, 28_000,
+        8_200, 8_600, 9_000, 9_400, 9_800, 10_200, 10_600, 11_000, 11_400, 11_800, 12_400, 14_000, 17_000,
+        22_000, 25_000, 28_000,
     ]);
     let trace = run(limit, &script, Gauge::Used.until(30_000));
     Ok(Chart {
         title: "Fixed window",
         subtitle: "fixed-window: 5/10s. The count belongs to its window and ends with it.",
-        description: "Requests over three windows of ten seconds with a limit of five. Four requests at the end \
-                      of the first window and five at the start of the second are all admitted, nine within \
-                      three seconds; three more in the second window are refused. The count falls to zero at \
+        description: "Requests over three windows of ten seconds with a limit of five. Five requests at the end \
+                      of the first window and five at the start of the second are all admitted, ten within \
+                      four seconds; three more in the second window are refused. The count falls to zero at \
                       every window edge.",
         legend: vec![
             (Look::Admitted, "admitted"),
@@ -28,7 +28,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
             (Look::Edge, "window edge"),
         ],
         axis: Axis::seconds(30, 5),
-        edges: vec![0.0, 10.0, 20.0, 30.0],
+        edges: vec![10.0, 20.0],
         rows: vec![
             Row::Ruler(
                 (0..3_u32)
@@ -48,7 +48,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(5.0, "limit 5".to_owned()),
-                    Layer::Span { from: 8.6, to: 11.6, value: 6.0, text: "9 admitted in 3 s".to_owned() },
+                    Layer::Span { from: 8.2, to: 11.8, value: 6.0, text: "10 admitted in 3.6 s".to_owned() },
                 ],
             }),
             Row::Lane { caption: "requests", marks: trace.marks },

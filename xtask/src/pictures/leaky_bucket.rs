@@ -9,8 +9,8 @@ use tollgate_core::{Limit, LimitError, Span, Verdict};
 pub(super) fn meter() -> Result<Chart, LimitError> {
     let bucket = Bucket::meter(1, Span::from_secs(1), 4)?;
     let script = charges(&[
-        1_000, 1_400, 1_800, 2_200, 2_600, 3_000, 3_400, 4_000, 4_500, 5_500, 6_500, 12_500, 13_500, 14_500, 15_500,
-        16_500, 17_500,
+        1_000, 1_400, 1_800, 2_200, 2_600, 3_000, 3_400, 4_000, 4_500, 5_500, 6_500, 12_500, 13_500, 14_500,
+        15_500, 16_500, 17_500,
     ]);
     let trace = run(Limit::Bucket(bucket), &script, Gauge::Debt(bucket).until(24_000));
     Ok(Chart {
@@ -38,7 +38,7 @@ pub(super) fn meter() -> Result<Chart, LimitError> {
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(4.0, "capacity 4".to_owned()),
                     Note::right(8.5, 2.0, 18.0, -8.0, "leaks 1 a second"),
-                    Note::right(15.0, 1.0, 18.0, -34.0, "at the rate itself the level stays low"),
+                    Note::right(15.0, 1.0, 18.0, -34.0, "at the rate, the level stays low"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: trace.marks },
@@ -70,10 +70,10 @@ pub(super) fn shaper() -> Result<Chart, LimitError> {
                       the ones that find the queue full are refused.",
         legend: vec![
             (Look::Admitted, "admitted"),
-            (Look::Refused, "refused: the queue is full"),
+            (Look::Refused, "refused"),
             (Look::Arrow, "delay"),
-            (Look::Level, "booked and not yet drained"),
-            (Look::Limit, "1 passing + 4 waiting"),
+            (Look::Level, "booked, not yet drained"),
+            (Look::Limit, "the queue and the one that passes"),
         ],
         axis: Axis::seconds(26, 2),
         edges: vec![],
@@ -87,8 +87,8 @@ pub(super) fn shaper() -> Result<Chart, LimitError> {
                 layers: vec![
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
-                    Layer::Limit(5.0, "queue + 1".to_owned()),
-                    Note::right(14.0, 0.5, 14.0, -30.0, "empty again: the next passes at once"),
+                    Layer::Limit(5.0, "4 + 1".to_owned()),
+                    Note::right(15.0, 0.0, 12.0, -40.0, "empty again: the next passes at once"),
                 ],
             }),
         ],

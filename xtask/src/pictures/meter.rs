@@ -49,7 +49,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(8.0, "limit 8".to_owned()),
-                    Note::right(23.0, 3.5, 16.0, -22.0, "forgotten, 12 s after the last write"),
+                    Note::right(23.0, 4.0, 14.0, -12.0, "12 s untouched: forgotten"),
                 ],
             }),
             Row::Lane { caption: "add", marks: trace.marks },

@@ -65,9 +65,9 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                 layers: vec![
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
-                    Layer::Limit(2.0, "2 are free".to_owned()),
+                    Layer::Limit(2.0, "2 free".to_owned()),
                     Note::right(33.1, 4.5, 18.0, -12.0, "a success clears the record"),
-                    Note::right(47.1, 0.6, -58.0, -44.0, "forgotten after 12 s"),
+                    Note::left(47.1, 0.6, 14.0, -38.0, "forgotten after 12 s"),
                 ],
             }),
             Row::Lane { caption: "attempts", marks: trace.marks },
@@ -82,14 +82,16 @@ fn waits(limit: Limit, script: &[Line]) -> Vec<Bar> {
     let mut waits: Vec<Bar> = Vec::new();
     for &(at_ms, operation) in script {
         subject.ask(instant(at_ms), &operation);
-        let until = match subject.state() {
-            Some(State::Penalty(state)) => (state.until - instant(0)).us() as f64 / 1e6,
-            _ => 0.0,
+        let wait_ms = match (operation, subject.state()) {
+            (Operation::Report { .. }, Some(State::Penalty(state))) => {
+                (state.until - instant(at_ms)).ms_ceil()
+            }
+            _ => 0,
         };
-        let from = seconds(at_ms);
-        if matches!(operation, Operation::Report { .. }) && until > from {
-            let label = format!("{} s", until - from);
-            waits.push(Bar { from, to: until, look: Look::Wait, track: 0, label, beats: Vec::new() });
+        if wait_ms > 0 {
+            let (from, to) = (seconds(at_ms), seconds(at_ms + wait_ms));
+            let label = format!("{} s", wait_ms / 1_000);
+            waits.push(Bar { from, to, look: Look::Wait, track: 0, label, beats: Vec::new() });
         }
     }
     waits

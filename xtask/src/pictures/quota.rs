@@ -19,12 +19,8 @@ pub(super) fn chart() -> Result<Chart> {
     let [_, march, april, _] = periods.starts();
     let march_ms = after_origin(march).us() / 1_000;
     let script = script(march_ms);
-    let reading = |gauge| Reading {
-        gauge,
-        from_ms: march_ms,
-        until_ms: march_ms + 45 * DAY_MS,
-        every_ms: HOUR_MS,
-    };
+    let reading =
+        |gauge| Reading { gauge, from_ms: march_ms, until_ms: march_ms + 45 * DAY_MS, every_ms: HOUR_MS };
     let consumed = run(limit, &script, reading(Gauge::Consumed));
     let taken = run(limit, &script, reading(Gauge::Taken));
 
@@ -33,7 +29,8 @@ pub(super) fn chart() -> Result<Chart> {
     let edge = after_origin(april).us() as f64 / 1e6;
     let ticks = [(1, "Mar"), (8, "Mar"), (15, "Mar"), (22, "Mar"), (29, "Mar"), (5, "Apr"), (12, "Apr")];
     let ticks = ticks.iter().enumerate();
-    let ticks = ticks.map(|(week, (date, month))| (day(week as f64 * 7.0), format!("{date} {month}"))).collect();
+    let ticks =
+        ticks.map(|(week, (date, month))| (day(week as f64 * 7.0), format!("{date} {month}"))).collect();
     Ok(Chart {
         title: "Quota",
         subtitle: "quota: 100/month, zone: Europe/Berlin, grace: 5%. Numbers in marks are costs.",
@@ -46,9 +43,9 @@ pub(super) fn chart() -> Result<Chart> {
             (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
             (Look::Level, "consumed"),
-            (Look::SecondArea, "reserved"),
-            (Look::Limit, "quota, and quota with grace"),
-            (Look::Edge, "midnight of 1 April in Berlin"),
+            (Look::ReservedArea, "reserved"),
+            (Look::Limit, "quota, without and with grace"),
+            (Look::Edge, "00:00 in Berlin"),
         ],
         axis: Axis { from, to: day(45.0), ticks },
         edges: vec![edge],
@@ -63,13 +60,13 @@ pub(super) fn chart() -> Result<Chart> {
                 max: 125.0,
                 step: 25.0,
                 layers: vec![
-                    Layer::Area(Look::SecondArea, taken.level),
+                    Layer::Area(Look::ReservedArea, taken.level),
                     Layer::Area(Look::LevelArea, consumed.level.clone()),
                     Layer::Line(Look::Level, consumed.level),
-                    Layer::Limit(100.0, String::new()),
-                    Layer::Limit(105.0, "100 + 5 of grace".to_owned()),
-                    Note::right(day(7.2), 40.0, 4.0, -44.0, "20 reserved, 14 used"),
-                    Note::left(day(16.0), 70.0, 34.0, -18.0, "25 reserved, never settled"),
+                    Layer::Limit(100.0, "quota 100".to_owned()),
+                    Layer::Limit(105.0, "grace 105".to_owned()),
+                    Note::left(day(9.5), 42.0, 4.0, -24.0, "20 held, 14 used"),
+                    Note::left(day(15.0), 68.0, 24.0, -20.0, "25 held, never settled"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: charges_only(&script, &consumed.marks) },
@@ -94,7 +91,7 @@ fn script(march_ms: u64) -> Vec<Line> {
         (24 * 24, charge(9)),
         (26 * 24, charge(5)),
         (28 * 24, charge(3)),
-        (30 * 24, charge(1)),
+        (30 * 24, charge(2)),
         (32 * 24, charge(8)),
         (35 * 24, charge(12)),
         (39 * 24, charge(9)),
@@ -106,7 +103,8 @@ fn script(march_ms: u64) -> Vec<Line> {
 /// A reservation shows in the plot, not among the requests.
 fn charges_only(script: &[Line], marks: &[Mark]) -> Vec<Mark> {
     let asked = script.iter().filter(|(_, operation)| operation.cost().is_some());
-    let charged = asked.zip(marks).filter(|((_, operation), _)| matches!(operation, Operation::Charge { .. }));
+    let charged =
+        asked.zip(marks).filter(|((_, operation), _)| matches!(operation, Operation::Charge { .. }));
     charged.map(|(_, mark)| *mark).collect()
 }
 

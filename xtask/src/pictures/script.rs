@@ -117,7 +117,7 @@ pub(super) fn run(limit: Limit, script: &[Line], reading: Reading) -> Trace {
         level.push(Point { at: seconds(at_ms), value: gauge.read(subject, instant(at_ms)) });
     };
     let mut lines = script.iter().peekable();
-    for sampled_ms in (from_ms..=until_ms).step_by(every_ms as usize) {
+    for sampled_ms in (from_ms..until_ms).step_by(every_ms as usize) {
         while let Some(&(at_ms, operation)) = lines.next_if(|&&(at_ms, _)| at_ms <= sampled_ms) {
             read(&subject, at_ms);
             let answer = subject.ask(instant(at_ms), &operation);

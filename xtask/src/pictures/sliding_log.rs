@@ -60,7 +60,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(6.0, "limit 6".to_owned()),
-                    Note::right(12.5, 6.0, 20.0, -14.0, "told at 8 s: retry at 12.5 s"),
+                    Note::right(12.5, 5.0, 26.0, -28.0, "told at 8 s: retry at 12.5 s"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: trace.marks },

@@ -13,7 +13,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
         title: "Sliding window, counted in buckets",
         subtitle: "sliding-window: 6/12s, buckets: 3. The same requests, counted in the two ways.",
         description: "Requests over nine buckets of four seconds with a limit of six per twelve seconds, twice. \
-                      Counted strictly, six early requests count until their bucket is wholly outside the \
+                      Counted strictly, the five requests of the first bucket count until their bucket is wholly outside the \
                       window, and requests are refused until then. Interpolated, they fade out while their \
                       bucket leaves the window, and requests are admitted earlier.",
         legend: vec![
@@ -24,7 +24,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
             (Look::Edge, "bucket edge"),
         ],
         axis: Axis::seconds(36, 4),
-        edges: (0..=9_u32).map(|n| f64::from(n * 4)).collect(),
+        edges: (1..9_u32).map(|n| f64::from(n * 4)).collect(),
         rows: vec![
             Row::Ruler(
                 (0..9_u32)
@@ -38,13 +38,13 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
             plot(
                 "counting: strict (the oldest bucket counts whole)",
                 &strict,
-                vec![Note::right(16.0, 1.0, 26.0, -44.0, "bucket 1 stops counting at once")],
+                vec![Note::right(16.0, 1.0, 30.0, 7.0, "bucket 1 leaves all at once")],
             ),
             Row::Lane { caption: "requests", marks: strict.marks },
             plot(
                 "counting: interpolated (the oldest bucket counts by its overlap, rounded up)",
                 &interpolated,
-                vec![],
+                vec![Note::right(14.4, 4.0, 30.0, 34.0, "bucket 1 leaves unit by unit")],
             ),
             Row::Lane { caption: "requests", marks: interpolated.marks },
         ],
@@ -54,8 +54,8 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
 fn trace(counting: Counting) -> Result<Trace, LimitError> {
     let limit = Limit::SlidingWindow(SlidingWindow::new(6, Span::from_secs(12), 3, counting)?);
     let script = charges(&[
-        1_000, 1_500, 2_000, 2_500, 3_000, 6_000, 9_000, 12_500, 13_500, 14_500, 15_500, 16_500, 18_000, 19_000,
-        20_500, 24_500, 25_500, 26_500, 29_000, 31_000, 33_000,
+        1_000, 1_500, 2_000, 2_500, 3_000, 6_000, 9_000, 12_500, 13_500, 14_500, 15_500, 16_500, 18_000,
+        19_000, 20_500, 24_500, 25_500, 26_500, 29_000, 31_000, 33_000,
     ]);
     Ok(run(limit, &script, Gauge::Used.until(36_000)))
 }

@@ -25,8 +25,7 @@ pub(super) enum Look {
     LimitText,
     Level,
     LevelArea,
-    Second,
-    SecondArea,
+    ReservedArea,
     Excess,
     Admitted,
     AdmittedText,
@@ -57,17 +56,16 @@ text{font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:12px;fill:#2
 .card{fill:#fff;stroke:#d5dbe1}
 .title{font-size:15px;font-weight:bold}
 .subtitle{fill:#55616d}
-.label{font-size:11px;fill:#55616d}
+.label{font-size:11px;fill:#55616d;stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}
 .note{font-size:11.5px;stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}
 .grid{stroke:#e6eaee;fill:none}
 .axis{stroke:#8a96a3;fill:none}
 .edge{stroke:#9aa5b1;stroke-dasharray:2 3;fill:none}
 .limit{stroke:#b45309;stroke-width:1.5;stroke-dasharray:7 4;fill:none}
-.limit-text{font-size:11px;fill:#b45309;stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}
+.limit-text{font-size:11px;fill:#b45309}
 .level{stroke:#1d5fa6;stroke-width:2;stroke-linejoin:round;fill:none}
 .level-area{fill:#cfe0f2}
-.second{stroke:#7a4fb3;stroke-width:2;stroke-linejoin:round;fill:none}
-.second-area{fill:#e4d8f3}
+.reserved-area{fill:#e4d8f3}
 .excess{fill:#e8a29b}
 .admitted{fill:#16794c;stroke:#16794c;stroke-width:1.5}
 .admitted-text{font-size:10px;font-weight:bold;fill:#fff}
@@ -97,8 +95,7 @@ impl Look {
             Look::LimitText => "limit-text",
             Look::Level => "level",
             Look::LevelArea => "level-area",
-            Look::Second => "second",
-            Look::SecondArea => "second-area",
+            Look::ReservedArea => "reserved-area",
             Look::Excess => "excess",
             Look::Admitted => "admitted",
             Look::AdmittedText => "admitted-text",
@@ -164,13 +161,8 @@ impl Svg {
     }
 
     pub(super) fn line(&mut self, look: Look, from: Spot, to: Spot) {
-        let ends = format!(
-            "x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"",
-            px(from.x),
-            px(from.y),
-            px(to.x),
-            px(to.y)
-        );
+        let ends =
+            format!("x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"", px(from.x), px(from.y), px(to.x), px(to.y));
         self.shape(look, "line", &ends);
     }
 
@@ -225,7 +217,7 @@ impl Svg {
 
 /// About how wide a text is. Fonts differ; leave some room.
 pub(super) fn text_width(look: Look, text: &str) -> f64 {
-    text.chars().count() as f64 * look.text_px() * 0.55
+    text.chars().count() as f64 * look.text_px() * 0.53
 }
 
 fn points(spots: &[Spot]) -> String {

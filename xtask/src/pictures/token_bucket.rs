@@ -9,8 +9,8 @@ use tollgate_core::{Limit, LimitError, Span};
 pub(super) fn chart() -> Result<Chart, LimitError> {
     let bucket = Bucket::tokens(1, Span::from_secs(2), 5)?;
     let script = charges(&[
-        2_000, 2_300, 2_600, 2_900, 3_200, 3_500, 3_800, 4_400, 6_000, 7_000, 8_000, 9_000, 10_000, 12_000, 22_500,
-        22_800, 23_100, 23_400, 25_000,
+        2_000, 2_300, 2_600, 2_900, 3_200, 3_500, 3_800, 4_400, 6_000, 7_000, 8_000, 9_000, 10_000, 12_000,
+        22_500, 22_800, 23_100, 23_400, 25_000,
     ]);
     let trace = run(Limit::Bucket(bucket), &script, Gauge::Tokens(bucket).until(30_000));
     Ok(Chart {
@@ -37,8 +37,8 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(5.0, "capacity 5".to_owned()),
-                    Note::right(3.5, 3.5, 20.0, 0.0, "a burst spends what was saved"),
-                    Note::right(16.5, 2.75, 14.0, 24.0, "idle: one token every 2 s"),
+                    Note::right(2.75, 2.4, 36.0, -36.0, "a burst spends what was saved"),
+                    Note::left(17.0, 2.5, 16.0, -14.0, "one token every 2 s"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: trace.marks },

@@ -40,9 +40,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                     problems.push(Problem::new(path, link.line, what, fix));
                 }
             }
-            if reached != path {
-                linked.insert(reached);
-            }
+            linked.insert(reached);
         }
     }
     let reachable = reachable(tree);

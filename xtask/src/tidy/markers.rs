@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn every_marker_is_found_in_every_kind_of_file() {
-        for word in WORDS {
+        for word in ["todo", "fixme", "xxx", "hack"].map(str::to_uppercase) {
             for path in ["src/a.rs", "docs/a.md", "a.lua", "run", ".github/a.yml"] {
                 assert_eq!(lines(check, path, &format!("\n-- {word}: later\n")), [2], "{path} {word}");
             }
             assert_eq!(lines(check, "a.md", &format!("{word}S a{word} {word}_A")), [0; 0]);
-            assert_eq!(lines(check, "a/vendor/b.js", word), [0; 0]);
+            assert_eq!(lines(check, "a/vendor/b.js", &word), [0; 0]);
         }
         for conflict in CONFLICTS {
             assert_eq!(lines(check, "a.md", &format!("{conflict}HEAD")), [1]);

@@ -32,11 +32,6 @@ impl<'h> Charge<'h> {
         let Record { start, end, cost, held, .. } = *record;
         Charge { start: start.us(), end: end.us(), cost, held, record }
     }
-
-    /// Whether it certainly happened in this span, both ends included.
-    pub(super) const fn is_within(&self, first: u64, last: u64) -> bool {
-        first <= self.start && self.end <= last
-    }
 }
 
 impl<'h> Charges<'h> {
@@ -74,13 +69,8 @@ impl<'h> Charges<'h> {
         let admitted =
             attempts.iter().filter(|call| call.answer == Answer::Allow).min_by_key(|call| call.end);
         let cost = attempts.iter().map(|call| call.cost).min().unwrap_or(0);
-        let once = admitted.map(|call| Charge {
-            start: start.us(),
-            end: call.end.us(),
-            cost,
-            held,
-            record: call,
-        });
+        let once =
+            admitted.map(|call| Charge { start: start.us(), end: call.end.us(), cost, held, record: call });
         self.certain.extend(once);
 
         // A store may forget an id after the horizon and charge again; with another cost under the same id
@@ -90,7 +80,13 @@ impl<'h> Charges<'h> {
         match (once, attempts.first()) {
             (Some(once), _) if remembered && same_cost => self.possible.push(once),
             (None, Some(first)) if remembered && same_cost => {
-                self.possible.push(Charge { start: start.us(), end: last_end.us(), cost, held, record: first });
+                self.possible.push(Charge {
+                    start: start.us(),
+                    end: last_end.us(),
+                    cost,
+                    held,
+                    record: first,
+                });
             }
             _ => self.possible.extend(attempts.iter().map(|call| Charge::of(call))),
         }

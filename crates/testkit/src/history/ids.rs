@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tollgate_core::{Span, Time};
+use tollgate_core::Span;
 
 use super::{Answer, Record};
 
@@ -68,13 +68,6 @@ fn same_content(a: &Record, b: &Record) -> bool {
 
 fn conflict(broken: Broken, admitted: &Record, later: &Record) -> IdConflict {
     IdConflict { broken, admitted: admitted.clone(), later: later.clone() }
-}
-
-impl IdConflict {
-    /// When the later call began.
-    pub fn at(&self) -> Time {
-        self.later.start
-    }
 }
 
 impl fmt::Display for IdConflict {

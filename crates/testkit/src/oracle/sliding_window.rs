@@ -132,7 +132,7 @@ impl Oracle for SlidingWindowOracle {
             Operation::Refund { mark, cost } => {
                 let start = floor(self.effective(now), numbers.bucket());
                 let oldest = start - Big::from(numbers.buckets) * numbers.bucket();
-                let recut = self.recut(numbers);
+                let mut recut = self.recut(numbers);
                 let held = match mark {
                     Mark::Window { start: at } if (oldest..=start).contains(&big(at)) => {
                         recut.get(&big(at)).copied().unwrap_or(0)
@@ -144,15 +144,12 @@ impl Oracle for SlidingWindowOracle {
                 }
                 let Mark::Window { start: at } = mark else { return standing.declined(Decline::NotHeld) };
                 let given = held.min(cost.into());
+                *recut.entry(big(at)).or_insert(0) -= given;
+                recut.retain(|_, count| *count != 0);
+                (self.units, self.length) = (recut, numbers.bucket());
                 // What counts is told before the bucket that lies ahead is moved into the present one.
-                let mut without = self.clone();
-                without.units = recut;
-                without.length = numbers.bucket();
-                *without.units.entry(big(at)).or_insert(0) -= given;
-                let used = without.used(numbers, now);
+                let used = self.used(numbers, now);
                 self.write(numbers, now);
-                *self.units.entry(big(at)).or_insert(0) -= given;
-                self.units.retain(|_, count| *count != 0);
                 let standing = Standing { remaining: limit - used, ..self.standing(numbers, now) };
                 standing.written(done(given), Mark::None, standing.reset_at)
             }

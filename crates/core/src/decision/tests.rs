@@ -1,0 +1,211 @@
+use super::*;
+use crate::algorithm::bucket::Bucket;
+use crate::algorithm::fixed_window::FixedWindow;
+use crate::algorithm::meter::Meter;
+use crate::algorithm::quota::{Quota, QuotaPeriod};
+use crate::algorithm::sliding_window::{Counting, SlidingWindow};
+use crate::calendar::{Calendar, Period};
+use crate::evaluate::evaluate;
+use crate::key::{Scope, SubjectHasher};
+use crate::limit::Limit;
+use crate::operation::{Operation, Token};
+use crate::plan::PlanError;
+use crate::receipt::Receipt;
+use crate::state::State;
+use crate::time::{EXACT_MAX, Span};
+
+const NOW: Time = Time::from_us(1_700_000_000_000_001);
+
+fn window(limit: u64, secs: u64) -> Limit {
+    Limit::FixedWindow(FixedWindow::new(limit, Span::from_secs(secs)).unwrap())
+}
+
+fn scopes() -> Vec<Scope> {
+    ["a", "b", "c", "d"].iter().map(|rule| Scope::new("test", rule).unwrap()).collect()
+}
+
+fn item<'r>(scope: &'r Scope, limit: Limit, cost: u64) -> Item<'r> {
+    let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
+    Item { key, limit, operation: Operation::charge(cost), blocking: true, on_failure: OnFailure::Closed }
+}
+
+fn plan<'r>(items: impl IntoIterator<Item = Item<'r>>) -> Plan<'r> {
+    let mut plan = Plan::new();
+    items.into_iter().for_each(|item| plan.push(item).unwrap());
+    plan
+}
+
+/// The decision on keys nobody has used, except that these many units of each rule are gone.
+fn decide<'r>(plan: &Plan<'r>, used: &[u64]) -> Decision<'r> {
+    let states: Vec<Option<State>> = plan
+        .items()
+        .iter()
+        .zip(used)
+        .map(|(item, &used)| {
+            let mut state = None;
+            for _ in 0..used {
+                let write = item.limit.decide(state.as_ref(), NOW, &Operation::charge(1)).write.unwrap();
+                State::commit(&mut state, write.change);
+            }
+            state
+        })
+        .collect();
+    let outcome = evaluate(plan, NOW, |index| states.get(index)?.as_ref()).outcome;
+    Decision::new(plan, Ok(&outcome)).unwrap()
+}
+
+#[test]
+fn no_rule_matched_is_allowed_and_says_so() {
+    let decision = decide(&Plan::new(), &[]);
+    assert!(decision.allowed);
+    assert_eq!((decision.source, decision.headline), (Source::Unmatched, None));
+}
+
+#[test]
+fn headline_of_a_refusal_is_the_refusing_rule_with_the_longest_wait() {
+    let scopes = scopes();
+    let plan = plan([
+        item(&scopes[0], window(1, 10), 1),
+        item(&scopes[1], window(1, 60), 1),
+        item(&scopes[2], window(5, 3_600), 1),
+        item(&scopes[3], window(1, 60), 1),
+    ]);
+    let decision = decide(&plan, &[1, 1, 0, 1]);
+    assert!(!decision.allowed);
+    assert_eq!(decision.headline().unwrap().rule, "b", "of two equal waits the first in the file");
+    assert!(decision.rules[2].allowed, "each rule tells its own outcome");
+}
+
+#[test]
+fn headline_of_an_admission_is_the_rule_with_the_least_left_for_its_cost() {
+    let scopes = scopes();
+    let plan = plan([
+        item(&scopes[0], window(10, 60), 1),
+        item(&scopes[1], window(20, 60), 5),
+        item(&scopes[2], window(4, 60), 1),
+    ]);
+    let decision = decide(&plan, &[0, 0, 0]);
+    assert!(decision.allowed);
+    assert_eq!(
+        decision.headline().unwrap().rule,
+        "b",
+        "15 left at 5 each and 3 left at 1 each: the first of equals"
+    );
+}
+
+#[test]
+fn waits_round_up_and_what_remains_rounds_down() {
+    let scopes = scopes();
+    let bucket = Limit::Bucket(Bucket::tokens(3, Span::from_us(10_000), 1).unwrap());
+    let plan = plan([item(&scopes[0], bucket, 1)]);
+    let numbers = decide(&plan, &[1]).rules[0].numbers.unwrap();
+    // A third of 10 ms is 3.33 ms.
+    assert_eq!((numbers.retry_after, numbers.remaining), (RetryAfter::Ms(4), 0));
+    assert_eq!(numbers.reset_after_ms, 4);
+}
+
+#[test]
+fn a_shadow_rule_is_reported_and_never_refuses() {
+    let scopes = scopes();
+    let mut shadow = item(&scopes[0], window(1, 60), 1);
+    shadow.blocking = false;
+    let plan = plan([shadow, item(&scopes[1], window(9, 60), 1)]);
+    let decision = decide(&plan, &[1, 0]);
+    assert!(decision.allowed);
+    assert_eq!(decision.headline().unwrap().rule, "b", "a shadow rule is never the headline");
+    assert_eq!(decision.shadow_rejected().map(|rule| rule.rule).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn exactness_is_the_worst_of_the_rules_that_block() {
+    let scopes = scopes();
+    let sliding =
+        |counting| Limit::SlidingWindow(SlidingWindow::new(9, Span::from_secs(6), 3, counting).unwrap());
+    let mut items = vec![item(&scopes[0], window(9, 60), 1)];
+    assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Exact);
+    items.push(item(&scopes[1], sliding(Counting::Strict), 1));
+    assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Conservative);
+    items.push(item(&scopes[2], sliding(Counting::Interpolated), 1));
+    assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Bounded);
+    items[2].blocking = false;
+    assert_eq!(decide(&plan(items), &[]).exactness, Exactness::Conservative);
+}
+
+#[test]
+fn a_store_that_cannot_answer_is_answered_for_by_each_rules_policy() {
+    let scopes = scopes();
+    let down = || StoreError::Transient("connection refused".into());
+    let of = |policies: &[OnFailure], error: StoreError| {
+        let items = policies
+            .iter()
+            .zip(&scopes)
+            .map(|(&on_failure, scope)| Item { on_failure, ..item(scope, window(1, 60), 1) });
+        let plan = plan(items);
+        let decision = Decision::new(&plan, Err(&error)).unwrap();
+        (decision.allowed, decision.degraded, decision.source)
+    };
+    use OnFailure::{Closed, Degraded, Open};
+    assert_eq!(of(&[Open], down()), (true, false, Source::Fallback));
+    assert_eq!(of(&[Open, Closed], down()), (false, false, Source::Fallback));
+    assert_eq!(of(&[Open, Degraded], down()), (true, true, Source::Fallback));
+    let wrong_password = StoreError::Misconfigured("WRONGPASS".into());
+    assert_eq!(
+        of(&[Open, Degraded], wrong_password),
+        (false, false, Source::Fallback),
+        "never open on bad credentials"
+    );
+}
+
+#[test]
+fn a_quota_whose_periods_do_not_reach_is_undecided_and_not_refused() {
+    let scopes = scopes();
+    let periods = Calendar::new(Period::Day, "UTC").unwrap().around(Time::from_us(86_400_000_000 * 10));
+    let quota = Limit::Quota(Quota::new(5, 0, QuotaPeriod::Calendar(periods)).unwrap());
+    let plan = plan([item(&scopes[0], quota, 1)]);
+    let evaluation = evaluate(&plan, NOW, |_| None);
+    assert!(evaluation.writes.is_empty());
+    let undecided = Decision::new(&plan, Ok(&evaluation.outcome)).unwrap_err();
+    assert_eq!(undecided.why, Decline::Recompute { at: NOW });
+}
+
+#[test]
+fn a_plan_takes_no_item_that_could_never_be_decided() {
+    let scopes = scopes();
+    let refuse = |[first, second]: [Item<'_>; 2]| {
+        let mut plan = Plan::new();
+        plan.push(first).unwrap();
+        plan.push(second).unwrap_err()
+    };
+    let fine = || item(&scopes[0], window(5, 60), 1);
+    let on = |operation| Item { operation, ..item(&scopes[1], window(5, 60), 1) };
+    let error = refuse([fine(), on(Operation::charge(6))]);
+    assert_eq!(error, PlanError::CostAboveCapacity { rule: "b".into(), cost: 6, capacity: 5 });
+    assert!(error.to_string().contains('6') && error.to_string().contains('5'), "{error} names both numbers");
+    assert!(matches!(refuse([fine(), fine()]), PlanError::DuplicateKey { .. }));
+    assert!(matches!(refuse([fine(), on(Operation::Reset)]), PlanError::Mixed { .. }));
+    let too_large = Operation::Refund { mark: Mark::Counter, cost: EXACT_MAX + 1 };
+    assert!(matches!(refuse([fine(), on(too_large)]), PlanError::CostTooLarge { .. }));
+    let nameless = Operation::Reserve { cost: 1, token: Token::NONE, hold: Span::from_secs(1) };
+    assert!(matches!(refuse([fine(), on(nameless)]), PlanError::TokenMissing { .. }));
+}
+
+#[test]
+fn receipts_of_an_admission_survive_their_bytes_and_give_it_back() {
+    let scopes = scopes();
+    let meter = Limit::Meter(Meter::new(Some(9), None).unwrap());
+    let plan = plan([item(&scopes[0], window(5, 60), 2), item(&scopes[1], meter, 3)]);
+    let receipts = Receipt::of(&plan, &decide(&plan, &[]), 7);
+    assert_eq!(
+        receipts.iter().map(|receipt| (receipt.rule.as_str(), receipt.cost)).collect::<Vec<_>>(),
+        [("a", 2), ("b", 3)]
+    );
+    for receipt in receipts {
+        let bytes = receipt.encode();
+        assert_eq!(Receipt::decode(&bytes).as_ref(), Ok(&receipt));
+        assert_eq!(receipt.undo(&meter), Operation::Refund { mark: receipt.mark, cost: receipt.cost });
+        for cut in 0..bytes.len() {
+            assert!(Receipt::decode(&bytes[..cut]).is_err(), "a part of a receipt is none");
+        }
+    }
+    assert!(Receipt::of(&plan, &decide(&plan, &[5, 0]), 7).is_empty(), "a refusal books nothing");
+}

@@ -1,0 +1,216 @@
+//! What every store must do, whatever it keeps its state in: one suite, run on each.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use tollgate::{Clock, ManualClock};
+use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::concurrency::Concurrency;
+use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::meter::Meter;
+use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
+use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
+use tollgate_core::algorithm::sliding_log::SlidingLog;
+use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::{
+    Item, Limit, LimitError, Mark, OnFailure, Operation, Plan, Report, Scope, Span, Store, SubjectHasher,
+    Time, Token,
+};
+
+use crate::model::Model;
+
+const START: Time = Time::from_us(1_700_000_000_000_000);
+const ITEMS_MAX: usize = 4;
+const SUBJECTS: u8 = 2;
+
+/// One generated Plan, in raw numbers that the suite gives a meaning to.
+#[derive(Clone, Debug)]
+struct Act {
+    advance: u8,
+    advance_by: u32,
+    /// A check, or a follow-up on earlier admissions.
+    follow_up: bool,
+    items: Vec<Pick>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pick {
+    rule: u8,
+    subject: u8,
+    cost: u8,
+    ask: u8,
+    booked: u8,
+    blocking: bool,
+}
+
+/// Every algorithm, small numbers, so that all limits are met often.
+pub fn limits() -> Result<Vec<Limit>, LimitError> {
+    let second = Span::from_secs(1);
+    Ok(vec![
+        Limit::FixedWindow(FixedWindow::new(4, second)?),
+        Limit::SlidingWindow(SlidingWindow::new(5, second, 4, Counting::Strict)?),
+        Limit::SlidingWindow(SlidingWindow::new(6, second, 2, Counting::Interpolated)?),
+        Limit::SlidingLog(SlidingLog::new(5, second)?),
+        Limit::Bucket(Bucket::tokens(3, second, 6)?),
+        Limit::Bucket(Bucket::meter(7, second, 3)?),
+        Limit::Bucket(Bucket::queue(5, second, 4)?),
+        Limit::Concurrency(Concurrency::new(3, second)?),
+        Limit::Quota(Quota::new(9, 1, QuotaPeriod::Rolling(Span::from_secs(5)))?),
+        Limit::Meter(Meter::new(Some(20), Some(Span::from_secs(9)))?),
+        Limit::Penalty(Penalty::new(PenaltyNumbers {
+            free: 2,
+            base: Span::from_ms(100),
+            factor: 2,
+            longest: second,
+            memory: second,
+            count_refused: true,
+        })?),
+    ])
+}
+
+/// Drives the store and the model of Plans with the same generated Plans, about `steps` of them, and compares
+/// every field of every outcome: all-or-nothing, shadow, several rules, every algorithm and operation.
+pub fn agrees_with_the_model<S: Store>(
+    store: impl Fn(&'static ManualClock) -> S,
+    steps: u64,
+    seed: u64,
+) -> Result<(), String> {
+    let limits = limits().map_err(|error| error.to_string())?;
+    let config =
+        Config { failure_persistence: None, cases: u32::MAX, max_shrink_iters: 5_000, ..Config::default() };
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &key));
+    let strategy = prop::collection::vec(acts(), 1..60);
+    let done = std::cell::Cell::new(0_u64);
+    // One clock for all histories: each gets a new store, and only one runs at a time.
+    let clock: &'static ManualClock = Box::leak(Box::new(ManualClock::at(START)));
+    while done.get() < steps {
+        let tree = strategy.new_tree(&mut runner).map_err(|reason| reason.to_string())?;
+        runner
+            .run_one(tree, |acts| {
+                clock.set(START);
+                history(&store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
+                done.set(done.get() + acts.len() as u64);
+                Ok(())
+            })
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let pick = (any::<u8>(), 0..SUBJECTS, any::<u8>(), any::<u8>(), any::<u8>(), 0..4_u8).prop_map(
+        |(rule, subject, cost, ask, booked, shadow)| Pick {
+            rule,
+            subject,
+            cost,
+            ask,
+            booked,
+            blocking: shadow != 3,
+        },
+    );
+    (any::<u8>(), any::<u32>(), 0..4_u8, prop::collection::vec(pick, 1..=ITEMS_MAX)).prop_map(
+        |(advance, advance_by, follow_up, items)| Act {
+            advance,
+            advance_by,
+            follow_up: follow_up == 3,
+            items,
+        },
+    )
+}
+
+fn history<S: Store>(store: &S, clock: &ManualClock, limits: &[Limit], acts: &[Act]) -> Result<(), String> {
+    let model = Model::new(clock);
+    let scopes: Vec<Scope> = (0..limits.len())
+        .map(|index| Scope::new("test", &format!("rule-{index}")))
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    let subjects = SubjectHasher::new([1; 32]);
+    let mut booked: Vec<(Mark, u64)> = vec![(Mark::Counter, 1)];
+    let mut tokens: Vec<Token> = vec![Token(1)];
+    for (number, act) in acts.iter().enumerate() {
+        move_clock(clock, act);
+        let mut plan = Plan::new();
+        for pick in &act.items {
+            let rule = usize::from(pick.rule) % limits.len();
+            let limit = limits[rule];
+            let name = pick.subject.to_string();
+            let key = scopes[rule].key(subjects.subject([("user", name.as_str())]));
+            let operation = operation(act, pick, &limit, &booked, &mut tokens);
+            let item = Item { key, limit, operation, blocking: pick.blocking, on_failure: OnFailure::Closed };
+            // A Plan that may not be made is not the store's business.
+            if plan.push(item).is_err() {
+                continue;
+            }
+        }
+        let expected = model.apply_now(&plan);
+        let found = at_once(store.apply(&plan)).map_err(|error| error.to_string())?;
+        if found != expected {
+            return Err(format!("plan {number} {plan:#?}\nmodel {expected:#?}\nfound {found:#?}"));
+        }
+        for (item, answer) in
+            plan.items().iter().zip(&found.answers).filter(|(_, answer)| answer.mark != Mark::None)
+        {
+            booked.push((answer.mark, item.operation.cost().unwrap_or(1)));
+        }
+    }
+    Ok(())
+}
+
+fn move_clock(clock: &ManualClock, act: &Act) {
+    let by = u64::from(act.advance_by);
+    let now = clock.now();
+    clock.set(match act.advance % 8 {
+        0..4 => now,
+        4 | 5 => now.plus(Span::from_us(by % 300_000)),
+        6 => now.plus(Span::from_us(by % 5_000_000)),
+        _ => now.minus(Span::from_us(by % 500_000)),
+    });
+}
+
+fn operation(
+    act: &Act,
+    pick: &Pick,
+    limit: &Limit,
+    booked: &[(Mark, u64)],
+    tokens: &mut Vec<Token>,
+) -> Operation {
+    let (mark, cost) = booked[booked.len() - 1 - usize::from(pick.booked) % booked.len().min(6)];
+    let token = tokens[tokens.len() - 1 - usize::from(pick.booked) % tokens.len().min(6)];
+    if act.follow_up {
+        return match pick.ask % 8 {
+            0..2 => Operation::Refund { mark, cost },
+            2 => Operation::Release { token },
+            3 => Operation::Renew { token },
+            4 => Operation::Settle { token, actual: cost },
+            5 => Operation::Cancel { token },
+            6 => {
+                Operation::Report { result: if pick.cost < 200 { Report::Failure } else { Report::Success } }
+            }
+            _ => Operation::Reset,
+        };
+    }
+    let cost = [1, 1, 1, 2, 0, 3, limit.capacity().min(20)][usize::from(pick.cost) % 7].min(limit.capacity());
+    tokens.push(Token(tokens.len() as u128 + 1));
+    let token = Token(tokens.len() as u128);
+    match pick.ask % 8 {
+        0 => Operation::Peek { cost },
+        1 if matches!(limit, Limit::Quota(_)) => Operation::Reserve { cost, token, hold: Span::from_ms(700) },
+        _ => Operation::Charge { cost, token },
+    }
+}
+
+/// The output of a future that needs no waiting for.
+///
+/// # Panics
+///
+/// If it does: suites for stores behind a network bring a runtime.
+pub fn at_once<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("this store was said to answer at once"),
+    }
+}

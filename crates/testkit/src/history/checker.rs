@@ -1,0 +1,379 @@
+//! Which promises each algorithm makes, and the search for calls that break them.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
+use tollgate_core::algorithm::sliding_log::SlidingLog;
+use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::calendar::Periods;
+use tollgate_core::{Limit, Span, Time};
+
+use super::certain::{Found, Grid, Line, crowds, in_estimate, in_life, in_width, on_line, within};
+use super::charge::{Charge, Charges};
+use super::possible::{Active, Peaks, active, active_in_life};
+use super::rolling::RollingPeriods;
+use super::verdict::{Unchecked, Verdict, Violation};
+use super::{Answer, History, Record, ids};
+
+/// How long a store remembers a request id unless told otherwise.
+pub const ID_HORIZON_DEFAULT: Span = Span::from_secs(60);
+
+/// How many records a violation shows.
+const EVIDENCE_MAX: usize = 8;
+/// For how many violations of one key evidence is looked for, where each look goes through all its charges.
+const EXPLAINED_MAX: usize = 100;
+
+/// Checks histories against one limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Checker {
+    limit: Limit,
+    id_horizon: Span,
+}
+
+impl Checker {
+    /// A checker for histories during which `limit` was in force on every key.
+    pub const fn new(limit: Limit) -> Checker {
+        Checker { limit, id_horizon: ID_HORIZON_DEFAULT }
+    }
+
+    /// The same for stores that remember a request id so long.
+    pub const fn with_id_horizon(self, id_horizon: Span) -> Checker {
+        Checker { id_horizon, ..self }
+    }
+
+    /// All that the history says about the limit.
+    pub fn check(&self, history: &History) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut seen_ids: BTreeMap<u128, u64> = BTreeMap::new();
+        for record in history.records() {
+            verdict.counts.add(record.answer);
+            if let Some(id) = record.id {
+                *seen_ids.entry(id).or_default() += 1;
+            }
+        }
+        verdict.counts.repeated = seen_ids.values().map(|count| count - 1).sum();
+
+        let well_formed = |record: &&Record| record.start <= record.end;
+        verdict.id_conflicts = ids::conflicts(history.records().iter().filter(well_formed), self.id_horizon);
+        for (key, mut calls) in history.by_key() {
+            verdict.counts.keys += 1;
+            calls.retain(|call| match self.unchecked(call) {
+                Some(why) => {
+                    *verdict.unchecked.entry(why).or_default() += 1;
+                    // What may lie outside the periods may lie inside: it can still justify a refusal.
+                    why == Unchecked::OutsidePeriods && call.answer.may_charge()
+                }
+                None => true,
+            });
+            KeyCheck::new(key, &calls, self.id_horizon).check(&self.limit, &mut verdict);
+        }
+        verdict
+    }
+
+    fn unchecked(&self, call: &Record) -> Option<Unchecked> {
+        if call.end < call.start {
+            return Some(Unchecked::EndBeforeStart);
+        }
+        match self.limit {
+            Limit::Penalty(_) => Some(Unchecked::Penalty),
+            Limit::Quota(quota) => match quota.period() {
+                QuotaPeriod::Calendar(periods) if !covers(&periods, call.start, call.end) => {
+                    Some(Unchecked::OutsidePeriods)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn covers(periods: &Periods, start: Time, end: Time) -> bool {
+    periods.containing(start).is_some() && periods.containing(end).is_some()
+}
+
+/// The calls on one key.
+struct KeyCheck<'h> {
+    key: &'h str,
+    charges: Charges<'h>,
+    refusals: Vec<&'h Record>,
+}
+
+impl<'h> KeyCheck<'h> {
+    fn new(key: &'h str, calls: &[&'h Record], id_horizon: Span) -> KeyCheck<'h> {
+        let refusals = calls.iter().copied().filter(|call| call.answer == Answer::Refuse).collect();
+        KeyCheck { key, charges: Charges::of(calls, id_horizon), refusals }
+    }
+
+    fn check(&self, limit: &Limit, verdict: &mut Verdict) {
+        match limit {
+            Limit::FixedWindow(limit) => self.fixed_window(limit, verdict),
+            Limit::SlidingWindow(limit) => match limit.counting() {
+                Counting::Strict => self.strict(limit, verdict),
+                Counting::Interpolated => self.interpolated(limit, verdict),
+            },
+            Limit::SlidingLog(limit) => self.sliding_log(limit, verdict),
+            Limit::Bucket(limit) => self.bucket(limit, verdict),
+            Limit::Concurrency(limit) => self.concurrency(limit.limit(), verdict),
+            Limit::Quota(limit) => self.quota(limit, verdict),
+            Limit::Meter(limit) => {
+                let (most, expiry) = (limit.limit(), limit.expiry().us());
+                let promise = format!("at most {most} until it is left alone for {}", limit.expiry());
+                let found = in_life(&self.charges.certain, expiry, most.into());
+                self.over_admitted(found, &promise, verdict);
+                let active = active_in_life(&self.charges.possible, expiry);
+                self.falsely_refused(&active, most, &promise, sum(&active), verdict);
+            }
+            Limit::Penalty(_) => {}
+        }
+    }
+
+    fn fixed_window(&self, limit: &FixedWindow, verdict: &mut Verdict) {
+        let (most, window) = (limit.limit(), limit.window());
+        let promise = format!("at most {most} in each aligned window of {window}");
+        // n windows in a row are one window and n - 1 more of the same.
+        let line = Line { burst: most, drain: most, scale: 1 };
+        let found = on_line(&self.charges.certain, Grid::Even(window.us()), line);
+        self.over_admitted(found, &promise, verdict);
+        let active =
+            active(&self.charges.possible, |end| Time::from_us(end).floor(window).us() + window.us());
+        self.falsely_refused(&active, most, &promise, sum(&active), verdict);
+    }
+
+    fn sliding_log(&self, limit: &SlidingLog, verdict: &mut Verdict) {
+        let (most, window) = (limit.limit(), limit.window());
+        self.any_window(most, window, most.into(), verdict);
+        let promise = format!("refuses only above {most} in the last {window}");
+        let active = active(&self.charges.possible, |end| end + window.us());
+        let (costs, entries) = (sum(&active), Peaks::of_sum(&active, |_| 1));
+        let counted = |refusal: &Record| {
+            // No room for one more instant is a reason too, whatever the cost.
+            let full = entries.most(refusal.start.us(), refusal.end.us()) >= limit.entries().into();
+            if full { most.into() } else { costs(refusal) }
+        };
+        self.falsely_refused(&active, most, &promise, counted, verdict);
+    }
+
+    fn strict(&self, limit: &SlidingWindow, verdict: &mut Verdict) {
+        let (most, window) = (limit.limit(), limit.window());
+        self.any_window(most, window, most.into(), verdict);
+        let longer = Span::from_us(window.us() + window.us() / limit.buckets());
+        let promise =
+            format!("refuses only above {most} in the last {longer}, a bucket more than the window");
+        let active = active(&self.charges.possible, |end| end + longer.us());
+        self.falsely_refused(&active, most, &promise, sum(&active), verdict);
+    }
+
+    fn interpolated(&self, limit: &SlidingWindow, verdict: &mut Verdict) {
+        let (most, window, buckets) = (limit.limit(), limit.window(), limit.buckets());
+        let bucket = Span::from_us(window.us() / buckets);
+        let certain = &self.charges.certain;
+        let estimate =
+            format!("the newest {buckets} buckets and the oldest by its overlap are at most {most}");
+        let mut found = in_estimate(certain, limit);
+        let mut promise = estimate.clone();
+        if found.is_empty() {
+            // Each admission found all of the newest buckets, itself included, at or below the limit.
+            promise = format!("at most {most} in any {buckets} aligned buckets of {bucket}");
+            found = in_width(certain, Grid::Even(bucket.us()), buckets, most.into());
+        }
+        if found.is_empty() {
+            self.any_window(most, window, 2 * u128::from(most) - 1, verdict);
+        } else {
+            self.over_admitted(found, &promise, verdict);
+        }
+
+        // A charge counts in full while its bucket is among the newest, and then by its overlap. An effective
+        // instant never goes back to an older bucket, but may go back within one. So in the first bucket that
+        // the refusal touches the overlap is that of the refusal's start, and in later ones it can be full.
+        let possible = &self.charges.possible;
+        let end_of_bucket = |at: u64| Time::from_us(at).floor(bucket).us() + bucket.us();
+        let newest = active(possible, |end| end_of_bucket(end) + window.us() - bucket.us());
+        let all = active(possible, |end| end_of_bucket(end) + window.us());
+        let mut oldest: BTreeMap<u64, u128> = BTreeMap::new();
+        for active in &all {
+            *oldest.entry(active.until).or_default() += u128::from(active.charge.cost);
+        }
+        let (newest, full) = (Peaks::of_sum(&newest, cost), Peaks::of_sum(&all, cost));
+        let ticks = u128::from(bucket.us() / limit.tick().us());
+        let counted = |refusal: &Record| {
+            let (start, end) = (refusal.start.us(), refusal.end.us());
+            let next = end_of_bucket(start);
+            let left = ticks - u128::from((start + bucket.us() - next) / limit.tick().us());
+            let overlap = (oldest.get(&next).copied().unwrap_or(0) * left).div_ceil(ticks);
+            let in_first = newest.most(start, end.min(next - 1)) + overlap;
+            let in_later = if end >= next { full.most(next, end) } else { 0 };
+            in_first.max(in_later)
+        };
+        self.falsely_refused(&all, most, &estimate, counted, verdict);
+    }
+
+    /// At most `bound` in any span of `window`; and if that holds, also over longer spans what follows from a
+    /// limit of `most` per window.
+    fn any_window(&self, most: u64, window: Span, bound: u128, verdict: &mut Verdict) {
+        let (certain, grid) = (&self.charges.certain, Grid::Even(1));
+        let found = in_width(certain, grid, window.us(), bound);
+        if !found.is_empty() {
+            return self.over_admitted(found, &format!("at most {bound} in any {window}"), verdict);
+        }
+        // A span of D ticks fits into floor((D - 1) / W) + 1 windows. Where only aligned buckets are held to
+        // the limit, its ends reach into one window more.
+        let burst = if bound > most.into() { 2 * most } else { most };
+        let found = on_line(certain, grid, Line { burst, drain: most, scale: window.us() });
+        let promise = format!("at most {burst} and what {most} per {window} adds to it in any longer span");
+        self.over_admitted(found, &promise, verdict);
+    }
+
+    fn bucket(&self, limit: &Bucket, verdict: &mut Verdict) {
+        let (drain, scale) = limit.rate();
+        let (capacity, tick) = (limit.capacity(), limit.tick());
+        let tick_span = Span::from_us(tick.us());
+        let promise =
+            format!("at most {capacity} and {drain}/{scale} for each further {tick_span} of any span");
+        let line = Line { burst: capacity, drain, scale };
+        let found = on_line(&self.charges.certain, Grid::Even(tick.us()), line);
+        self.over_admitted(found, &promise, verdict);
+
+        let fill_us = limit.fill_time().us();
+        let possible = &self.charges.possible;
+        let active = active(possible, |end| end + fill_us + tick.us());
+        let firsts: Vec<u64> = self.refusals.iter().map(|refusal| refusal.start.us()).collect();
+        let debts = Peaks::of_debt(possible, limit, &firsts);
+        let counted =
+            |refusal: &Record| debts.most(refusal.start.us() / tick.us(), refusal.end.us() / tick.us());
+        self.falsely_refused(&active, capacity, &promise, counted, verdict);
+    }
+
+    fn concurrency(&self, most: u64, verdict: &mut Verdict) {
+        let promise = format!("at most {most} held at once");
+        let held = |charge: &Charge<'h>| charge.held.map(|held| (held.from.us(), held.until.us()));
+        let stays = self.charges.certain.iter().filter_map(|charge| {
+            let (from, until) = held(charge)?;
+            Some((from, until, charge.cost))
+        });
+        for (index, (at, sum)) in crowds(stays, most.into()).into_iter().enumerate() {
+            let found = Found { first: at, last: at, sum, bound: most.into() };
+            let certain = if index < EXPLAINED_MAX { self.charges.certain.as_slice() } else { &[] };
+            let holders = certain
+                .iter()
+                .filter(|charge| held(charge).is_some_and(|(from, until)| from <= at && at < until));
+            verdict.over_admitted.push(self.violation(&found, &promise, None, holders));
+        }
+        let active = self.charges.possible.iter().map(|&charge| {
+            let until = charge.held.map(|held| held.gone).filter(|gone| *gone < Time::MAX);
+            Active { from: charge.start, until: until.map_or(u64::MAX, Time::us), charge }
+        });
+        let active: Vec<Active<'h>> = active.collect();
+        self.falsely_refused(&active, most, &promise, sum(&active), verdict);
+    }
+
+    fn quota(&self, limit: &Quota, verdict: &mut Verdict) {
+        let most = limit.allowance() + limit.grace();
+        match limit.period() {
+            QuotaPeriod::Calendar(periods) => {
+                let promise = format!("at most {most} in each period, grace included");
+                let starts = periods.starts().map(Time::us);
+                let inside = |charge: &&Charge<'h>| {
+                    covers(&periods, Time::from_us(charge.start), Time::from_us(charge.end))
+                };
+                let certain: Vec<Charge<'h>> = self.charges.certain.iter().filter(inside).copied().collect();
+                let line = Line { burst: most, drain: most, scale: 1 };
+                let found = on_line(&certain, Grid::Periods(starts), line);
+                self.over_admitted(found, &promise, verdict);
+                // Before the first period known, all that counts is over when that one begins.
+                let active = active(&self.charges.possible, |end| {
+                    starts.into_iter().find(|start| *start > end).unwrap_or(u64::MAX)
+                });
+                self.falsely_refused(&active, most, &promise, sum(&active), verdict);
+            }
+            QuotaPeriod::Rolling(length) => {
+                let promise = format!("at most {most} in {length} from the first use, grace included");
+                let certain = &self.charges.certain;
+                let rolling = RollingPeriods::of(&self.charges, length.us());
+                let mut found = rolling.crowded(certain, most.into());
+                // A span of D ticks touches at most floor((D - 1) / length) + 2 periods.
+                if found.is_empty() {
+                    found = in_width(certain, Grid::Even(1), length.us(), 2 * u128::from(most));
+                }
+                if found.is_empty() {
+                    let line = Line { burst: 2 * most, drain: most, scale: length.us() };
+                    found = on_line(certain, Grid::Even(1), line);
+                }
+                self.over_admitted(found, &promise, verdict);
+                let active = active(&self.charges.possible, |end| rolling.over_by(end));
+                self.falsely_refused(&active, most, &promise, sum(&active), verdict);
+            }
+        }
+    }
+
+    fn over_admitted(&self, found: Vec<Found>, promise: &str, verdict: &mut Verdict) {
+        let violations = found.iter().map(|found| {
+            let charges = within(&self.charges.certain, found.first, found.last);
+            self.violation(found, promise, None, charges)
+        });
+        verdict.over_admitted.extend(violations);
+    }
+
+    /// Reports the refusals for which there was room below `capacity`, given the most that can have counted
+    /// against each.
+    fn falsely_refused(
+        &self,
+        active: &[Active<'h>],
+        capacity: u64,
+        promise: &str,
+        counted: impl Fn(&Record) -> u128,
+        verdict: &mut Verdict,
+    ) {
+        let mut explained = 0;
+        for refusal in &self.refusals {
+            // A refusal of nothing says that there was no room for one.
+            let sum = counted(refusal).saturating_add(refusal.cost.max(1).into());
+            let bound = u128::from(capacity);
+            if sum > bound {
+                continue;
+            }
+            explained += 1;
+            let (first, last) = (refusal.start.us(), refusal.end.us());
+            let active = if explained <= EXPLAINED_MAX { active } else { &[] };
+            let counted = active.iter().filter(|active| active.from <= last && first < active.until);
+            let found = Found { first, last, sum, bound };
+            let charges = counted.map(|active| &active.charge);
+            verdict.falsely_refused.push(self.violation(&found, promise, Some(refusal), charges));
+        }
+    }
+
+    fn violation<'c>(
+        &self,
+        found: &Found,
+        promise: &str,
+        refused: Option<&Record>,
+        mut charges: impl Iterator<Item = &'c Charge<'h>>,
+    ) -> Violation
+    where
+        'h: 'c,
+    {
+        let evidence = charges.by_ref().take(EVIDENCE_MAX).map(|charge| charge.record.clone()).collect();
+        Violation {
+            key: self.key.to_owned(),
+            promise: promise.to_owned(),
+            first: Time::from_us(found.first),
+            last: Time::from_us(found.last),
+            sum: found.sum,
+            bound: found.bound,
+            refused: refused.cloned(),
+            evidence,
+            evidence_left_out: charges.count(),
+        }
+    }
+}
+
+fn cost(active: &Active<'_>) -> u64 {
+    active.charge.cost
+}
+
+/// The most that can have counted against a refusal if everything active counts in full.
+fn sum(active: &[Active<'_>]) -> impl Fn(&Record) -> u128 + use<> {
+    let peaks = Peaks::of_sum(active, cost);
+    move |refusal| peaks.most(refusal.start.us(), refusal.end.us())
+}

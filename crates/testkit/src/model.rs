@@ -1,0 +1,157 @@
+//! A model of Plans: naive oracles by key, copied whole before every step and put back if it must not count.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+
+use tollgate::Clock;
+use tollgate_core::{
+    Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Time, Verdict,
+};
+
+use crate::oracle::bucket::BucketOracle;
+use crate::oracle::concurrency::ConcurrencyOracle;
+use crate::oracle::fixed_window::FixedWindowOracle;
+use crate::oracle::meter::MeterOracle;
+use crate::oracle::penalty::PenaltyOracle;
+use crate::oracle::quota::QuotaOracle;
+use crate::oracle::sliding_log::SlidingLogOracle;
+use crate::oracle::sliding_window::SlidingWindowOracle;
+use crate::oracle::{self, Oracle};
+
+/// A store that is only ever right.
+pub struct Model<C> {
+    clock: C,
+    keys: RefCell<BTreeMap<u128, AnyOracle>>,
+}
+
+#[derive(Clone)]
+enum AnyOracle {
+    FixedWindow(FixedWindowOracle),
+    SlidingWindow(SlidingWindowOracle),
+    SlidingLog(SlidingLogOracle),
+    Bucket(BucketOracle),
+    Concurrency(ConcurrencyOracle),
+    Quota(QuotaOracle),
+    Meter(MeterOracle),
+    Penalty(PenaltyOracle),
+}
+
+impl<C: Clock> Model<C> {
+    /// An empty model on this clock.
+    pub fn new(clock: C) -> Model<C> {
+        Model { clock, keys: RefCell::default() }
+    }
+
+    /// What any store must find.
+    pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
+        let now = self.clock.now();
+        let mut keys = self.keys.borrow_mut();
+        let before = keys.clone();
+        let mut answers: Vec<Answer> =
+            plan.items().iter().map(|item| step(&mut keys, item, item.operation, now)).collect();
+
+        let refuses =
+            |item: &Item<'_>, answer: &Answer| item.asks() && item.blocking && !answer.is_admitted();
+        let blocked = plan.items().iter().zip(&answers).any(|(item, answer)| refuses(item, answer));
+        for (item, answer) in plan.items().iter().zip(&mut answers) {
+            let counts = if answer.is_refused() { item.blocking } else { !blocked };
+            if !counts {
+                restore(&mut keys, &before, item);
+            }
+            if blocked && answer.is_admitted() {
+                let standing = step(&mut keys, item, Operation::Peek { cost: 0 }, now);
+                let admitted = Verdict::Admitted { delay: Span::ZERO };
+                *answer = Answer { verdict: admitted, mark: Mark::None, ..standing };
+            }
+        }
+        Outcome { now, answers: answers.into_iter().collect() }
+    }
+}
+
+impl<C: Clock> Store for Model<C> {
+    fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
+        ready(Ok(self.apply_now(plan)))
+    }
+}
+
+fn restore(keys: &mut BTreeMap<u128, AnyOracle>, before: &BTreeMap<u128, AnyOracle>, item: &Item<'_>) {
+    let key = item.key.fingerprint();
+    match before.get(&key) {
+        Some(oracle) => keys.insert(key, oracle.clone()),
+        None => keys.remove(&key),
+    };
+}
+
+fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operation, now: Time) -> Answer {
+    let key = item.key.fingerprint();
+    if operation == Operation::Reset {
+        keys.remove(&key);
+        let standing = step(&mut BTreeMap::new(), item, Operation::Peek { cost: 0 }, now);
+        return Answer { verdict: Verdict::Done { amount: 0 }, ..standing };
+    }
+    macro_rules! step {
+        ($kind:ident, $numbers:expr) => {{
+            // State of another algorithm is as good as none.
+            if !matches!(keys.get(&key), Some(AnyOracle::$kind(_))) {
+                keys.insert(key, AnyOracle::$kind(Default::default()));
+            }
+            let Some(AnyOracle::$kind(oracle)) = keys.get_mut(&key) else { unreachable!("just made") };
+            oracle.step(&$numbers, now, &operation).answer
+        }};
+    }
+    match &item.limit {
+        Limit::FixedWindow(limit) => step!(
+            FixedWindow,
+            oracle::fixed_window::Numbers { limit: limit.limit(), window_us: limit.window().us() }
+        ),
+        Limit::SlidingWindow(limit) => step!(
+            SlidingWindow,
+            oracle::sliding_window::Numbers {
+                limit: limit.limit(),
+                window_us: limit.window().us(),
+                buckets: limit.buckets(),
+                counting: limit.counting(),
+            }
+        ),
+        Limit::SlidingLog(limit) => step!(
+            SlidingLog,
+            oracle::sliding_log::Numbers {
+                limit: limit.limit(),
+                window_us: limit.window().us(),
+                entries: limit.entries(),
+            }
+        ),
+        Limit::Bucket(limit) => {
+            let (rate, ticks) = limit.rate();
+            let shape = limit.shape();
+            let queue = u64::from(shape == tollgate_core::algorithm::bucket::Shape::Queue);
+            step!(
+                Bucket,
+                oracle::bucket::Numbers {
+                    rate,
+                    period_us: ticks * limit.tick().us(),
+                    capacity: limit.capacity() - queue,
+                    shape,
+                }
+            )
+        }
+        Limit::Concurrency(limit) => step!(
+            Concurrency,
+            oracle::concurrency::Numbers { limit: limit.limit(), lease_us: limit.lease().us() }
+        ),
+        Limit::Quota(limit) => step!(
+            Quota,
+            oracle::quota::Numbers {
+                allowance: limit.allowance(),
+                grace: limit.grace(),
+                period: limit.period(),
+            }
+        ),
+        Limit::Meter(limit) => step!(
+            Meter,
+            oracle::meter::Numbers { limit: Some(limit.limit()), expiry_us: limit.expiry().us() }
+        ),
+        Limit::Penalty(limit) => step!(Penalty, limit.numbers()),
+    }
+}

@@ -1,0 +1,378 @@
+//! The promises of the algorithms, each under its number, checked on what was really admitted.
+
+use proptest::prelude::*;
+use tollgate::{ManualClock, MemoryStore};
+use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::sliding_log::SlidingLog;
+use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::{
+    Answer, Item, Limit, OnFailure, Operation, Outcome, Plan, Retry, Scope, Span, State, SubjectHasher, Time,
+    Token, Verdict, algorithm,
+};
+use tollgate_testkit::conformance::limits;
+use tollgate_testkit::differential::run;
+use tollgate_testkit::{make, suite};
+
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// A limit and its state, asked one after the other.
+struct Subject {
+    limit: Limit,
+    state: Option<State>,
+}
+
+impl Subject {
+    fn new(limit: Limit) -> Subject {
+        Subject { limit, state: None }
+    }
+
+    fn ask(&mut self, now: u64, operation: Operation) -> Answer {
+        let step = self.limit.decide(self.state.as_ref(), Time::from_us(now), &operation);
+        if let Some(write) = step.write {
+            State::commit(&mut self.state, write.change);
+        }
+        step.answer
+    }
+
+    fn peek(&self, now: u64, cost: u64) -> Answer {
+        self.limit.decide(self.state.as_ref(), Time::from_us(now), &Operation::Peek { cost }).answer
+    }
+}
+
+/// Steps of time, in fractions of a window, and costs.
+fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    let step = prop_oneof![3 => Just(0_u64), 4 => 0..300_u64, 1 => 0..2_500_u64];
+    prop::collection::vec((step, 1..=3_u64), 1..120)
+}
+
+/// What was admitted: instant and cost. `refused` sees every refusal, with what was admitted before it.
+fn admitted(
+    limit: Limit,
+    arrivals: &[(u64, u64)],
+    mut refused: impl FnMut(&[(u64, u64)], u64, u64),
+) -> Vec<(u64, u64)> {
+    let mut subject = Subject::new(limit);
+    let (mut now, mut admitted) = (START_US, Vec::new());
+    for (number, &(step, cost)) in arrivals.iter().enumerate() {
+        now += step;
+        let cost = cost.min(limit.capacity());
+        if subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) }).is_admitted() {
+            admitted.push((now, cost));
+        } else {
+            refused(&admitted, now, cost);
+        }
+    }
+    admitted
+}
+
+fn sum_within(admitted: &[(u64, u64)], from: u64, to: u64) -> u64 {
+    admitted.iter().filter(|&&(at, _)| from <= at && at <= to).map(|&(_, cost)| cost).sum()
+}
+
+/// The most that was admitted in any span of `length` ticks. The worst span starts with an admission.
+fn most_in_any(admitted: &[(u64, u64)], length: u64) -> u64 {
+    admitted.iter().map(|&(from, _)| sum_within(admitted, from, from + length - 1)).max().unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn i1_fixed_window_admits_its_limit_per_window_and_twice_it_in_any(arrivals in arrivals(), l in 1..9_u64, w in 1..1_000_u64) {
+        let limit = Limit::FixedWindow(FixedWindow::new(l, Span::from_us(w)).unwrap());
+        let admitted = admitted(limit, &arrivals, |_, _, _| ());
+        for &(at, _) in &admitted {
+            let start = at - at % w;
+            prop_assert!(sum_within(&admitted, start, start + w - 1) <= l);
+        }
+        prop_assert!(most_in_any(&admitted, w) <= 2 * l);
+    }
+
+    #[test]
+    fn i2_sliding_log_admits_its_limit_in_any_window(arrivals in arrivals(), l in 1..9_u64, w in 1..1_000_u64) {
+        let limit = Limit::SlidingLog(SlidingLog::new(l, Span::from_us(w)).unwrap());
+        let mut false_refusals = 0;
+        let admitted = admitted(limit, &arrivals, |before, now, cost| {
+            false_refusals += u32::from(sum_within(before, now - w + 1, now) + cost <= l);
+        });
+        prop_assert!(most_in_any(&admitted, w) <= l);
+        prop_assert_eq!(false_refusals, 0);
+    }
+
+    #[test]
+    fn i3_interpolated_estimate_is_off_by_at_most_its_part_of_the_oldest_bucket(
+        arrivals in arrivals(), l in 1..9_u64, b in 1..500_u64, k in 1..5_u64,
+    ) {
+        let limit = Limit::SlidingWindow(SlidingWindow::new(l, Span::from_us(b * k), k, Counting::Interpolated).unwrap());
+        let mut subject = Subject::new(limit);
+        let (mut now, mut admitted) = (START_US, Vec::new());
+        for (step, cost) in arrivals {
+            now += step;
+            let cost = cost.min(l);
+            let estimate = l - subject.peek(now, 0).remaining;
+            let truth = sum_within(&admitted, now - b * k + 1, now);
+            let oldest_start = now - now % b - k * b;
+            let oldest = sum_within(&admitted, oldest_start, oldest_start + b - 1);
+            let passed = now % b;
+            // One unit for rounding up, which errs on the side of refusing; the estimate stops at the limit.
+            let bound = (oldest * passed.max(b - passed)).div_ceil(b) + 1;
+            prop_assert!(estimate.abs_diff(truth) <= bound || estimate == l && truth > l, "{estimate} {truth} {bound}");
+            if subject.ask(now, Operation::charge(cost)).is_admitted() {
+                admitted.push((now, cost));
+            }
+        }
+        prop_assert!(most_in_any(&admitted, b * k) < 2 * l);
+    }
+
+    #[test]
+    fn i4_strict_buckets_never_over_admit_and_refuse_only_over_a_bucket_more(
+        arrivals in arrivals(), l in 1..9_u64, b in 1..500_u64, k in 1..5_u64,
+    ) {
+        let limit = Limit::SlidingWindow(SlidingWindow::new(l, Span::from_us(b * k), k, Counting::Strict).unwrap());
+        let mut false_refusals = 0;
+        let admitted = admitted(limit, &arrivals, |before, now, cost| {
+            false_refusals += u32::from(sum_within(before, now - b * (k + 1) + 1, now) + cost <= l);
+        });
+        prop_assert!(most_in_any(&admitted, b * k) <= l);
+        prop_assert_eq!(false_refusals, 0);
+    }
+
+    #[test]
+    fn i5_token_bucket_equals_gcra_and_keeps_its_bound(arrivals in arrivals(), r in 1..9_u64, p in 1..1_000_u64, b in 1..9_u64) {
+        let limit = Limit::Bucket(Bucket::tokens(r, Span::from_us(p), b).unwrap());
+        let mut gcra = Gcra { rate: r.into(), period: p.into(), burst: b.into(), arrival: 0 };
+        let mut subject = Subject::new(limit);
+        let (mut now, mut admitted) = (START_US, Vec::new());
+        for (step, cost) in arrivals {
+            now += step;
+            let cost = cost.min(b);
+            let allowed = subject.ask(now, Operation::charge(cost)).is_admitted();
+            prop_assert_eq!(allowed, gcra.admit(now, cost));
+            if allowed {
+                admitted.push((now, cost));
+            }
+        }
+        for (index, &(from, _)) in admitted.iter().enumerate() {
+            for &(to, _) in &admitted[index..] {
+                prop_assert!(sum_within(&admitted, from, to) <= b + (to - from) * r / p);
+            }
+        }
+    }
+
+    #[test]
+    fn i16_a_clock_set_back_admits_nothing_extra_and_delays_by_no_more_than_that(
+        arrivals in arrivals(), back in 1..3_000_000_u64, cost in 1..=3_u64,
+    ) {
+        for limit in limits().unwrap() {
+            let mut subject = Subject::new(limit);
+            let mut now = START_US;
+            for (number, &(step, cost)) in arrivals.iter().enumerate() {
+                now += step * 1_000;
+                let cost = cost.min(limit.capacity());
+                subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+            }
+            let cost = cost.min(limit.capacity());
+            let (ahead, behind) = (subject.peek(now, cost), subject.peek(now - back, cost));
+            prop_assert!(ahead.is_admitted() || !behind.is_admitted(), "{limit:?} {ahead:?} {behind:?}");
+            if let (Verdict::Refused(Retry::At(ahead)), Verdict::Refused(Retry::At(behind))) = (ahead.verdict, behind.verdict) {
+                prop_assert!(behind <= ahead, "{limit:?}");
+            }
+            if let (true, Verdict::Refused(Retry::At(behind))) = (ahead.is_admitted(), behind.verdict) {
+                prop_assert!(behind.us() <= now, "{limit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn i16_a_clock_that_jumps_ahead_grants_one_burst(arrivals in arrivals(), jump in 0..100_000_000_000_u64) {
+        for limit in limits().unwrap() {
+            // A penalty is no amount: what it has not refused it admits.
+            if matches!(limit, Limit::Penalty(_)) {
+                continue;
+            }
+            let mut subject = Subject::new(limit);
+            let mut now = START_US;
+            for (number, &(step, cost)) in arrivals.iter().enumerate() {
+                now += step * 1_000;
+                let cost = cost.min(limit.capacity());
+                subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+            }
+            let units = (0..2 * limit.capacity())
+                .filter(|&number| {
+                    let token = Token(u128::from(number) + 1_000);
+                    subject.ask(now + jump, Operation::Charge { cost: 1, token }).is_admitted()
+                })
+                .count() as u64;
+            prop_assert!(units <= limit.capacity(), "{limit:?} {units}");
+        }
+    }
+
+    #[test]
+    fn i19_different_subjects_have_different_keys(
+        a in prop::collection::vec(("[ab:|]{0,3}", "[ab:|]{0,3}"), 0..3),
+        b in prop::collection::vec(("[ab:|]{0,3}", "[ab:|]{0,3}"), 0..3),
+    ) {
+        let hasher = SubjectHasher::new([3; 32]);
+        let subject = |parts: &[(String, String)]| hasher.subject(parts.iter().map(|(kind, value)| (kind.as_str(), value.as_str())));
+        let scope = Scope::new("test", "rule").unwrap();
+        let (left, right) = (scope.key(subject(&a)), scope.key(subject(&b)));
+        prop_assert_eq!(a == b, left.to_string() == right.to_string());
+        prop_assert_eq!(a == b, left.fingerprint() == right.fingerprint());
+    }
+
+    /// Whatever happens to the store's bytes, reading them ends in a state or an error, and a decision on that
+    /// state ends in an answer.
+    #[test]
+    fn no_bytes_make_a_decision_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..10_u8, count in 0..6_u8, now: u64) {
+        let mut bytes = bytes;
+        if bytes.len() >= 3 {
+            bytes[..3].copy_from_slice(&[1, kind, count]);
+        }
+        for byte in bytes.iter_mut().skip(7).step_by(8) {
+            *byte = 0;
+        }
+        if let Ok(state) = State::decode(&bytes) {
+            prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
+            for limit in limits().unwrap() {
+                for cost in [0, 1, limit.capacity(), u64::MAX] {
+                    limit.decide(Some(&state), Time::from_us(now), &Operation::Peek { cost });
+                    limit.decide(Some(&state), Time::MAX, &Operation::Charge { cost, token: Token(1) });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn state_survives_its_bytes(arrivals in arrivals()) {
+        for limit in limits().unwrap() {
+            let mut subject = Subject::new(limit);
+            let mut now = START_US;
+            for (number, &(step, cost)) in arrivals.iter().enumerate() {
+                now += step * 1_000;
+                let cost = cost.min(limit.capacity());
+                subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+                if let Some(state) = &subject.state {
+                    prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// The generic cell rate algorithm as its own definition has it, in units of 1 / rate ticks.
+struct Gcra {
+    rate: u128,
+    period: u128,
+    burst: u128,
+    /// Theoretical arrival time.
+    arrival: u128,
+}
+
+impl Gcra {
+    fn admit(&mut self, now: u64, cost: u64) -> bool {
+        let now = u128::from(now) * self.rate;
+        let next = self.arrival.max(now) + u128::from(cost) * self.period;
+        let admitted = next <= now + self.burst * self.period;
+        if admitted {
+            self.arrival = next;
+        }
+        admitted
+    }
+}
+
+/// I6, I8 and I9 are checked by the driver at every refusal: to the tick, for every algorithm.
+#[test]
+fn i6_i8_i9_every_refusal_changes_nothing_is_consistent_and_over_at_the_tick_it_names() {
+    macro_rules! refusals {
+        ($suite:ident, $file:ident) => {
+            run::<suite::$suite, _>(make!($file, algorithm::$file), 50_000, 8)
+                .unwrap_or_else(|difference| panic!("{difference}"))
+                .refused
+        };
+    }
+    let refusals = [
+        refusals!(FixedWindow, fixed_window),
+        refusals!(SlidingWindow, sliding_window),
+        refusals!(SlidingLog, sliding_log),
+        refusals!(Bucket, bucket),
+        refusals!(Concurrency, concurrency),
+        refusals!(Quota, quota),
+        refusals!(Meter, meter),
+        refusals!(Penalty, penalty),
+    ];
+    assert!(refusals.iter().all(|&refused| refused > 2_000), "{refusals:?}");
+}
+
+#[test]
+fn i9_reset_is_the_same_for_a_whole_window() {
+    let limit = Limit::FixedWindow(FixedWindow::new(3, Span::from_us(1_000)).unwrap());
+    let mut subject = Subject::new(limit);
+    let resets: Vec<_> =
+        (0..1_000).map(|us| subject.ask(START_US + us, Operation::charge(1)).reset_at).collect();
+    assert!(resets.iter().all(|&reset| reset == Time::from_us(START_US + 1_000)), "{resets:?}");
+}
+
+fn check(store: &MemoryStore<&ManualClock>, scopes: &[Scope], limits: &[Limit], shadow: &[usize]) -> Outcome {
+    let subject = SubjectHasher::new([5; 32]).subject([("user", "u")]);
+    let mut plan = Plan::new();
+    for (index, (scope, &limit)) in scopes.iter().zip(limits).enumerate() {
+        let item = Item {
+            key: scope.key(subject),
+            limit,
+            operation: Operation::charge(1),
+            blocking: !shadow.contains(&index),
+            on_failure: OnFailure::Closed,
+        };
+        plan.push(item).unwrap();
+    }
+    store.apply_now(&plan)
+}
+
+/// Three mixed rules, the tightest of which refuses.
+fn three() -> (Vec<Scope>, Vec<Limit>) {
+    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap()).into();
+    let limits = vec![
+        Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).unwrap()),
+        Limit::Bucket(Bucket::tokens(1, Span::from_secs(60), 2).unwrap()),
+        Limit::SlidingLog(SlidingLog::new(4, Span::from_secs(1)).unwrap()),
+    ];
+    (scopes, limits)
+}
+
+#[test]
+fn i7_several_rules_are_charged_all_or_none() {
+    let clock = ManualClock::at(Time::from_us(START_US));
+    let store = MemoryStore::with_clock(&clock);
+    let (scopes, limits) = three();
+    let remaining =
+        |outcome: &Outcome| outcome.answers.iter().map(|answer| answer.remaining).collect::<Vec<_>>();
+    assert_eq!(remaining(&check(&store, &scopes, &limits, &[])), [4, 1, 3]);
+    assert_eq!(remaining(&check(&store, &scopes, &limits, &[])), [3, 0, 2]);
+    for _ in 0..10 {
+        let refused = check(&store, &scopes, &limits, &[]);
+        assert_eq!(remaining(&refused), [3, 0, 2]);
+        assert_eq!(refused.answers.iter().map(Answer::is_admitted).collect::<Vec<_>>(), [true, false, true]);
+    }
+}
+
+#[test]
+fn a_shadow_rule_is_counted_and_never_refuses() {
+    let clock = ManualClock::at(Time::from_us(START_US));
+    let store = MemoryStore::with_clock(&clock);
+    let (scopes, limits) = three();
+    let admitted: Vec<Vec<bool>> = (0..5)
+        .map(|_| check(&store, &scopes, &limits, &[1]).answers.iter().map(Answer::is_admitted).collect())
+        .collect();
+    // The shadow bucket of 2 refuses from the third on and blocks nobody; the log of 4 refuses the fifth.
+    assert_eq!(
+        admitted,
+        [
+            vec![true; 3],
+            vec![true; 3],
+            vec![true, false, true],
+            vec![true, false, true],
+            vec![true, false, false]
+        ]
+    );
+}

@@ -1,0 +1,3 @@
+//! Stores: where state is kept.
+
+pub mod memory;
