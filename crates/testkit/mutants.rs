@@ -391,8 +391,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "penalty",
         "refused at the instant the wait is over",
-        "if now >= current.until {",
-        "if now > current.until {",
+        "current.failures > self.free && now < current.until",
+        "current.failures > self.free && now <= current.until",
     ),
     (
         "penalty",
@@ -425,5 +425,11 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "forgets a tick late",
         "now < state.until.plus(self.memory)",
         "now <= state.until.plus(self.memory)",
+    ),
+    (
+        "penalty",
+        "free failures make a clock set back wait",
+        "current.failures > self.free && now < current.until",
+        "now < current.until",
     ),
 ];

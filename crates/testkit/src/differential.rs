@@ -34,6 +34,8 @@ pub struct Act {
 #[derive(Clone, Debug)]
 pub struct Case<R> {
     start: u8,
+    /// Time mostly creeps: state grows long.
+    calm: bool,
     rules: [R; 2],
     acts: Vec<Act>,
 }
@@ -124,13 +126,14 @@ fn cases<S: Suite>() -> impl Strategy<Value = Case<S::Rule>> {
             second: second == 7,
             skew,
         });
-    (any::<u8>(), S::rules(), S::rules(), prop::collection::vec(act, 1..STEPS_MAX))
-        .prop_map(|(start, first, second, acts)| Case { start, rules: [first, second], acts })
+    (any::<u8>(), 0..4_u8, S::rules(), S::rules(), prop::collection::vec(act, 1..STEPS_MAX)).prop_map(
+        |(start, calm, first, second, acts)| Case { start, calm: calm == 3, rules: [first, second], acts },
+    )
 }
 
-/// Mostly one of the newest, now and then any.
+/// Mostly one of the newest, now and then one that lies deeper.
 fn recent<T: Copy>(items: &[T], pick: usize) -> T {
-    let back = if pick < 160 { pick % items.len().min(3) } else { pick % items.len() };
+    let back = if pick < 160 { pick % items.len().min(3) } else { pick % items.len().min(24) };
     items[items.len() - 1 - back]
 }
 
@@ -172,7 +175,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         }
         for (index, act) in case.acts.iter().enumerate() {
             let rule = &case.rules[usize::from(act.second)];
-            self.move_time(act, S::span_us(rule));
+            self.move_time(act, S::span_us(rule), case.calm);
             self.act(rule, act)
                 .map_err(|what| format!("step {index} ({act:?}) at {:?}: {what}", self.now))?;
         }
@@ -183,10 +186,11 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         (self.make)(&S::numbers(rule, now)).ok()
     }
 
-    fn move_time(&mut self, act: &Act, span_us: u64) {
+    fn move_time(&mut self, act: &Act, span_us: u64, calm: bool) {
         let by = u64::from(act.time_by);
         let named = self.named[act.time_by as usize % self.named.len()];
         let now = match act.time % 16 {
+            _ if calm && act.time < 250 => self.now.plus(Span::from_us(by % 4)),
             0 | 1 => self.now,
             2 | 3 => self.now.plus(Span::from_us(by % 3 + 1)),
             4 | 5 => self.now.plus(Span::from_us(by % span_us.saturating_mul(2).max(1))),
@@ -202,14 +206,14 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
     }
 
     fn operation(&mut self, act: &Act, capacity: u64) -> Operation {
-        let cost = match act.cost % 12 {
-            0..5 => 1,
-            5 => 0,
-            6 => 2.min(capacity),
-            7 => capacity,
-            8 => capacity.saturating_sub(1),
-            9 => capacity / 2,
-            10 => 1 + u64::from(act.cost) % capacity,
+        let cost = match act.cost % 32 {
+            0..20 => 1,
+            20 | 21 => 0,
+            22 | 23 => 2.min(capacity),
+            24 => capacity,
+            25 => capacity.saturating_sub(1),
+            26 => capacity / 2,
+            27 => 1 + u64::from(act.cost) % capacity,
             _ => 3.min(capacity),
         };
         let pick = usize::from(act.pick);

@@ -7,8 +7,8 @@ use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Answer, Item, Limit, OnFailure, Operation, Outcome, Plan, Retry, Scope, Span, State, SubjectHasher, Time,
-    Token, Verdict, algorithm,
+    Answer, Item, Limit, OnFailure, Operation, Outcome, Plan, Report, Retry, Scope, Span, State,
+    SubjectHasher, Time, Token, Verdict, algorithm,
 };
 use tollgate_testkit::conformance::limits;
 use tollgate_testkit::differential::run;
@@ -171,6 +171,7 @@ proptest! {
                 now += step * 1_000;
                 let cost = cost.min(limit.capacity());
                 subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+                subject.ask(now, Operation::Report { result: Report::Failure });
             }
             let cost = cost.min(limit.capacity());
             let (ahead, behind) = (subject.peek(now, cost), subject.peek(now - back, cost));

@@ -5,7 +5,7 @@ use std::panic;
 
 use tollgate_testkit::mutants::ALL;
 
-const STEPS: u64 = 200_000;
+const STEPS: u64 = 400_000;
 const SEED: u64 = 1;
 
 #[test]

@@ -48,7 +48,7 @@ pub struct PenaltyNumbers {
 pub struct PenaltyState {
     /// How many.
     pub failures: u64,
-    /// Refused before this instant.
+    /// The end of the wait, or the newest failure if that was free. Memory runs from here.
     pub until: Time,
 }
 
@@ -102,10 +102,15 @@ impl Penalty {
         PenaltyState { failures, until: current.until.max(now.plus(wait)) }
     }
 
+    /// Whether an attempt at `now` must wait. Free failures never make it: not even on a clock set back.
+    fn waits(&self, current: PenaltyState, now: Time) -> bool {
+        current.failures > self.free && now < current.until
+    }
+
     fn standing(&self, current: PenaltyState, now: Time) -> Standing {
         Standing {
             limit: self.free + 1,
-            remaining: if now < current.until {
+            remaining: if self.waits(current, now) {
                 0
             } else {
                 (self.free + 1).saturating_sub(current.failures).max(1)
@@ -115,7 +120,7 @@ impl Penalty {
     }
 
     fn attempt(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
-        if now >= current.until {
+        if !self.waits(current, now) {
             return self.standing(current, now).keep(Verdict::Admitted { delay: Span::ZERO });
         }
         if !self.count_refused {
@@ -132,7 +137,7 @@ impl Penalty {
 
     /// What an attempt would meet. Looking is not asking: it never counts as a failure.
     fn peek(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
-        if now < current.until { self.refuse(current, now) } else { self.attempt(current, now) }
+        if self.waits(current, now) { self.refuse(current, now) } else { self.attempt(current, now) }
     }
 
     fn report(&self, current: PenaltyState, now: Time, result: Report) -> Step<Option<PenaltyState>> {

@@ -108,7 +108,8 @@ impl Quota {
 
     /// The period in force at `now` and what counts in it, or the instant for which periods are missing.
     ///
-    /// Consumption counts until the period it was booked in is over, also if that one was cut differently.
+    /// Consumption counts until the calendar period it was booked in is over, also if that one was cut
+    /// differently. A rolling period has one start, and ends by the length in force.
     fn current<'s>(&self, state: Option<&'s QuotaState>, now: Time) -> Result<Current<'s>, Time> {
         let now = state.map_or(now, |state| now.max(state.seen));
         let (start, end, carried) = match self.period {

@@ -113,9 +113,13 @@ impl SlidingLog {
     fn standing(&self, current: &Current<'_>, used: u64, newest: Option<Time>) -> Standing {
         Standing {
             limit: self.limit,
-            remaining: if current.room { self.limit.saturating_sub(used) } else { 0 },
+            remaining: self.remaining(current, used),
             reset_at: newest.map_or(current.now, |time| time.plus(self.window)),
         }
+    }
+
+    fn remaining(&self, current: &Current<'_>, used: u64) -> u64 {
+        if current.room { self.limit.saturating_sub(used) } else { 0 }
     }
 
     fn charge(&self, current: &Current<'_>, cost: u64) -> Step<LogChange> {
@@ -123,12 +127,12 @@ impl SlidingLog {
         if current.used + needed > self.limit || !current.room {
             let retry = self.retry(current, needed);
             return self
-                .standing(current, current.used, current.newest_live())
+                .standing(current, current.used, current.newest_cost())
                 .keep(Verdict::Refused(Retry::At(retry)));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current, current.used, current.newest_live()).keep(admitted);
+            return self.standing(current, current.used, current.newest_cost()).keep(admitted);
         }
         let time = current.now;
         let standing = self.standing(current, current.used + cost, Some(time));
@@ -150,7 +154,7 @@ impl SlidingLog {
     }
 
     fn refund(&self, current: &Current<'_>, mark: Mark, cost: u64) -> Step<LogChange> {
-        let standing = self.standing(current, current.used, current.newest_live());
+        let standing = self.standing(current, current.used, current.newest_cost());
         let (Mark::At { time }, Some(entries)) = (mark, current.entries) else {
             return standing.decline(Decline::NotHeld);
         };
@@ -165,9 +169,38 @@ impl SlidingLog {
         }
         let before = index.checked_sub(1).map_or(current.base, |last| entries[last].total).max(current.base);
         let given = cost.min(entries[index].total - before);
-        let standing = self.standing(current, current.used - given, current.newest_live());
-        let change = LogChange::Take { index, cost: given };
-        standing.write(Verdict::Done { amount: given }, Mark::None, change, standing.reset_at)
+        if given == 0 {
+            return standing.decline(Decline::NotHeld);
+        }
+        let rest = current.used - given;
+        let reset_at = self.reset_without(entries, index, given, rest, current.now);
+        let dies_at = entries.back().map_or(current.now, |newest| newest.time.plus(self.window));
+        let standing = Standing { remaining: self.remaining(current, rest), reset_at, ..standing };
+        standing.write(
+            Verdict::Done { amount: given },
+            Mark::None,
+            LogChange::Take { index, cost: given },
+            dies_at,
+        )
+    }
+
+    /// When everything is back once `given` is taken out of the entry at `index` and `rest` still counts.
+    fn reset_without(
+        &self,
+        entries: &VecDeque<Entry>,
+        index: usize,
+        given: u64,
+        rest: u64,
+        now: Time,
+    ) -> Time {
+        if rest == 0 {
+            return now;
+        }
+        let total_of = |at: usize| entries[at].total - if at >= index { given } else { 0 };
+        let total = total_of(entries.len() - 1);
+        // Bounded: an entry is only taken from while it is among the newest, so few above the cost are empty.
+        let newest = (0..entries.len()).rev().take_while(|&at| total_of(at) == total).last();
+        newest.map_or(now, |at| entries[at].time.plus(self.window))
     }
 }
 
@@ -191,9 +224,11 @@ impl Current<'_> {
         Current { now, entries: None, expired: 0, base: 0, used: 0, room: true }
     }
 
-    fn newest_live(&self) -> Option<Time> {
-        let entries = self.entries?;
-        if self.expired < entries.len() { entries.back().map(|entry| entry.time) } else { None }
+    /// When the newest cost that counts was admitted. Entries above it, if any, were refunded whole.
+    fn newest_cost(&self) -> Option<Time> {
+        let entries = self.entries.filter(|_| self.used > 0)?;
+        let total = entries.back()?.total;
+        entries.get(entries.partition_point(|entry| entry.total < total)).map(|entry| entry.time)
     }
 }
 
@@ -230,7 +265,7 @@ impl Machine for SlidingLog {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).dry(),
             Operation::Refund { mark, cost } => self.refund(&current, mark, cost),
-            _ => self.standing(&current, current.used, current.newest_live()).decline(Decline::NotSupported),
+            _ => self.standing(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
         }
     }
 

@@ -30,12 +30,17 @@ impl PenaltyOracle {
         self.record.filter(|&(_, until)| now < (until + memory).min(END)).unwrap_or((0, 0))
     }
 
+    fn waits(&self, numbers: &PenaltyNumbers, now: Big) -> bool {
+        let (failures, until) = self.current(numbers, now);
+        failures > Big::from(numbers.free) && now < until
+    }
+
     fn standing(&self, numbers: &PenaltyNumbers, now: Big) -> Standing {
         let (failures, until) = self.current(numbers, now);
         let tries = Big::from(numbers.free) + 1;
         Standing {
             limit: tries,
-            remaining: if now < until { 0 } else { (tries - failures).max(1) },
+            remaining: if self.waits(numbers, now) { 0 } else { (tries - failures).max(1) },
             reset_at: if failures == 0 { now } else { until + Big::from(numbers.memory.us()) },
         }
     }
@@ -56,7 +61,9 @@ impl Oracle for PenaltyOracle {
         let standing = self.standing(numbers, now);
         let (failures, until) = self.current(numbers, now);
         match *operation {
-            Operation::Charge { cost, .. } if cost > 0 && now < until && numbers.count_refused => {
+            Operation::Charge { cost, .. }
+                if cost > 0 && self.waits(numbers, now) && numbers.count_refused =>
+            {
                 self.fail(numbers, now);
                 let (_, until) = self.current(numbers, now);
                 let standing = self.standing(numbers, now);
@@ -65,7 +72,7 @@ impl Oracle for PenaltyOracle {
                 expected
             }
             Operation::Charge { .. } | Operation::Peek { .. } => {
-                if now < until {
+                if self.waits(numbers, now) {
                     standing.refused(until)
                 } else {
                     standing.kept(AT_ONCE)

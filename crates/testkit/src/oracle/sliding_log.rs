@@ -64,7 +64,7 @@ impl SlidingLogOracle {
         Standing {
             limit,
             remaining: if room { left } else { 0 },
-            reset_at: first(self.effective(now), |t| self.instants(window, t).is_empty()),
+            reset_at: first(self.effective(now), |t| self.used(window, t) == 0),
         }
     }
 
@@ -106,10 +106,13 @@ impl Oracle for SlidingLogOracle {
                 let held: Big =
                     self.requests.iter().filter(|&&(when, _)| when == at).map(|&(_, cost)| cost).sum();
                 let given = held.min(cost.into());
+                if given == 0 {
+                    return standing.declined(Decline::NotHeld);
+                }
                 let room = self.room(numbers, now);
                 self.requests.push((at, -given));
-                let standing = self.standing(numbers, now, room);
-                standing.written(done(given), Mark::None, standing.reset_at)
+                let forgotten = first(now, |t| self.instants(window, t).is_empty());
+                self.standing(numbers, now, room).written(done(given), Mark::None, forgotten)
             }
             Operation::Refund { .. } => standing.declined(Decline::NotHeld),
             _ => standing.declined(Decline::NotSupported),
