@@ -1,12 +1,14 @@
 //! `cargo xtask gen`: files that are made from code, so that they cannot say something else than the code.
 
 use crate::measure::Measurements;
-use crate::{pages, pictures};
+use crate::{pages, pictures, reference};
 use anyhow::{Context, Result, anyhow, bail};
 use std::path::Path;
 
 /// The pages and pictures that explain the algorithms.
 const CONCEPTS: &str = "docs/concepts";
+/// The pages that list everything.
+const REFERENCE: &str = "docs/reference";
 
 /// One file that is made from code, whole or in part.
 struct Generated {
@@ -43,6 +45,9 @@ fn generators() -> Result<Vec<Generated>> {
             }
             _ => files.push(Generated { path, contents: Contents::Sections(vec![section]) }),
         }
+    }
+    for (name, text) in reference::all() {
+        files.push(Generated { path: format!("{REFERENCE}/{name}"), contents: Contents::Whole(text) });
     }
     Ok(files)
 }

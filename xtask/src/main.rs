@@ -7,6 +7,7 @@ mod measure;
 mod oracle;
 mod pages;
 mod pictures;
+mod reference;
 #[cfg(test)]
 mod scratch;
 mod setup;

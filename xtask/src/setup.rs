@@ -17,6 +17,11 @@ const NEEDS: &[Need] = &[
         from: Source::Debian(&["git"]),
         why: "tells tidy which files are ours",
     },
+    Need {
+        probe: &["valgrind", "--version"],
+        from: Source::Debian(&["valgrind"]),
+        why: "counts the instructions that matching takes",
+    },
     Need { probe: &["cargo", "fmt", "--version"], from: Source::Rustup("rustfmt"), why: "checks the format" },
     Need { probe: &["cargo", "clippy", "--version"], from: Source::Rustup("clippy"), why: "lints" },
 ];

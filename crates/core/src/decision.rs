@@ -8,7 +8,7 @@ use crate::limit::Algorithm;
 use crate::operation::Mark;
 use crate::plan::{Item, Outcome, Plan};
 use crate::store::StoreError;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// What to answer if the store cannot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -20,6 +20,25 @@ pub enum OnFailure {
     Closed,
     /// Let it pass, flagged, so that the caller can switch expensive features off.
     Degraded,
+    /// Ask a limiter in this process with a share of the rule's own capacity.
+    Local {
+        /// The share, 1 to 100.
+        percent: u8,
+    },
+    /// Ask a limiter in this process with these numbers, the same for every rule and subject.
+    Cap {
+        /// Units.
+        amount: u64,
+        /// Per this long.
+        period: Span,
+    },
+}
+
+impl OnFailure {
+    /// Whether it passes when nobody else is there to ask. A local limiter answers before it comes to that.
+    const fn passes(self) -> bool {
+        matches!(self, OnFailure::Open | OnFailure::Degraded)
+    }
 }
 
 /// Who decided.
@@ -157,7 +176,7 @@ impl<'r> Decision<'r> {
         let rules: Vec<_> = plan
             .items()
             .iter()
-            .map(|item| rule_outcome(item, may_open && item.on_failure != OnFailure::Closed, None))
+            .map(|item| rule_outcome(item, may_open && item.on_failure.passes(), None))
             .collect();
         let degraded =
             plan.items().iter().any(|item| item.blocking && item.on_failure == OnFailure::Degraded);

@@ -1,19 +1,14 @@
 //! Whose state: subjects as keyed hashes, and the key that names their state in a store.
 
+mod subject;
+
 use std::fmt;
+use std::str::FromStr;
+
+pub use subject::{NotASubject, RotationError, SecretError, Subject, SubjectHasher, SubjectHashers};
 
 /// The version of the key's form.
 const VERSION: u8 = 1;
-
-/// A keyed 128-bit hash of who is counted. The values themselves never leave the process.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Subject(u128);
-
-/// Makes subjects. Without its secret no address can be found by trying all of them.
-#[derive(Clone)]
-pub struct SubjectHasher {
-    secret: [u8; 32],
-}
 
 /// What all keys of one rule have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +27,14 @@ pub struct Key<'r> {
     subject: Subject,
 }
 
+/// A key as it was found in a store, by a scan for instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredKey {
+    scope: Scope,
+    tag: Subject,
+    subject: Subject,
+}
+
 /// A name that a key cannot carry.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} {found:?} must be 1 to 64 letters, digits, `-`, `_` or `.`")]
@@ -40,60 +43,18 @@ pub struct ScopeError {
     found: String,
 }
 
-impl SubjectHasher {
-    /// A hasher with this secret.
-    pub const fn new(secret: [u8; 32]) -> SubjectHasher {
-        SubjectHasher { secret }
-    }
-
-    /// The subject made of these parts, each the kind of a value and the value. Every part is preceded by its
-    /// length, so that different parts never run together into the same bytes.
-    pub fn subject<'p>(&self, parts: impl IntoIterator<Item = (&'p str, &'p str)>) -> Subject {
-        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
-        for (kind, value) in parts {
-            for part in [kind, value] {
-                hasher.update(&(part.len() as u64).to_le_bytes());
-                hasher.update(part.as_bytes());
-            }
-        }
-        Subject(first_half(&hasher.finalize()))
-    }
-}
-
-impl fmt::Debug for SubjectHasher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SubjectHasher(secret)")
-    }
-}
-
-impl Subject {
-    /// The hash.
-    pub const fn to_u128(self) -> u128 {
-        self.0
-    }
-
-    /// A subject from its hash, as a receipt carries it.
-    pub const fn from_u128(hash: u128) -> Subject {
-        Subject(hash)
-    }
-}
-
-/// 22 characters of URL-safe base 64.
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        (0..22).rev().try_for_each(|digit| {
-            let six_bits = (self.0 >> (digit * 6)) as usize & 63;
-            fmt::Write::write_char(f, char::from(ALPHABET[six_bits]))
-        })
-    }
-}
-
-impl fmt::Debug for Subject {
-    /// Logs carry a prefix only.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}…", (self.0 >> 96) as u32)
-    }
+/// Text that is no key of this version.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotAKey {
+    /// It has another form.
+    #[error("a key has the form tg:{VERSION}:<namespace>:{{<tag>}}:<rule>:<subject>")]
+    Form,
+    /// A name is wrong.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
+    /// Its tag or its subject is wrong.
+    #[error(transparent)]
+    Subject(#[from] NotASubject),
 }
 
 impl Scope {
@@ -131,7 +92,8 @@ impl Scope {
         Key { scope: self, tag: subject, subject }
     }
 
-    /// The key of `subject`, in the slot of `tag`, which may depend on nothing but the subject's own parts.
+    /// The key of `subject`, in the slot of `tag`, which may depend on nothing but the subject's own parts and is
+    /// hashed with the same secret.
     pub const fn key_tagged(&self, tag: Subject, subject: Subject) -> Key<'_> {
         Key { scope: self, tag, subject }
     }
@@ -153,13 +115,13 @@ impl<'r> Key<'r> {
         self.tag
     }
 
-    /// 128 bits that tell this key from every other, for stores in memory.
+    /// 128 bits that tell this key from every other, for stores in memory. All but the first 8 are as good as random.
     pub const fn fingerprint(&self) -> u128 {
         self.subject.0 ^ self.scope.salt
     }
 }
 
-/// The only place where the key is a string.
+/// The only place where the key is written as a string.
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Scope { namespace, rule, .. } = self.scope;
@@ -167,7 +129,33 @@ impl fmt::Display for Key<'_> {
     }
 }
 
+impl StoredKey {
+    /// The key.
+    pub const fn key(&self) -> Key<'_> {
+        self.scope.key_tagged(self.tag, self.subject)
+    }
+}
+
+/// Takes exactly what [`Key`] writes.
+impl FromStr for StoredKey {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<StoredKey, NotAKey> {
+        let parts: smallvec::SmallVec<[&str; 6]> = text.splitn(6, ':').collect();
+        let [product, version, namespace, tag, rule, subject] = parts[..] else { return Err(NotAKey::Form) };
+        if product != "tg" || version != VERSION.to_string() {
+            return Err(NotAKey::Form);
+        }
+        let tag = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}')).ok_or(NotAKey::Form)?;
+        let scope = Scope::new(namespace, rule)?;
+        Ok(StoredKey { scope, tag: tag.parse()?, subject: subject.parse()? })
+    }
+}
+
 fn first_half(hash: &blake3::Hash) -> u128 {
     let bytes = hash.as_bytes();
     bytes[..16].iter().fold(0, |sum, &byte| sum << 8 | u128::from(byte))
 }
+
+#[cfg(test)]
+mod tests;

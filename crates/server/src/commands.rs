@@ -1,3 +1,10 @@
 //! One file per command.
 
+pub(crate) mod completions;
+pub(crate) mod explain;
+pub(crate) mod guide;
+pub(crate) mod lint;
+pub(crate) mod man;
+pub(crate) mod presets;
+pub(crate) mod schema;
 pub(crate) mod r#try;

@@ -1,34 +1,51 @@
 //! The binary `tollgate`: parses, runs, exits.
 
 mod commands;
+mod exit;
+mod input;
+mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use commands::{completions, explain, guide, lint, man, presets, schema, r#try};
 
 /// Admission control: may this request, job or token spend proceed right now?
 #[derive(Parser)]
-#[command(version, propagate_version = true, arg_required_else_help = true)]
-struct Cli {
+#[command(
+    name = "tollgate",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "`tollgate COMMAND --help` tells more, with examples and exit codes."
+)]
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Ask a limit a few times and see what it answers
-    Try(commands::r#try::Args),
+    Lint(lint::Args),
+    Explain(explain::Args),
+    Try(r#try::Args),
+    Guide(guide::Args),
+    Presets(presets::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Try(args) => commands::r#try::run(&args),
+        Command::Lint(args) => lint::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Try(args) => r#try::run(&args),
+        Command::Guide(args) => guide::run(&args),
+        Command::Presets(args) => presets::run(&args),
+        Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    result.unwrap_or_else(|error| terminal::fail(&error))
 }

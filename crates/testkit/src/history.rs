@@ -32,7 +32,8 @@
 //!
 //! What a history must be for this to hold:
 //!
-//! - Every charge on its keys is in it, from the first, and the limit never changed.
+//! - Every charge on its keys is in it, from the first, and the limit never changed. A Plan of several rules is
+//!   recorded in as many histories: in one history an id belongs to one key.
 //! - `start` was read before the call was made and `end` after it was answered, on the store's clock, which
 //!   never fell.
 //! - A charge that may have been given back (a refund, a lost race for several slots) is recorded as

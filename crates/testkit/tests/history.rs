@@ -232,6 +232,12 @@ fn i3_interpolated_sliding_windows() {
             vec![allow(10, 195, 205), allow(10, 195, 205)],
             Wrong::Over(106, 205, 20, 19),
         ),
+        (
+            "too wide for one window, too much for three",
+            limit,
+            (0..6).map(|_| allow(10, 0, 250)).collect(),
+            Wrong::Over(0, 250, 60, 45),
+        ),
         ("refused at half", limit, vec![allow(10, 110, 190), refuse(6, 250, 250)], Wrong::Nothing),
         ("refused below", limit, vec![allow(10, 110, 190), refuse(5, 250, 250)], Wrong::Refused(250, 10, 10)),
         ("perhaps earlier", limit, vec![allow(10, 110, 190), refuse(5, 249, 280)], Wrong::Nothing),
@@ -388,11 +394,14 @@ fn quotas_by_the_calendar() {
             Wrong::Refused(500, 1, 6),
         ),
     ]);
-    let outside =
-        check(limit, vec![allow(6, 99, 100), allow(6, 101, 101), refuse(1, 102, 102), refuse(1, 599, 600)]);
-    assert_eq!(outside.unchecked, BTreeMap::from([(Unchecked::OutsidePeriods, 2)]));
-    assert_eq!(wrongs(&outside), vec![]);
-    assert!(!outside.is_clean());
+    // What may have happened outside is held to nothing, but may stand in the way of what happened inside.
+    for charges in [vec![allow(6, 99, 100)], vec![allow(6, 99, 100), allow(6, 101, 101)]] {
+        let refusals = vec![refuse(1, 102, 102), refuse(1, 599, 600)];
+        let verdict = check(limit, [charges, refusals].concat());
+        assert_eq!(verdict.unchecked, BTreeMap::from([(Unchecked::OutsidePeriods, 2)]));
+        assert_eq!(wrongs(&verdict), vec![]);
+        assert!(!verdict.is_clean());
+    }
 }
 
 #[test]
@@ -443,6 +452,12 @@ fn meters() {
             Wrong::Over(10, 159, 6, 5),
         ),
         ("perhaps forgotten", limit, vec![allow(3, 10, 20), allow(3, 60, 110)], Wrong::Nothing),
+        (
+            "a vague one between two sharp ones changes nothing",
+            limit,
+            vec![allow(3, 10, 20), allow(1, 15, 500), allow(3, 30, 40)],
+            Wrong::Over(10, 40, 6, 5),
+        ),
         (
             "refused when full",
             limit,
@@ -507,6 +522,10 @@ fn i10_one_id_is_one_charge() {
     let earlier = vec![unknown(3, 90, 110).with_id(7), allow(3, 120, 130).with_id(7), allow(3, 160, 160)];
     assert!(check(limit, earlier).is_clean());
 
+    // Nor does it matter how late it was asked for again.
+    let later = vec![allow(3, 100, 110).with_id(7), allow(3, 220, 230).with_id(7), allow(3, 160, 160)];
+    assert_eq!(wrongs(&check(limit, later)), [Wrong::Over(100, 199, 6, 5)]);
+
     // The id may have been forgotten between the two: then both were charged.
     let forgotten = vec![allow(3, 120, 120).with_id(7), allow(3, 170, 170).with_id(7), refuse(2, 180, 180)];
     let history: History = forgotten.into_iter().collect();
@@ -537,6 +556,12 @@ fn i10_an_id_stands_for_one_content_and_keeps_its_answer() {
         assert_eq!(found, broken.into_iter().collect::<Vec<_>>(), "{verdict}");
         assert_eq!(verdict.is_clean(), broken.is_none(), "{verdict}");
     }
+
+    // After the horizon the id is free.
+    let records = [allow(5, 100, 100).with_id(7), refuse(5, 150, 150).with_id(7)];
+    let history: History = records.into_iter().collect();
+    assert_eq!(Checker::new(limit).with_id_horizon(us(51)).check(&history).id_conflicts.len(), 1);
+    assert_eq!(Checker::new(limit).with_id_horizon(us(50)).check(&history).id_conflicts, []);
 }
 
 #[test]
@@ -958,8 +983,8 @@ fn wrong_stores_are_found() {
 
 // ---- tiny histories, every course of events tried --------------------------------------------------------
 
-/// Whether the calls left in `left` can have gone on like this from here: in some order, each at some instant of
-/// its interval, each told what it was told.
+/// Whether the calls in `left` can have gone on like this from here: in some order, each at some instant of its
+/// interval, each told what it was told.
 fn explainable(
     kind: Kind,
     state: &Option<State>,
@@ -1060,8 +1085,8 @@ fn whatever_can_have_happened_is_accepted() {
 
 // ---- the sweeps against the definition -------------------------------------------------------------------
 
-/// Whether any span from the start of one charge to the end of another certainly holds more than `bound` says for
-/// its first and last instant.
+/// Whether any span from the start of one charge to the end of another certainly holds more than `bound` says
+/// for its first and last instant.
 fn any_span_above(records: &[Record], bound: impl Fn(u64, u64) -> Option<u128>) -> bool {
     records.iter().any(|first| {
         records.iter().any(|last| {
@@ -1115,8 +1140,8 @@ fn the_sweeps_find_what_the_comparison_of_all_spans_finds() {
     assert!(found.iter().flatten().all(|count| *count > 100), "{found:?}");
 }
 
-/// A hundred thousand calls on one key, as they were and with every second answer turned around: whatever compares
-/// all pairs takes minutes.
+/// A hundred thousand calls on one key, as they were and with every second answer turned around: whatever
+/// compares all pairs takes minutes.
 #[test]
 fn a_hundred_thousand_calls_take_seconds() {
     let kinds = [

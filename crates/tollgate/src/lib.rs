@@ -23,6 +23,8 @@
 //! ```
 
 pub mod clock;
+pub mod rules;
+pub mod rules_file;
 pub mod shorthand;
 pub mod store;
 

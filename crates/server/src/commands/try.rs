@@ -2,35 +2,45 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::algorithm::concurrency::Concurrency;
-use tollgate::core::algorithm::fixed_window::FixedWindow;
-use tollgate::core::algorithm::sliding_log::SlidingLog;
-use tollgate::core::algorithm::sliding_window::{Counting, SlidingWindow};
+use anyhow::{Result, bail};
 use tollgate::core::decision::RetryAfter;
+use tollgate::core::rules::RuleLimit;
 use tollgate::core::{
-    Decision, Item, Limit, OnFailure, Operation, Plan, Scope, Span, SubjectHasher, Time, Token,
+    Decision, Item, Key, Limit, OnFailure, Operation, Plan, PlanError, Report, Scope, Span, SubjectHasher,
+    Time, Token,
 };
+use tollgate::rules::load_limit;
+use tollgate::rules_file::{Problems, Source};
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
+
+use crate::terminal::{Failure, GREEN, RED};
+use crate::{exit, terminal};
 
 /// Where the clock stands when the first request comes: a round number is easy to read.
 const START: Time = Time::from_us(1_700_000_000_000_000);
 
-/// Asks a limit in memory `--times` times, `--every` so long apart, on a clock of its own: nothing is waited for.
+/// Ask a limit a few times and see what it answers
 ///
-/// The limit is an algorithm, its rate and its options:
+/// It is asked in memory, `--times` times, `--every` so long apart, on a clock of its own: nothing is waited for.
 ///
-///   token-bucket 2/s burst 5            leaky-bucket 10/s capacity 50
-///   fixed-window 100/min                leaky-bucket 10/s queue 50
-///   sliding-log 5/10min                 concurrency 3 lease 30s
-///   sliding-window 100/min buckets 6 [strict]
+/// The limit is written as after `limit:` in a rules file; the braces may be left out:
 ///
-/// Exit codes: 0 every request was admitted, 1 at least one was refused, 2 the command line is wrong.
+///   tollgate try 'token-bucket: 2/s, burst: 5'
+///   tollgate try 'sliding-window: 100/min, buckets: 6, counting: strict' --times 200 --every 500ms
+///   tollgate try 'leaky-bucket: 10/s, queue: 3'
+///   tollgate try 'concurrency: 3, lease: 1s'
+///   tollgate try 'quota: 5/day, zone: Europe/Berlin' --every 4h
+///   tollgate try 'penalty: 1s, free: 3'
+///
+/// Nobody gives a lease of `concurrency` back, and every attempt that a `penalty` admits is reported as a failure.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "Exit codes: 0 every request was admitted, 1 at least one was refused, \
+                       2 the command line or the limit is wrong."
+)]
 pub(crate) struct Args {
-    /// The limit, like `token-bucket 2/s burst 5`
+    /// The limit, like `token-bucket: 2/s, burst: 5`
     #[arg(required = true, num_args = 1.., value_name = "LIMIT")]
     limit: Vec<String>,
     /// How many requests
@@ -45,127 +55,102 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let words: Vec<&str> = args.limit.iter().flat_map(|word| word.split_whitespace()).collect();
-    let limit = limit(&words).with_context(|| format!("the limit {:?} makes no sense", words.join(" ")))?;
+    let text = args.limit.join(" ");
+    let rule_limit = read(&text)?;
+    let Some(algorithm) = rule_limit.algorithm() else {
+        terminal::print("`deny` refuses every request; there is nothing to ask.\n")?;
+        return Ok(exit::BAD);
+    };
+    let (cost, capacity) = (args.cost, rule_limit.capacity());
+    if cost > capacity {
+        let what = format!("cost {cost} is above the capacity {capacity}; it could never be admitted");
+        return Err(Failure::new(what, "lower `--cost`, or raise the limit").into());
+    }
+    let scope = Scope::new("try", algorithm.name())?;
+    let refused = ask(args, &rule_limit, &scope)?;
+    let admitted = args.times - refused;
+    terminal::print(&format!("\n{admitted} admitted, {refused} refused by {text}\n"))?;
+    Ok(if refused == 0 { exit::GOOD } else { exit::BAD })
+}
+
+fn read(text: &str) -> Result<RuleLimit, Failure> {
+    let source = Source::new("limit", braced(text).as_bytes());
+    let mut problems = Problems::new();
+    load_limit(&source, &mut problems).ok_or_else(|| {
+        terminal::complain(&terminal::problems(&problems, &source));
+        Failure::new("there is no limit to try", "`tollgate guide` shows a limit for every purpose")
+    })
+}
+
+/// The text as a rules file has it: a map needs its braces, the one word that is a limit has none.
+fn braced(text: &str) -> String {
+    let text = text.trim();
+    if text.starts_with('{') || text == "deny" { text.to_owned() } else { format!("{{ {text} }}") }
+}
+
+/// Prints every answer; gives the number of refusals.
+fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
     let clock = ManualClock::at(START);
     let store = MemoryStore::with_clock(&clock);
-    let scope = Scope::new("try", limit.algorithm().name())?;
-    let subject = SubjectHasher::new([0; 32]).subject([("user", "you")]);
-    println!(
-        "{:>10}  {:<8} {:>9} {:>7}  {:>11}  {:>9}",
+    let key = scope.key(SubjectHasher::new([0; 32]).subject([("user", "you")]));
+    terminal::print(&format!(
+        "{:>12}  {:<8} {:>9} {:>8}  {:>12} {:>12}\n",
         "time", "answer", "remaining", "delay", "retry after", "reset in"
-    );
+    ))?;
     let mut refused = 0;
     for number in 1..=args.times {
-        let mut plan = Plan::new();
-        plan.push(Item {
-            key: scope.key(subject),
-            limit,
-            operation: Operation::Charge { cost: args.cost, token: Token(number.into()) },
-            blocking: true,
-            on_failure: OnFailure::Closed,
-        })?;
-        let outcome = store.apply_now(&plan);
-        let decision = Decision::new(&plan, Ok(&outcome))?;
-        println!("{}", row(&decision, clock.now()));
+        // The periods of a quota follow the clock.
+        let Some(limit) = rule_limit.at(clock.now()) else { bail!("the limit has no numbers at this time") };
+        let plan = plan(key, limit, Operation::Charge { cost: args.cost, token: Token(number.into()) })?;
+        let decision = Decision::new(&plan, Ok(&store.apply_now(&plan)))?;
+        terminal::print(&row(&decision, clock.now()))?;
         refused += u32::from(!decision.allowed);
+        if decision.allowed && matches!(limit, Limit::Penalty(_)) {
+            let report = self::plan(key, limit, Operation::Report { result: Report::Failure })?;
+            if let Some((_, why)) = store.apply_now(&report).declined() {
+                bail!("the failure could not be reported: {why}");
+            }
+        }
         clock.advance(args.every);
     }
-    println!("\n{} admitted, {refused} refused by {}", args.times - refused, words.join(" "));
-    Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(refused)
+}
+
+fn plan<'r>(key: Key<'r>, limit: Limit, operation: Operation) -> Result<Plan<'r>, PlanError> {
+    let mut plan = Plan::new();
+    plan.push(Item { key, limit, operation, blocking: true, on_failure: OnFailure::Closed })?;
+    Ok(plan)
 }
 
 fn row(decision: &Decision<'_>, now: Time) -> String {
     let Some(numbers) = decision.headline().and_then(|rule| rule.numbers) else { return String::new() };
-    let answer = if decision.allowed { "admitted" } else { "refused" };
+    let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
+    let or_none = |ms: u64| if ms == 0 { "-".to_owned() } else { length(ms) };
     let wait = match numbers.retry_after {
-        RetryAfter::Ms(0) => "-".to_owned(),
-        RetryAfter::Ms(ms) => format!("{ms}ms"),
+        RetryAfter::Ms(ms) => or_none(ms),
         RetryAfter::Never => "never".to_owned(),
     };
-    let delay = if numbers.delay_ms == 0 { "-".to_owned() } else { format!("{}ms", numbers.delay_ms) };
-    let time = format!("+{}ms", (now - START).us() / 1_000);
-    let reset = format!("{}ms", numbers.reset_after_ms);
-    format!("{time:>10}  {answer:<8} {:>9} {delay:>7}  {wait:>11}  {reset:>9}", numbers.remaining)
+    let time = format!("+{}", length((now - START).us() / 1_000));
+    format!(
+        "{time:>12}  {style}{answer:<8}{style:#} {:>9} {:>8}  {wait:>12} {:>12}\n",
+        numbers.remaining,
+        or_none(numbers.delay_ms),
+        length(numbers.reset_after_ms)
+    )
 }
 
-fn limit(words: &[&str]) -> Result<Limit> {
-    let (&[algorithm, rate], options) =
-        words.split_at_checked(2).context("write an algorithm and its rate")?
-    else {
-        bail!("write an algorithm and its rate");
-    };
-    let options = Options { words: options };
-    options.allow(match algorithm {
-        "concurrency" => &["lease"],
-        "token-bucket" => &["burst"],
-        "leaky-bucket" => &["capacity", "queue"],
-        "sliding-window" => &["buckets", "strict"],
-        _ => &[],
-    })?;
-    let limit = match algorithm {
-        "concurrency" => {
-            let lease = shorthand::span(
-                options.get("lease").context("say how long a `lease` is, like `lease 30s`")?,
-            )?;
-            Limit::Concurrency(Concurrency::new(shorthand::number(rate)?, lease)?)
-        }
-        "token-bucket" => {
-            let rate = shorthand::rate(rate)?;
-            let burst = options.number("burst")?.unwrap_or(rate.amount);
-            Limit::Bucket(Bucket::tokens(rate.amount, rate.period, burst)?)
-        }
-        "leaky-bucket" => {
-            let rate = shorthand::rate(rate)?;
-            match (options.number("capacity")?, options.number("queue")?) {
-                (Some(capacity), None) => Limit::Bucket(Bucket::meter(rate.amount, rate.period, capacity)?),
-                (None, Some(queue)) => Limit::Bucket(Bucket::queue(rate.amount, rate.period, queue)?),
-                _ => bail!("a leaky bucket has either a `capacity` or a `queue`"),
-            }
-        }
-        "fixed-window" => {
-            let rate = shorthand::rate(rate)?;
-            Limit::FixedWindow(FixedWindow::new(rate.amount, rate.period)?)
-        }
-        "sliding-log" => {
-            let rate = shorthand::rate(rate)?;
-            Limit::SlidingLog(SlidingLog::new(rate.amount, rate.period)?)
-        }
-        "sliding-window" => {
-            let rate = shorthand::rate(rate)?;
-            let counting = if words.contains(&"strict") { Counting::Strict } else { Counting::Interpolated };
-            let buckets = options.number("buckets")?.unwrap_or(1);
-            Limit::SlidingWindow(SlidingWindow::new(rate.amount, rate.period, buckets, counting)?)
-        }
-        other => bail!(
-            "{other:?} is no algorithm to try; there are token-bucket, leaky-bucket, fixed-window, sliding-window, \
-             sliding-log and concurrency"
-        ),
-    };
-    Ok(limit)
-}
-
-/// Names and values after the rate.
-struct Options<'w> {
-    words: &'w [&'w str],
-}
-
-impl<'w> Options<'w> {
-    fn allow(&self, names: &[&str]) -> Result<()> {
-        let names_only = self.words.iter().filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
-        match names_only.copied().find(|word| !names.contains(word)) {
-            Some(word) if names.is_empty() => bail!("{word:?} is no option; this algorithm has none"),
-            Some(word) => bail!("{word:?} is no option of this algorithm; it has {}", names.join(", ")),
-            None => Ok(()),
+/// Milliseconds, or larger units from where these are easier to read; then rounded up to seconds.
+fn length(ms: u64) -> String {
+    if ms < 100_000 {
+        return format!("{ms}ms");
+    }
+    let mut seconds = ms.div_ceil(1_000);
+    let mut text = String::new();
+    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")] {
+        if seconds >= unit {
+            text += &format!("{}{name}", seconds / unit);
+            seconds %= unit;
         }
     }
-
-    fn get(&self, name: &str) -> Option<&'w str> {
-        let at = self.words.iter().position(|&word| word == name)?;
-        self.words.get(at + 1).copied()
-    }
-
-    fn number(&self, name: &str) -> Result<Option<u64>> {
-        self.get(name).map(shorthand::number).transpose().with_context(|| format!("the value of `{name}`"))
-    }
+    text
 }

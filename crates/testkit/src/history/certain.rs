@@ -181,7 +181,7 @@ pub(super) fn in_estimate(charges: &[Charge<'_>], limit: &SlidingWindow) -> Vec<
         for &(_, end, cost) in in_bucket {
             newest += u128::from(cost);
             let passed = u128::from(end - grid.first(bucket)) / tick_us;
-            let sum = newest + (oldest.unwrap_or(0) * (ticks - passed)).div_ceil(ticks);
+            let sum = newest + oldest.unwrap_or(0).saturating_mul(ticks - passed).div_ceil(ticks);
             if sum > worst.map_or(bound, |worst| worst.sum) {
                 let first = grid.first(bucket.saturating_sub(limit.buckets()));
                 worst = Some(Found { first, last: end, sum, bound });
@@ -203,13 +203,11 @@ pub(super) fn in_life(charges: &[Charge<'_>], expiry_us: u64, bound: u128) -> Ve
     let mut close = |life: Option<(Found, Charge<'_>)>| {
         found.extend(life.map(|(life, _)| life).filter(|life| life.sum > bound));
     };
-    // One that is itself wider than the pause would tear every chain it is part of.
+    // One that is itself as wide as the pause would tear every chain it is part of.
     for charge in charges.iter().filter(|charge| charge.end - charge.start < expiry_us) {
         let cost = u128::from(charge.cost);
-        let linked = life.filter(|(_, last)| {
-            let apart = charge.end.saturating_sub(last.start).max(last.end.saturating_sub(charge.start));
-            apart < expiry_us
-        });
+        // They come by their starts and are narrow, so the two cannot be further apart the other way around.
+        let linked = life.filter(|(_, last)| charge.end - last.start < expiry_us);
         life = Some(match linked {
             Some((life, _)) => {
                 let longer = Found { last: life.last.max(charge.end), sum: life.sum + cost, ..life };

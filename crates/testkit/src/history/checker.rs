@@ -201,7 +201,7 @@ impl<'h> KeyCheck<'h> {
             let (start, end) = (refusal.start.us(), refusal.end.us());
             let next = end_of_bucket(start);
             let left = ticks - u128::from((start + bucket.us() - next) / limit.tick().us());
-            let overlap = (oldest.get(&next).copied().unwrap_or(0) * left).div_ceil(ticks);
+            let overlap = oldest.get(&next).copied().unwrap_or(0).saturating_mul(left).div_ceil(ticks);
             let in_first = newest.most(start, end.min(next - 1)) + overlap;
             let in_later = if end >= next { full.most(next, end) } else { 0 };
             in_first.max(in_later)
@@ -261,8 +261,8 @@ impl<'h> KeyCheck<'h> {
             verdict.over_admitted.push(self.violation(&found, &promise, None, holders));
         }
         let active = self.charges.possible.iter().map(|&charge| {
-            let until = charge.held.map(|held| held.gone).filter(|gone| *gone < Time::MAX);
-            Active { from: charge.start, until: until.map_or(u64::MAX, Time::us), charge }
+            let until = charge.held.map_or(u64::MAX, |held| held.gone.us());
+            Active { from: charge.start, until, charge }
         });
         let active: Vec<Active<'h>> = active.collect();
         self.falsely_refused(&active, most, &promise, sum(&active), verdict);

@@ -1,0 +1,175 @@
+//! Finds the rules that may match without looking at the others.
+//!
+//! Each rule is filed under one of its conditions, the one that the fewest other rules share. A request looks up its own values;
+//! what it finds there is then checked whole. Rules without such a condition are looked at every time.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+
+use super::condition::{Condition, Segment, Test, segments_of};
+use crate::attributes::Attributes;
+
+/// Positions of rules in their file.
+pub(super) type Found = SmallVec<[u32; 8]>;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    attributes: Vec<(String, Filed)>,
+    always: Vec<u32>,
+}
+
+/// The rules filed under one attribute.
+#[derive(Clone, Debug, Default)]
+struct Filed {
+    values: HashMap<String, Vec<u32>>,
+    prefixes: HashMap<String, Vec<u32>>,
+    /// The lengths that prefixes have.
+    prefix_lens: Vec<usize>,
+    paths: PathTree,
+}
+
+#[derive(Clone, Debug, Default)]
+struct PathTree {
+    literals: HashMap<String, PathTree>,
+    any: Option<Box<PathTree>>,
+    /// Rules whose pattern ends here.
+    ends: Vec<u32>,
+    /// Rules whose pattern takes the rest from here.
+    rest: Vec<u32>,
+}
+
+impl Index {
+    /// Files rules by their conditions, given in the order of the rules.
+    pub(super) fn new<'c>(rules: impl Iterator<Item = &'c [Condition]> + Clone) -> Index {
+        let mut shared: HashMap<(&str, String), usize> = HashMap::new();
+        for condition in rules.clone().flatten() {
+            for place in places(&condition.test) {
+                *shared.entry((&condition.attribute, place)).or_default() += 1;
+            }
+        }
+        // How many rules lie at most where this condition would file one; nowhere for a form that cannot be filed.
+        let crowd = |condition: &Condition| {
+            let places = places(&condition.test).into_iter();
+            places.filter_map(|place| shared.get(&(condition.attribute.as_str(), place))).max().copied()
+        };
+        let mut index = Index::default();
+        for (number, conditions) in rules.enumerate() {
+            let number = number as u32;
+            let filed = conditions.iter().filter_map(|condition| Some((crowd(condition)?, condition)));
+            match filed.min_by_key(|&(crowd, _)| crowd) {
+                Some((_, condition)) => index.filed(&condition.attribute).file(&condition.test, number),
+                None => index.always.push(number),
+            }
+        }
+        index
+    }
+
+    /// The rules that may match, in the order of the file.
+    pub(super) fn candidates(&self, attributes: &Attributes<'_>) -> Found {
+        let mut found: Found = self.always.iter().copied().collect();
+        for (name, filed) in &self.attributes {
+            if let Some(value) = attributes.get(name) {
+                filed.find(value, &mut found);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn filed(&mut self, attribute: &str) -> &mut Filed {
+        let at = self.attributes.iter().position(|(name, _)| name == attribute).unwrap_or_else(|| {
+            self.attributes.push((attribute.to_owned(), Filed::default()));
+            self.attributes.len() - 1
+        });
+        &mut self.attributes[at].1
+    }
+}
+
+/// Names for the places where a rule with this test lies.
+fn places(test: &Test) -> Vec<String> {
+    match test {
+        Test::OneOf(values) => values.iter().map(|value| format!("={value}")).collect(),
+        Test::Prefix(prefix) => vec![format!("^{prefix}")],
+        Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::place).collect()],
+        Test::Glob(_) => Vec::new(),
+    }
+}
+
+impl Segment {
+    /// Braces cannot stand in a literal segment, so these never run together.
+    fn place(&self) -> String {
+        match self {
+            Segment::Literal(literal) => format!("/{literal}"),
+            Segment::Any => "/{}".to_owned(),
+            Segment::Rest => "/{*}".to_owned(),
+        }
+    }
+}
+
+impl Filed {
+    fn file(&mut self, test: &Test, rule: u32) {
+        match test {
+            Test::OneOf(values) => {
+                for value in values {
+                    self.values.entry(value.clone()).or_default().push(rule);
+                }
+            }
+            Test::Prefix(prefix) => {
+                self.prefixes.entry(prefix.clone()).or_default().push(rule);
+                if let Err(place) = self.prefix_lens.binary_search(&prefix.len()) {
+                    self.prefix_lens.insert(place, prefix.len());
+                }
+            }
+            Test::Path(pattern) => self.paths.file(&pattern.segments, rule),
+            Test::Glob(_) => (),
+        }
+    }
+
+    fn find(&self, value: &str, found: &mut Found) {
+        if let Some(rules) = self.values.get(value) {
+            found.extend_from_slice(rules);
+        }
+        for &len in &self.prefix_lens {
+            // A length inside a character is no prefix of the value.
+            let Some(prefix) = value.get(..len) else { continue };
+            if let Some(rules) = self.prefixes.get(prefix) {
+                found.extend_from_slice(rules);
+            }
+        }
+        if let Some(segments) = segments_of(value) {
+            let segments: SmallVec<[&str; 16]> = segments.collect();
+            self.paths.find(&segments, found);
+        }
+    }
+}
+
+impl PathTree {
+    fn file(&mut self, segments: &[Segment], rule: u32) {
+        match segments {
+            [] => self.ends.push(rule),
+            [Segment::Rest, ..] => self.rest.push(rule),
+            [Segment::Any, below @ ..] => self.any.get_or_insert_default().file(below, rule),
+            [Segment::Literal(literal), below @ ..] => {
+                self.literals.entry(literal.clone()).or_default().file(below, rule);
+            }
+        }
+    }
+
+    fn find(&self, segments: &[&str], found: &mut Found) {
+        let Some((first, below)) = segments.split_first() else {
+            found.extend_from_slice(&self.ends);
+            return;
+        };
+        if !first.is_empty() {
+            found.extend_from_slice(&self.rest);
+            if let Some(any) = &self.any {
+                any.find(below, found);
+            }
+        }
+        if let Some(literal) = self.literals.get(*first) {
+            literal.find(below, found);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who is counted: the subject of a rule.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::attributes::Attributes;
+use crate::key::{Subject, SubjectHasher};
+
+/// The parts of a rule's subject. No parts: everybody together.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Per {
+    /// Each part is a chain of attributes, the first that is there counts.
+    pub parts: Vec<Vec<String>>,
+}
+
+/// A subject found in a request: each part's kind and value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Subjects<'a> {
+    /// In the order of the rule. The kind is the attribute's name, so that a user 7 and an API key 7 are two.
+    pub parts: SmallVec<[(&'a str, &'a str); 4]>,
+}
+
+impl Per {
+    /// The subject of this request; the first chain none of whose attributes is there, if any.
+    ///
+    /// An attribute that is absent or empty never becomes an empty subject.
+    pub fn find<'a>(&'a self, attributes: &Attributes<'a>) -> Result<Subjects<'a>, &'a [String]> {
+        let mut parts = SmallVec::new();
+        for chain in &self.parts {
+            let found = chain.iter().find_map(|name| {
+                let value = attributes.get(name).filter(|value| !value.is_empty())?;
+                Some((name.as_str(), value))
+            });
+            parts.push(found.ok_or(chain.as_slice())?);
+        }
+        Ok(Subjects { parts })
+    }
+
+    /// Whether this attribute is always part of the subject.
+    pub fn always_has(&self, attribute: &str) -> bool {
+        self.parts.iter().any(|chain| matches!(chain.as_slice(), [only] if only == attribute))
+    }
+}
+
+impl<'a> Subjects<'a> {
+    /// The subject as a keyed hash.
+    pub fn hash(&self, hasher: &SubjectHasher) -> Subject {
+        hasher.subject(self.parts.iter().copied())
+    }
+
+    /// The hash of only these attributes' parts: what decides the slot.
+    pub fn hash_of(&self, hasher: &SubjectHasher, attributes: &[String]) -> Subject {
+        let wanted = |kind: &str| attributes.iter().any(|name| name == kind);
+        hasher.subject(self.parts.iter().copied().filter(|(kind, _)| wanted(kind)))
+    }
+}
+
+/// Kinds only: values may be keys, addresses and people.
+impl fmt::Debug for Subjects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.parts.iter().map(|(kind, _)| kind)).finish()
+    }
+}

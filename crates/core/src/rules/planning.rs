@@ -1,0 +1,179 @@
+//! From a request to a Plan, and the story of how it came about.
+
+use super::cost::Priced;
+use super::per::Subjects;
+use super::rule::{Missing, Mode, Override, Rule};
+use super::rule_limit::RuleLimit;
+use super::rule_set::{Exception, RuleSet};
+use crate::attributes::Attributes;
+use crate::key::{Key, Subject, SubjectHasher, SubjectHashers};
+use crate::operation::{Operation, Token};
+use crate::plan::{Item, Plan, PlanError};
+use crate::time::Time;
+
+/// A check, before rules have been looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is known of it.
+    pub attributes: &'a Attributes<'a>,
+    /// What the caller says it costs, for rules that do not say it themselves.
+    pub cost: u64,
+    /// The token of any lease it takes.
+    pub token: Token,
+}
+
+/// What the rules make of a request.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a Plan stays on the stack: a box would allocate on every check"
+)]
+pub enum Planned<'r> {
+    /// On the deny list: refused before any store is asked.
+    Denied(&'r Exception),
+    /// On the bypass list: allowed before any store is asked.
+    Bypassed(&'r Exception),
+    /// A rule refuses without asking: it allows nothing, or the subject it demands is not there.
+    Refused {
+        /// The rule.
+        rule: &'r Rule,
+        /// Whether the subject is missing.
+        missing: bool,
+    },
+    /// To be asked of the store.
+    Plan {
+        /// The Plan.
+        plan: Plan<'r>,
+        /// Rules that matched but found no subject: to be counted.
+        skipped: u32,
+        /// Rules whose cost expression failed: to be counted and logged.
+        cost_failed: u32,
+    },
+}
+
+/// How one rule looks at a request.
+#[derive(Clone, Debug)]
+pub struct Explained<'r, 'a> {
+    /// The rule.
+    pub rule: &'r Rule,
+    /// The conditions that do not hold; it matches if there are none and it is not off.
+    pub unmet: Vec<&'r super::condition::Condition>,
+    /// Who is counted, or the chain of attributes none of which is there.
+    pub subject: Result<Subjects<'a>, &'a [String]>,
+    /// The override that gives the number in force, if one does.
+    pub changed_by: Option<&'r Override>,
+    /// The number in force.
+    pub limit: &'r RuleLimit,
+    /// What it costs.
+    pub cost: Priced,
+    /// Whether the subject is in the rollout.
+    pub in_rollout: bool,
+    /// Whether its refusal counts.
+    pub blocking: bool,
+}
+
+impl RuleSet {
+    /// The Plan for a request at `now`, or what is decided without one.
+    ///
+    /// `now` is the caller's clock: it chooses calendar periods and ends overrides, and the store corrects the former.
+    /// While one hash key takes the place of another, every rule is charged under both (see [`SubjectHashers`]); who is
+    /// in a rollout is decided by the current one.
+    pub fn plan<'r>(
+        &'r self,
+        request: &Request<'_>,
+        hashers: &SubjectHashers,
+        now: Time,
+    ) -> Result<Planned<'r>, PlanError> {
+        let attributes = request.attributes;
+        if let Some(denied) = self.deny.iter().find(|exception| exception.holds(attributes)) {
+            return Ok(Planned::Denied(denied));
+        }
+        if let Some(bypassed) = self.bypass.iter().find(|exception| exception.holds(attributes)) {
+            return Ok(Planned::Bypassed(bypassed));
+        }
+        let (mut plan, mut skipped, mut cost_failed) = (Plan::new(), 0, 0);
+        for place in self.matching(attributes) {
+            let place = place as usize;
+            let rule = &self.rules[place];
+            let Ok(subjects) = rule.per.find(attributes) else {
+                match rule.missing {
+                    Missing::Skip => skipped += 1,
+                    Missing::Refuse if rule.mode == Mode::Enforce => {
+                        return Ok(Planned::Refused { rule, missing: true });
+                    }
+                    Missing::Refuse => skipped += 1,
+                }
+                continue;
+            };
+            let blocking = rule.blocks(subjects.hash(hashers.current()));
+            let in_force =
+                self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
+            let Some(limit) = in_force.at(now) else {
+                if blocking {
+                    return Ok(Planned::Refused { rule, missing: false });
+                }
+                continue;
+            };
+            let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
+            cost_failed += u32::from(failed);
+            for hasher in hashers.iter() {
+                plan.push(Item {
+                    key: self.key(rule, &subjects, hasher),
+                    limit,
+                    operation: Operation::Charge { cost, token: request.token },
+                    blocking,
+                    on_failure: rule.on_failure.of(attributes),
+                })?;
+            }
+        }
+        Ok(Planned::Plan { plan, skipped, cost_failed })
+    }
+
+    /// How every rule looks at a request, whether it matches or not.
+    pub fn explain<'r, 'a>(
+        &'r self,
+        request: &Request<'a>,
+        hasher: &SubjectHasher,
+        now: Time,
+    ) -> Vec<Explained<'r, 'a>>
+    where
+        'r: 'a,
+    {
+        let attributes = request.attributes;
+        let explain = |(place, rule): (usize, &'r Rule)| {
+            let subject = rule.per.find(attributes);
+            let hash = subject.as_ref().ok().map(|subjects| subjects.hash(hasher));
+            let changed_by = self.override_of(place, attributes, now);
+            Explained {
+                rule,
+                unmet: rule.conditions.iter().filter(|condition| !condition.holds(attributes)).collect(),
+                subject,
+                changed_by,
+                limit: changed_by.map_or(&rule.limit, |change| &change.limit),
+                cost: rule.cost.of(attributes, request.cost),
+                in_rollout: hash.is_some_and(|hash| rule.rollout.includes(hash)),
+                blocking: hash.is_some_and(|hash| rule.blocks(hash)),
+            }
+        };
+        self.rules.iter().enumerate().map(explain).collect()
+    }
+
+    /// A tag depends on nothing but the rule's own subject, or one subject's count would be split over slots.
+    fn key<'r>(&self, rule: &'r Rule, subjects: &Subjects<'_>, hasher: &SubjectHasher) -> Key<'r> {
+        let subject = subjects.hash(hasher);
+        let shared =
+            !self.partition.is_empty() && self.partition.iter().all(|name| rule.per.always_has(name));
+        if shared {
+            rule.scope.key_tagged(subjects.hash_of(hasher, &self.partition), subject)
+        } else {
+            rule.scope.key(subject)
+        }
+    }
+}
+
+impl Rule {
+    /// Whether its refusal counts for this subject.
+    fn blocks(&self, subject: Subject) -> bool {
+        self.mode == Mode::Enforce && self.rollout.includes(subject)
+    }
+}

@@ -1,0 +1,140 @@
+//! All rules together, compiled.
+
+use std::collections::HashSet;
+
+use super::condition::Condition;
+use super::index::{Found, Index};
+use super::rule::{Mode, Origin, Override, Rule};
+use crate::attributes::Attributes;
+use crate::time::Time;
+
+/// What is in force, valid by construction and only read.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    pub(super) rules: Vec<Rule>,
+    /// Per rule, the one that wins first.
+    pub(super) overrides: Vec<Vec<Override>>,
+    pub(super) deny: Vec<Exception>,
+    pub(super) bypass: Vec<Exception>,
+    pub(super) partition: Vec<String>,
+    index: Index,
+}
+
+/// Requests that no rule is asked about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exception {
+    /// All of these must hold.
+    pub conditions: Vec<Condition>,
+    /// For people.
+    pub reason: String,
+    /// Where it is written.
+    pub origin: Origin,
+}
+
+/// Rules that do not go together.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RuleSetError {
+    /// Two rules would share their counters.
+    #[error("two rules have the id {id:?}")]
+    DuplicateId {
+        /// The id.
+        id: String,
+    },
+    /// An override of nothing.
+    #[error("an override names the rule {rule:?}, which is not there")]
+    UnknownRule {
+        /// The name.
+        rule: String,
+    },
+    /// Switching algorithms back and forth would forget what was consumed each time.
+    #[error("an override of rule {rule:?} changes its algorithm; it may change numbers, or deny")]
+    OtherAlgorithm {
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl RuleSet {
+    /// Compiles rules, the overrides of them by rule id, requests that are always refused, requests that always pass,
+    /// and the attributes by which subjects share a slot.
+    pub fn new(
+        rules: Vec<Rule>,
+        overrides: Vec<(String, Override)>,
+        deny: Vec<Exception>,
+        bypass: Vec<Exception>,
+        partition: Vec<String>,
+    ) -> Result<RuleSet, RuleSetError> {
+        let mut ids = HashSet::new();
+        if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.scope.rule())) {
+            return Err(RuleSetError::DuplicateId { id: twice.scope.rule().to_owned() });
+        }
+        let mut by_rule: Vec<Vec<Override>> = vec![Vec::new(); rules.len()];
+        // The later of equals wins: reversed, a stable sort leaves it in front.
+        for (id, change) in overrides.into_iter().rev() {
+            let Some(at) = rules.iter().position(|rule| rule.scope.rule() == id) else {
+                return Err(RuleSetError::UnknownRule { rule: id });
+            };
+            let (own, other) = (rules[at].limit.algorithm(), change.limit.algorithm());
+            if own.is_some() && other.is_some() && own != other {
+                return Err(RuleSetError::OtherAlgorithm { rule: id });
+            }
+            by_rule[at].push(change);
+        }
+        for changes in &mut by_rule {
+            changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
+        }
+        let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
+        Ok(RuleSet { rules, overrides: by_rule, deny, bypass, partition, index })
+    }
+
+    /// All rules, in the order of the file.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The overrides of the rule at this place, the one that wins first.
+    pub fn overrides_of(&self, rule: usize) -> &[Override] {
+        &self.overrides[rule]
+    }
+
+    /// Requests that are always refused.
+    pub fn deny(&self) -> &[Exception] {
+        &self.deny
+    }
+
+    /// Requests that always pass.
+    pub fn bypass(&self) -> &[Exception] {
+        &self.bypass
+    }
+
+    /// The attributes by which subjects share a slot.
+    pub fn partition(&self) -> &[String] {
+        &self.partition
+    }
+
+    /// The places of the rules that match, in the order of the file. Rules that are off match nothing.
+    pub fn matching(&self, attributes: &Attributes<'_>) -> Found {
+        let mut found = self.index.candidates(attributes);
+        found.retain(|place| {
+            let rule = &self.rules[*place as usize];
+            rule.mode != Mode::Off && rule.conditions.iter().all(|condition| condition.holds(attributes))
+        });
+        found
+    }
+
+    /// The override that applies to the rule at this place, if any.
+    pub(super) fn override_of(
+        &self,
+        place: usize,
+        attributes: &Attributes<'_>,
+        now: Time,
+    ) -> Option<&Override> {
+        self.overrides[place].iter().find(|change| change.holds(attributes, now))
+    }
+}
+
+impl Exception {
+    pub(super) fn holds(&self, attributes: &Attributes<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(attributes))
+    }
+}

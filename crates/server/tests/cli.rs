@@ -1,0 +1,574 @@
+//! The binary, run as people run it.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const COMMANDS: [&str; 8] = ["lint", "explain", "try", "guide", "presets", "schema", "completions", "man"];
+const TYPOS: &str = "crates/server/tests/rules/typos.yaml";
+const PRECEDENCE: &str = "crates/server/tests/rules/precedence.yaml";
+const SHOP: &str = "examples/rules/shop.yaml";
+
+/// A rule to which nothing can be said.
+const CLEAN: &str =
+    "version: 1\nrules:\n  - { id: a, per: user, missing: refuse, limit: { sliding-log: 5/min } }\n";
+
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
+    fn last_line(&self) -> &str {
+        self.stdout.lines().last().unwrap_or_default()
+    }
+}
+
+fn binary(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn tollgate(args: &[&str]) -> Run {
+    run(binary(args), "")
+}
+
+fn tollgate_reading(input: &str, args: &[&str]) -> Run {
+    run(binary(args), input)
+}
+
+fn run(mut command: Command, input: &str) -> Run {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("it was asked for");
+    stdin.write_all(input.as_bytes()).expect("the input is smaller than a pipe");
+    drop(stdin);
+    let output = child.wait_with_output().expect("the binary ends");
+    Run {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("it prints text"),
+        stderr: String::from_utf8(output.stderr).expect("it prints text"),
+    }
+}
+
+/// An empty folder for one test.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).expect("old files can be removed");
+    }
+    folder
+}
+
+#[test]
+fn every_command_documents_its_exit_codes_and_is_listed() {
+    let all = tollgate(&["--help"]);
+    for command in COMMANDS {
+        assert!(
+            all.stdout.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))),
+            "{command}"
+        );
+        let help = tollgate(&[command, "--help"]);
+        assert_eq!(help.code, Some(0), "{command}");
+        let (_, codes) =
+            help.stdout.split_once("Exit codes:").unwrap_or_else(|| panic!("{command}: no exit codes"));
+        assert!(codes.contains('0') && codes.contains('2'), "{command}: {codes}");
+    }
+    let listed = all
+        .stdout
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
+    assert_eq!(
+        listed.count(),
+        COMMANDS.len() + 1,
+        "all commands are in this test's list, and there is `help`"
+    );
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2_and_says_error_first() {
+    let cases: &[&[&str]] = &[
+        &["lnt"],
+        &["lint"],
+        &["lint", "--format", "xml", SHOP],
+        &["lint", "-", "-"],
+        &["lint", "no/such/file.yaml"],
+        &["lint", "examples"],
+        &["explain", "tenant=acme"],
+        &["explain", "--rules", "no/such/file.yaml"],
+        &["explain", "--rules", SHOP, "tenant"],
+        &["explain", "--rules", SHOP, "=acme"],
+        &["explain", "--rules", SHOP, "tenant=a", "tenant=b"],
+        &["explain", "--rules", SHOP, "--at", "tomorrow"],
+        &["explain", "--rules", SHOP, "--at", "1969-12-31T00:00:00Z"],
+        &["explain", "--rules", SHOP, "--at", "2300-01-01T00:00:00Z"],
+        &["explain", "--rules", SHOP, "--hash-key-file", SHOP],
+        &["try"],
+        &["try", "token-bucket: 2/s", "--every", "soon"],
+        &["try", "token-bucket: 2/s", "--cost", "3"],
+        &["guide", "--want", "everything"],
+        &["presets", "no-such-preset"],
+        &["completions", "tcl"],
+        &["man", "--out", SHOP],
+    ];
+    for args in cases {
+        let run = tollgate(args);
+        assert_eq!(run.code, Some(2), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.starts_with("error: "), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_hint_follows_the_error_after_a_blank_line() {
+    let run = tollgate(&["presets", "lgin-protection"]);
+    assert_eq!(
+        run.stderr,
+        "error: no preset is called `lgin-protection`\n\nhint: did you mean `login-protection`?\n"
+    );
+    assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn lint_finds_all_problems_of_all_files() {
+    let run = tollgate_reading(CLEAN, &["lint", TYPOS, "-"]);
+    assert_eq!((run.code, run.last_line()), (Some(1), "2 files, 3 errors"));
+    for place in [":5:5", ":8:", ":10:"] {
+        assert!(run.stdout.contains(&format!("--> {TYPOS}{place}")), "{place}: {}", run.stdout);
+    }
+    assert!(run.stdout.contains("did you mean `limit`?"));
+}
+
+#[test]
+fn lint_goes_on_after_a_file_that_cannot_be_read() {
+    let run = tollgate(&["lint", "no/such/file.yaml", TYPOS]);
+    assert_eq!((run.code, run.last_line()), (Some(2), "1 file, 3 errors"));
+    assert!(run.stderr.contains("no/such/file.yaml"), "{}", run.stderr);
+}
+
+#[test]
+fn only_denied_warnings_fail() {
+    let ended = format!(
+        "{CLEAN}overrides:\n  - {{ when: {{ plan: pro }}, rule: a, limit: {{ sliding-log: 9/min }}, until: 2001-01-01T00:00:00Z }}\n"
+    );
+    let note = CLEAN.replace("user, missing: refuse", "ip, missing: refuse");
+    for (text, args, code, last) in [
+        (CLEAN, &["lint", "-"][..], 0, "1 file, no problems"),
+        (CLEAN, &["lint", "--deny-warnings", "-"], 0, "1 file, no problems"),
+        (&note, &["lint", "--deny-warnings", "-"], 0, "1 file, 1 note"),
+        (&ended, &["lint", "-"], 0, "1 file, 1 warning"),
+        (&ended, &["lint", "--deny-warnings", "-"], 1, "1 file, 1 warning"),
+        ("version: 2", &["lint", "-"], 1, "1 file, 2 errors"),
+    ] {
+        let run = tollgate_reading(text, args);
+        assert_eq!((run.code, run.last_line()), (Some(code), last), "{args:?} {text}\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn lint_is_told_of_attributes_and_of_a_cluster() {
+    let text = format!(
+        "{CLEAN}  - {{ id: b, per: all, match: {{ colour: red }}, limit: {{ sliding-log: 5/s }} }}\n"
+    );
+    let found = |args: &[&str]| {
+        let run = tollgate_reading(&text, &[&["lint", "-", "--format", "json"], args].concat());
+        let problems = run.json()["problems"].as_array().cloned().unwrap_or_default();
+        let has = |code: &str| problems.iter().any(|problem| problem["code"] == code);
+        (has("unknown-attribute"), has("several-slots"))
+    };
+    assert_eq!(found(&[]), (true, false));
+    assert_eq!(found(&["--known-attribute", "size,colour"]), (false, false));
+    assert_eq!(found(&["--cluster", "--known-attribute", "size"]), (true, true));
+}
+
+#[test]
+fn lint_prints_json_and_sarif_and_nothing_else() {
+    let json = tollgate(&["lint", "--format", "json", TYPOS, SHOP]);
+    let value = json.json();
+    assert_eq!((json.code, json.stderr.as_str()), (Some(1), ""));
+    assert_eq!((value["files"].as_u64(), value["errors"].as_u64()), (Some(2), Some(3)));
+    let first = &value["problems"][0];
+    assert_eq!(
+        (first["file"].as_str(), first["line"].as_u64(), first["severity"].as_str(), first["code"].as_str()),
+        (Some(TYPOS), Some(5), Some("error"), Some("unknown-key"))
+    );
+    let sarif = tollgate(&["lint", "--format", "sarif", TYPOS]);
+    let value = sarif.json();
+    assert_eq!((sarif.code, value["version"].as_str()), (Some(1), Some("2.1.0")));
+    assert_eq!(value["runs"][0]["results"].as_array().map(Vec::len), Some(3));
+}
+
+const NOW: &str = "2026-11-15T12:00:00Z";
+
+fn explained_at(at: &str, attributes: &[&str]) -> Value {
+    let options = ["explain", "--rules", PRECEDENCE, "--format", "json", "--at", at];
+    let run = tollgate(&[&options, attributes].concat());
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{attributes:?}");
+    run.json()
+}
+
+fn explained(attributes: &[&str]) -> Value {
+    explained_at(NOW, attributes)
+}
+
+fn explained_to_people(at: &str, attributes: &[&str]) -> String {
+    let run = tollgate(&[&["explain", "--rules", PRECEDENCE, "--at", at], attributes].concat());
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{attributes:?}");
+    run.stdout
+}
+
+fn rule<'v>(value: &'v Value, id: &str) -> &'v Value {
+    let rules = value["rules"].as_array().expect("rules are listed");
+    rules.iter().find(|rule| rule["id"] == id).unwrap_or_else(|| panic!("no rule {id}"))
+}
+
+#[test]
+fn explain_says_which_override_wins_and_where_it_is_written() {
+    const ENDED: &str = "2026-12-01T00:00:00Z";
+    for (at, method, more, line, written, why) in [
+        (NOW, "method=GET", &["tenant=small"][..], 9, "token-bucket: 10/s, burst: 50", "but is small"),
+        (
+            NOW,
+            "method=GET",
+            &["tenant=small", "plan=pro"],
+            20,
+            "token-bucket: 20/s, burst: 100",
+            "in place of",
+        ),
+        (
+            NOW,
+            "method=GET",
+            &["tenant=acme"],
+            23,
+            "token-bucket: 50/s, burst: 250",
+            "because it ends by itself",
+        ),
+        (
+            ENDED,
+            "method=GET",
+            &["tenant=acme", "plan=pro"],
+            22,
+            "token-bucket: 40/s, burst: 200",
+            "because it stands later in the file",
+        ),
+        (
+            ENDED,
+            "method=HEAD",
+            &["tenant=acme", "plan=pro"],
+            21,
+            "token-bucket: 30/s, burst: 150",
+            "because it has more conditions: 2 against 1",
+        ),
+    ] {
+        let attributes = [&["path=/v1/items/7", "api_key=k", method], more].concat();
+        let value = explained_at(at, &attributes);
+        let limit = &rule(&value, "api")["limit"];
+        assert_eq!(
+            (limit["file"].as_str(), limit["line"].as_u64(), limit["written"].as_str()),
+            (Some(PRECEDENCE), Some(line), Some(written)),
+            "{attributes:?} at {at}"
+        );
+        let item = &value["answer"]["items"][0];
+        let burst = written.rsplit(' ').next().and_then(|burst| burst.parse().ok());
+        assert_eq!((item["rule"].as_str(), item["capacity"].as_u64()), (Some("api"), burst));
+        let text = explained_to_people(at, &attributes);
+        assert!(text.contains(&format!("{written} ({PRECEDENCE}:{line})")) && text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn explain_says_why_an_override_does_not_apply() {
+    let attributes = ["path=/v1/items/7", "method=GET", "user=u", "tenant=acme", "plan=free"];
+    let text = explained_to_people("2027-01-01T00:00:00Z", &attributes);
+    for why in [
+        "23 does not apply: it ended at 2026-12-01T00:00:00Z",
+        "20 does not apply: plan must be pro, but is free",
+    ] {
+        assert!(text.contains(&format!("{PRECEDENCE}:{why}")), "{text}");
+    }
+}
+
+#[test]
+fn explain_says_why_a_rule_does_not_apply() {
+    let value = explained(&["path=/v1/items", "method=POST"]);
+    let api = rule(&value, "api");
+    assert_eq!(api["applies"], false);
+    assert_eq!(api["unmet"][0]["why"], "path must have the form /v1/items/{id}, but is /v1/items");
+    assert_eq!(api["unmet"][1]["why"], "method must be GET or HEAD, but is POST");
+    assert_eq!(rule(&value, "tokens")["unmet"][0]["why"], "action must start with prompt, but is absent");
+    let text = explained_to_people(NOW, &["action=rolled"]);
+    assert!(text.contains("forgotten  its mode is off"), "{text}");
+}
+
+#[test]
+fn explain_shows_who_is_counted_as_typed_and_as_hashed() {
+    let args = ["path=/v1/items/7", "method=GET", "tenant=acme", "user=Jo Doe"];
+    let value = explained(&args);
+    let subject = &rule(&value, "api")["subject"];
+    assert_eq!(subject["parts"][0], serde_json::json!({ "kind": "tenant", "value": "acme" }));
+    assert_eq!(subject["parts"][1], serde_json::json!({ "kind": "user", "value": "Jo Doe" }));
+    let text = explained_to_people(NOW, &args);
+    assert!(text.contains("tenant acme, user \"Jo Doe\" (0-"), "{text}");
+
+    let folder = scratch("hash-key");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let key = folder.join("key");
+    std::fs::write(&key, "5e".repeat(32) + "\n").expect("a file can be written");
+    let keyed = ["--hash-key-file", key.to_str().expect("a path of text"), "--hash-key-id", "3"];
+    let other = explained(&[&args[..], &keyed].concat());
+    let prefix = |value: &Value| rule(value, "api")["subject"]["hash_prefix"].as_str().map(str::to_owned);
+    let (first, second) = (prefix(&value).expect("a hash"), prefix(&other).expect("a hash"));
+    assert!(
+        first.starts_with("0-") && second.starts_with("3-") && first[2..] != second[2..],
+        "{first} {second}"
+    );
+    assert_eq!((value["hash_key"].as_str(), other["hash_key"].as_str()), (Some("example"), Some("given")));
+}
+
+#[test]
+fn explain_prices_the_request() {
+    for (args, id, cost, why) in [
+        (&["path=/v1/items/7", "method=HEAD"][..], "api", 2, "because method is HEAD"),
+        (&["path=/v1/items/7", "method=GET"], "api", 1, "default because method is GET"),
+        (&["action=prompt", "tokens=12"], "tokens", 12, "by the expression int(tokens)"),
+        (
+            &["action=prompt", "tokens=many"],
+            "tokens",
+            7,
+            "default because the expression failed: int(tokens)",
+        ),
+        (&["action=rolled", "--cost", "9"], "watched", 9, "as the caller asks"),
+    ] {
+        let value = explained(args);
+        let found = &rule(&value, id)["cost"];
+        assert_eq!((found["cost"].as_u64(), found["why"].as_str()), (Some(cost), Some(why)), "{args:?}");
+    }
+    assert_eq!(explained(&["action=prompt", "user=u"])["answer"]["cost_failed"], 1);
+}
+
+#[test]
+fn explain_tells_shadows_from_rules_that_refuse() {
+    let value = explained(&["action=rolled", "user=u"]);
+    let items = value["answer"]["items"].as_array().expect("a Plan");
+    let blocking: Vec<_> =
+        items.iter().map(|item| (item["rule"].as_str(), item["blocking"].as_bool())).collect();
+    assert_eq!(blocking, [(Some("nobody"), Some(false)), (Some("watched"), Some(false))]);
+    assert_eq!(rule(&value, "nobody")["rollout"], serde_json::json!({ "share": "0%", "included": false }));
+    let text = explained_to_people(NOW, &["action=rolled", "user=u"]);
+    assert!(text.contains("enforce; not in the rollout to 0%, so it is a shadow"), "{text}");
+}
+
+#[test]
+fn explain_ends_with_what_comes_of_the_request() {
+    for (args, kind, why, text) in [
+        (&["api_key=k-stolen"][..], "denied", Value::Null, "Refused by the deny list"),
+        (&["service=probe"], "bypassed", Value::Null, "Allowed by the bypass list"),
+        (&["action=closed"], "refused", "limit-deny".into(), "Refused by closed: its limit is `deny`"),
+        (
+            &["action=named"],
+            "refused",
+            "missing-subject".into(),
+            "Refused by named: nobody to count is there",
+        ),
+        (&["action=skipped"], "plan", Value::Null, "Allowed: every rule that applies is skipped"),
+        (&["action=unheard-of"], "plan", Value::Null, "Allowed: no rule applies"),
+        (&["action=named", "user=u"], "plan", Value::Null, "named  charge 1 of 3, may refuse"),
+        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 is above the capacity 3"),
+    ] {
+        let answer = &explained(args)["answer"];
+        assert_eq!((answer["kind"].as_str(), &answer["why"]), (Some(kind), &why), "{args:?}");
+        let said = explained_to_people(NOW, args);
+        assert!(said.contains(text), "{args:?}: {said}");
+    }
+    let denied = &explained(&["api_key=k-stolen"])["answer"];
+    assert_eq!((denied["reason"].as_str(), denied["line"].as_u64()), (Some("revoked"), Some(25)));
+}
+
+#[test]
+fn explain_shows_the_period_of_a_quota() {
+    let value = explained(&["action=skipped", "user=u"]);
+    let period = &rule(&value, "skipped")["limit"]["period"];
+    assert_eq!(period["start"], "2026-10-31T23:00:00Z");
+    assert_eq!(period["end"], "2026-11-30T23:00:00Z");
+}
+
+#[test]
+fn explain_names_the_line_of_a_preset() {
+    let run = tollgate(&["explain", "--rules", SHOP, "action=login", "ip=203.0.113.7", "acount=a"]);
+    assert!(run.stdout.contains("sliding-log: 20/10min (preset login-protection:"), "{}", run.stdout);
+    assert!(run.stdout.contains("no rule looks at `acount`; did you mean `account`?"), "{}", run.stdout);
+}
+
+#[test]
+fn explain_of_a_wrong_file_shows_its_problems_and_explains_nothing() {
+    let run = tollgate(&["explain", "--rules", TYPOS, "tenant=acme"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
+    assert!(run.stderr.contains("unknown key `limt`") && run.stderr.contains("\n\nhint: "), "{}", run.stderr);
+    let piped = tollgate_reading(CLEAN, &["explain", "--rules", "-", "user=u"]);
+    assert!(piped.stdout.contains("sliding-log: 5/min (stdin:3)"), "{}", piped.stdout);
+}
+
+#[test]
+fn try_takes_a_limit_as_a_rules_file_has_it() {
+    let plain = tollgate(&["try", "token-bucket: 2/s, burst: 5"]);
+    let braces = tollgate(&["try", "{ token-bucket: 2/s, burst: 5 }"]);
+    let words = tollgate(&["try", "token-bucket:", "2/s,", "burst:", "5"]);
+    assert_eq!(plain.last_line(), "6 admitted, 2 refused by token-bucket: 2/s, burst: 5");
+    assert_eq!(plain.stdout, words.stdout);
+    let rows = |run: &Run| run.stdout.lines().take(9).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(&plain), rows(&braces));
+}
+
+#[test]
+fn try_knows_every_algorithm() {
+    for (limit, every, admitted, code) in [
+        ("fixed-window: 3/h", "1s", 3, 1),
+        ("sliding-window: 4/min, buckets: 6, counting: interpolated", "1s", 4, 1),
+        ("sliding-log: 2/10s", "4s", 6, 1),
+        ("token-bucket: 1/s", "1s", 8, 0),
+        ("leaky-bucket: 1/h, capacity: 5", "1s", 5, 1),
+        ("leaky-bucket: 1/h, queue: 5", "1s", 6, 1),
+        ("concurrency: 2, lease: 4s", "1s", 4, 1),
+        ("quota: 3/day, zone: Europe/Berlin", "4h", 5, 1),
+        ("quota: 3/7d, period: rolling", "1d", 4, 1),
+        ("meter: 6", "1d", 6, 1),
+        ("penalty: 1s, free: 2, factor: 10", "1s", 4, 1),
+        ("deny", "1s", 0, 1),
+    ] {
+        let run = tollgate(&["try", limit, "--every", every]);
+        let refused = 8 - admitted;
+        let said = match limit {
+            "deny" => "`deny` refuses every request; there is nothing to ask.".to_owned(),
+            _ => format!("{admitted} admitted, {refused} refused by {limit}"),
+        };
+        assert_eq!((run.last_line(), run.code), (said.as_str(), Some(code)), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn try_shows_what_is_wrong_with_a_limit() {
+    for (limit, said) in [
+        ("token-bukcet: 2/s", "did you mean `token-bucket`?"),
+        ("token-bucket: 2/parsec", "2/parsec"),
+        ("token-bucket", "expected a rate"),
+        ("leaky-bucket: 1/s", "needs a `capacity` or a `queue`"),
+        ("{ token-bucket: 2/s", "error["),
+        ("", "error["),
+    ] {
+        let run = tollgate(&["try", limit]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{limit}");
+        assert!(run.stderr.contains(said) && run.stderr.contains("\n\nhint: "), "{limit}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn guide_shows_the_ends_that_fit() {
+    let limits = |args: &[&str]| {
+        let run = tollgate(args);
+        assert_eq!(run.code, Some(0));
+        run.stdout.lines().filter(|line| line.trim_start().starts_with("limit: {")).count()
+    };
+    assert_eq!(limits(&["guide"]), 10);
+    assert_eq!(limits(&["guide", "--want", "rate"]), 6);
+    assert_eq!(limits(&["guide", "--want", "exact"]), 2);
+    let quota = tollgate(&["guide", "--want", "quota"]);
+    assert!(quota.stdout.contains("limit: { quota: ") && !quota.stdout.contains("limit: { fixed-window: "));
+}
+
+#[test]
+fn every_preset_is_listed_and_what_is_printed_has_no_errors() {
+    let list = tollgate(&["presets"]);
+    let names: Vec<&str> =
+        list.stdout.lines().map_while(|line| line.split_once("  ")).map(|(name, _)| name).collect();
+    assert_eq!(names.len(), tollgate::rules::presets::ALL.len(), "{}", list.stdout);
+    for name in names {
+        let printed = tollgate(&["presets", name]);
+        assert!(printed.stdout.starts_with("# "), "{name}: {}", printed.stdout);
+        let linted = tollgate_reading(&printed.stdout, &["lint", "-"]);
+        assert_eq!((printed.code, linted.code), (Some(0), Some(0)), "{name}: {}", linted.stdout);
+    }
+}
+
+#[test]
+fn the_schema_is_json_and_its_help_says_how_editors_use_it() {
+    let schema = tollgate(&["schema"]).json();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert!(schema["properties"]["rules"].is_object());
+    assert!(tollgate(&["schema", "--help"]).stdout.contains("# yaml-language-server: $schema="));
+}
+
+#[test]
+fn every_shell_gets_completions_of_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let run = tollgate(&["completions", shell]);
+        assert_eq!(run.code, Some(0), "{shell}");
+        for command in COMMANDS {
+            assert!(run.stdout.contains(command), "{shell} {command}");
+        }
+        assert!(run.stdout.contains("deny-warnings"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_gets_a_manual_page() {
+    let page = tollgate(&["man"]);
+    assert!(page.code == Some(0) && page.stdout.contains(".TH tollgate 1"), "{}", page.stdout);
+    let folder = scratch("man").join("man1");
+    let run = tollgate(&["man", "--out", folder.to_str().expect("a path of text")]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(folder.join(format!("tollgate-{command}.1"))).expect(command);
+        assert!(page.contains(".SH NAME") && page.contains("Exit codes:"), "{command}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 1);
+}
+
+#[test]
+fn colours_are_for_terminals_and_no_color_is_respected() {
+    let cases: [&[&str]; 4] = [
+        &["lint", TYPOS],
+        &["explain", "--rules", TYPOS],
+        &["explain", "--rules", SHOP],
+        &["try", "fixed-window: 3/h"],
+    ];
+    for args in cases {
+        let coloured = |variables: &[(&str, &str)]| {
+            let mut command = binary(args);
+            command.envs(variables.iter().copied());
+            let run = run(command, "");
+            (run.stdout + &run.stderr).contains('\u{1b}')
+        };
+        assert!(!coloured(&[]), "{args:?} in a pipe");
+        assert!(coloured(&[("CLICOLOR_FORCE", "1")]), "{args:?} when forced");
+        assert!(!coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), "{args:?} with NO_COLOR");
+    }
+}
+
+#[test]
+fn a_reader_who_leaves_early_is_no_error_and_no_success() {
+    let mut child = binary(&["try", "fixed-window: 3/h", "--times", "100000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().expect("it was asked for").read_to_string(&mut said).expect("it prints text");
+    assert_eq!((child.wait().expect("the binary ends").code(), said.as_str()), (Some(141), ""));
+}

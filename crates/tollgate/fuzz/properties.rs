@@ -1,0 +1,90 @@
+//! What must hold for any bytes, for the fuzz target and for the tests that feed it.
+
+use tollgate::core::rules::{Request, RuleSet};
+use tollgate::core::{Attributes, SubjectHasher, Time, Token};
+use tollgate::rules::lint::LintOptions;
+use tollgate::rules::{load, load_and_lint};
+use tollgate::rules_file::{Colour, Kind, Node, Problems, Source, parse, sarif};
+
+/// The bytes are a rules file: it is refused with a reason or read whole, and whatever it says can be told and used.
+pub(crate) fn rules(bytes: &[u8]) {
+    let source = Source::new("rules.yaml", bytes);
+    let mut problems = Problems::new();
+    let rules = load(&source, &mut problems);
+    assert_eq!(rules.is_none(), problems.has_errors(), "it is refused if and only if there is an error");
+    tell(&source, &problems);
+
+    let mut linted = Problems::new();
+    let again = load_and_lint(&source, &LintOptions::new(Time::ZERO), &mut linted);
+    assert_eq!(again.is_some(), rules.is_some(), "the linter refuses nothing");
+    tell(&source, &linted);
+
+    if let Some(rules) = rules {
+        nothing_is_left_out(&source, &rules);
+        ask(&rules);
+    }
+}
+
+/// Every form of every problem, and its place, which is in the file.
+fn tell(source: &Source, problems: &Problems) {
+    for problem in problems.in_order() {
+        let places = std::iter::once(&problem.label).chain(&problem.more).map(|label| label.place);
+        for place in places {
+            assert!(place.start <= place.end && place.end <= source.text().len(), "{problem:?}");
+            assert!(source.text().get(place.start..place.end).is_some(), "{problem:?} cuts a character");
+        }
+        // A text of the file is repeated in part, not whole.
+        assert!(problem.message.len() < 2_000, "{problem:?}");
+        assert!(!problem.message.chars().any(char::is_control), "{problem:?}");
+    }
+    let plain = problems.render(source, Colour::Plain);
+    assert_eq!(plain.is_empty(), problems.is_empty());
+    assert!(!plain.contains('\u{1b}'), "plain text has no escapes");
+    problems.render(source, Colour::Ansi);
+    problems.to_json(source);
+    sarif([(source, problems)]);
+}
+
+/// What the file lists is what the rule set has; a preset stands for at least one rule.
+fn nothing_is_left_out(source: &Source, rules: &RuleSet) {
+    let mut none = Problems::new();
+    let root = parse(source, &mut none).expect("it was read before");
+    let items = |key: &str| root.get(key).and_then(Node::list).unwrap_or_default();
+    let (presets, written): (Vec<&Node>, Vec<&Node>) =
+        items("rules").iter().partition(|rule| rule.entry("use").is_some());
+    let made = rules.rules().len();
+    assert!(made >= written.len() + presets.len(), "{made} rules");
+    assert!(!presets.is_empty() || made == written.len(), "{made} rules");
+    let changes: usize = (0..made).map(|rule| rules.overrides_of(rule).len()).sum();
+    assert_eq!(changes, items("overrides").len());
+    assert_eq!((rules.deny().len(), rules.bypass().len()), (items("deny").len(), items("bypass").len()));
+    for (rule, node) in rules.rules().iter().zip(&written).filter(|_| presets.is_empty()) {
+        assert_eq!(Some(rule.scope.rule()), node.get("id").and_then(Node::text));
+        let conditions =
+            node.get("match").filter(|node| node.kind() == Kind::Map).map_or(&[][..], Node::entries);
+        assert_eq!(rule.conditions.len(), conditions.len(), "a condition less would match more");
+    }
+}
+
+/// Requests that some rules match make Plans.
+fn ask(rules: &RuleSet) {
+    let hasher = SubjectHasher::new([7; 32]);
+    let names = ["tenant", "user", "api_key", "account", "ip", "service", "target", "tokens", "model"];
+    for (path, action) in [("/v1/items/7?x=/y", "search"), ("", ""), ("/ä//", "login")] {
+        let mut attributes = Attributes::new();
+        names.iter().for_each(|name| attributes.set(name, "1"));
+        [("path", path), ("action", action), ("method", "GET")]
+            .iter()
+            .for_each(|(name, value)| attributes.set(name, value));
+        let request = Request { attributes: &attributes, cost: 1, token: Token(1) };
+        for now in [Time::ZERO, Time::from_us(1_790_000_000_000_000), Time::MAX] {
+            // More rules than a Plan can hold are an error of the request, not of the file.
+            drop(rules.plan(&request, &hasher.clone().into(), now));
+        }
+        for rule in rules.matching(&attributes) {
+            assert!(
+                rules.rules()[rule as usize].conditions.iter().all(|condition| condition.holds(&attributes))
+            );
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Lints of single limits: what their numbers come to.
+
+use tollgate_core::algorithm::bucket::{Bucket, Shape};
+use tollgate_core::algorithm::sliding_log::{ENTRIES_MAX, SlidingLog};
+use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::calendar::Period;
+use tollgate_core::rules::{Cost, RuleLimit};
+use tollgate_core::{Limit, Span};
+
+use super::Findings;
+use super::context::{Context, WrittenLimit, rate_text, readable};
+use crate::shorthand::Rate;
+
+/// The bytes of a log's entry in the layout that all stores share.
+const ENTRY_BYTES: u64 = 16;
+
+/// More than this for one subject is worth a word.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+
+/// Up to this limit a log is the better advice, above it buckets are.
+const LOG_ADVICE_MAX: u64 = 1_000;
+
+pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.limits() {
+        let RuleLimit::Fixed(Limit::Bucket(bucket)) = written.limit else { continue };
+        // What a shaper admits at once does not leave at once.
+        let saved = match bucket.shape() {
+            Shape::Tokens => "burst",
+            Shape::Meter => "capacity",
+            Shape::Queue => continue,
+        };
+        let Some((key, rate)) = written.rate(&["token-bucket", "leaky-bucket"]) else { continue };
+        let incoming = incoming(bucket, rate.period);
+        let (amount, most) = (u128::from(rate.amount), u128::from(bucket.capacity()) + incoming);
+        if most <= amount {
+            continue;
+        }
+        let message = format!(
+            "after {} without a request, {} can admit {most} in {}, not {amount}: {} at once and {incoming} \
+             meanwhile",
+            readable(bucket.fill_time()),
+            written.whose,
+            rate.period,
+            bucket.capacity(),
+        );
+        let fix = smaller_burst(saved, bucket, &written, rate);
+        let place = written.place_of(if written.has(saved) { saved } else { key });
+        found.push(found.note(place, message, written.fix(fix)));
+    }
+}
+
+/// What makes a burst smaller without making a request impossible.
+fn smaller_burst(key: &str, bucket: &Bucket, written: &WrittenLimit<'_>, rate: Rate) -> String {
+    let dearest = match written.cost {
+        Cost::Asked => Some(1),
+        cost => cost.largest(),
+    };
+    let mut ways = Vec::new();
+    if let Some(dearest) = dearest {
+        let incoming = incoming(bucket, rate.period);
+        let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(dearest)).max(1);
+        if least < u128::from(bucket.capacity()) {
+            ways.push(format!("`{key}: {least}` keeps it at {}", least + incoming));
+        }
+    }
+    if dearest.is_none_or(|dearest| dearest <= rate.amount) {
+        ways.push(at_most(rate));
+    }
+    match ways.is_empty() {
+        true => "only lower costs allow a smaller burst".to_owned(),
+        false => ways.join("; "),
+    }
+}
+
+/// What comes in during a span, from its first tick to its last.
+pub(super) fn incoming(bucket: &Bucket, span: Span) -> u128 {
+    let ticks = u128::from(span.us() / bucket.tick().us());
+    let (drain, scale) = bucket.rate();
+    ticks.saturating_sub(1) * u128::from(drain) / u128::from(scale)
+}
+
+/// What keeps a number in any window.
+fn at_most(Rate { amount, period }: Rate) -> String {
+    let instead = if amount <= LOG_ADVICE_MAX {
+        format!("{{ sliding-log: {} }}", rate_text(amount, period))
+    } else {
+        strict_window(amount, period, 10).0
+    };
+    format!("to hold {amount} in any {period}, write `{instead}`")
+}
+
+/// A strict sliding window as it is written, and its size in a store.
+fn strict_window(amount: u64, period: Span, buckets_max: u64) -> (String, u64) {
+    let fits = |buckets: &u64| SlidingWindow::new(amount, period, *buckets, Counting::Strict).is_ok();
+    let buckets = (1..=buckets_max).rev().find(fits).unwrap_or(1);
+    let rate = rate_text(amount, period);
+    let text = format!("{{ sliding-window: {rate}, buckets: {buckets}, counting: strict }}");
+    (text, 24 + 8 * (buckets + 1))
+}
+
+pub(super) fn window_edge_burst(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.limits() {
+        let RuleLimit::Fixed(Limit::FixedWindow(window)) = written.limit else { continue };
+        let (limit, length) = (window.limit(), window.window());
+        let message = format!(
+            "{} can admit {} in {length} around the edge of a window: {limit} at the end of one and {limit} \
+             at the start of the next",
+            written.whose,
+            2 * u128::from(limit),
+        );
+        let fix = at_most(Rate { amount: limit, period: length });
+        found.push(found.note(written.place_of("fixed-window"), message, written.fix(fix)));
+    }
+}
+
+pub(super) fn estimated_count(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.limits() {
+        let RuleLimit::Fixed(Limit::SlidingWindow(window)) = written.limit else { continue };
+        let (limit, length) = (window.limit(), window.window());
+        if window.counting() == Counting::Strict || limit == 1 {
+            continue;
+        }
+        let most = 2 * u128::from(limit) - 1;
+        let message = format!(
+            "{} counts by estimate: requests timed to hurt can come to {most} in {length}, not {limit}",
+            written.whose,
+        );
+        let bucket = Span::from_us(length.us() / window.buckets());
+        let fix = format!(
+            "`counting: strict` never admits more than {limit}; it may refuse early what comes within \
+             {bucket} of being allowed"
+        );
+        found.push(found.note(written.place_of("counting"), message, written.fix(fix)));
+    }
+}
+
+pub(super) fn log_memory(context: &Context<'_>, found: &mut Findings<'_>) {
+    for (written, log) in logs(context) {
+        let entries = log.entries().min(entries_needed(&log, written.cost));
+        let bytes = entries * ENTRY_BYTES;
+        if bytes <= LOG_BYTES_MAX {
+            continue;
+        }
+        let tenths = bytes * 10 / LOG_BYTES_MAX;
+        let message = format!(
+            "the log of one subject of {} can grow to {entries} entries, {}.{} MiB",
+            written.whose,
+            tenths / 10,
+            tenths % 10,
+        );
+        let key = if written.has("entries") { "entries" } else { "sliding-log" };
+        found.push(found.warning(written.place_of(key), message, buckets_instead(&log)));
+    }
+}
+
+pub(super) fn log_entries(context: &Context<'_>, found: &mut Findings<'_>) {
+    for (written, log) in logs(context) {
+        let (entries, needed) = (log.entries(), entries_needed(&log, written.cost));
+        if needed <= entries {
+            continue;
+        }
+        let message = format!(
+            "{} remembers {entries} instants, but its limit has room for {needed} requests: the one after \
+             {entries} may be refused",
+            written.whose,
+        );
+        let fix = if needed <= ENTRIES_MAX && needed * ENTRY_BYTES <= LOG_BYTES_MAX {
+            format!("`entries: {needed}` is enough")
+        } else {
+            buckets_instead(&log)
+        };
+        let key = if written.has("entries") { "entries" } else { "sliding-log" };
+        found.push(found.warning(written.place_of(key), message, fix));
+    }
+}
+
+fn logs<'a>(context: &Context<'a>) -> impl Iterator<Item = (WrittenLimit<'a>, SlidingLog)> {
+    context.limits().into_iter().filter_map(|written| match written.limit {
+        RuleLimit::Fixed(Limit::SlidingLog(log)) => Some((written, *log)),
+        _ => None,
+    })
+}
+
+/// The most instants that can count at once: none of them costs less than the least.
+fn entries_needed(log: &SlidingLog, cost: &Cost) -> u64 {
+    let least = match cost {
+        Cost::Asked | Cost::Expression { .. } => 1,
+        Cost::Constant(cost) => *cost,
+        // What costs 0 leaves no entry.
+        Cost::Table { costs, default, .. } => {
+            costs.values().chain([default]).copied().filter(|&cost| cost > 0).min().unwrap_or(1)
+        }
+    };
+    log.limit() / least.max(1)
+}
+
+fn buckets_instead(log: &SlidingLog) -> String {
+    let (instead, bytes) = strict_window(log.limit(), log.window(), 60);
+    format!("`{instead}` keeps the same bound in {bytes} bytes")
+}
+
+pub(super) fn quota_without_zone(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.limits() {
+        let RuleLimit::Calendar { calendar, .. } = written.limit else { continue };
+        let period = match calendar.period() {
+            // The hours of almost all zones are those of UTC.
+            Period::Hour => continue,
+            Period::Day => "days",
+            Period::Week { .. } => "weeks",
+            Period::Month { .. } => "months",
+            Period::Year { .. } => "years",
+        };
+        if !written.has("zone") {
+            let message =
+                format!("the {period} of {} begin at midnight in UTC, since it names no zone", written.whose);
+            let fix = "name the zone of the contract, like `zone: Europe/Berlin`, or write `zone: UTC` if \
+                       that is meant";
+            found.push(found.warning(written.place_of("quota"), message, fix));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Lints of overrides that change nothing.
+
+use super::Findings;
+use super::claims::Claim;
+use super::context::{Context, WrittenOverride};
+
+const DAY_US: u64 = 86_400_000_000;
+
+pub(super) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in &context.rules {
+        for change in written.overrides.iter().filter(|change| change.has_ended(context.options)) {
+            let Some(until) = change.change.until else { continue };
+            let ago = match context.options.now.since(until).us() / DAY_US {
+                0 => "less than a day ago".to_owned(),
+                1 => "a day ago".to_owned(),
+                days => format!("{days} days ago"),
+            };
+            let message = format!("this override of rule `{}` ended {ago}", written.id());
+            let fix = "take it out, or set `until` to an instant that is still to come";
+            found.push(found.warning(change.place_of("until"), message, fix));
+        }
+    }
+}
+
+pub(super) fn never_applies(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live() {
+        for change in &written.overrides {
+            let Some((own, other)) = context.work.contradiction(&written.claims, &change.claims) else {
+                continue;
+            };
+            let message = format!(
+                "this override never applies: no `{}` meets both it and rule `{}`",
+                own.attribute,
+                written.id(),
+            );
+            let fix = format!("take it out, or let its `{}` be one that the rule takes", own.attribute);
+            let problem = found.warning(other.place, message, fix);
+            found.push(problem.also(own.place, "the rule's condition"));
+        }
+    }
+}
+
+pub(super) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live() {
+        let alive: Vec<&WrittenOverride<'_>> =
+            written.overrides.iter().filter(|change| !change.has_ended(context.options)).collect();
+        for (at, beaten) in alive.iter().enumerate() {
+            if context.work.contradiction(&written.claims, &beaten.claims).is_some() {
+                continue;
+            }
+            let known: Vec<&Claim<'_>> = written.claims.iter().chain(&beaten.claims).collect();
+            let better = alive[..at]
+                .iter()
+                .find(|better| outlasts(better, beaten) && context.work.follow(&known, &better.claims));
+            if let Some(better) = better {
+                let message = format!(
+                    "this override of rule `{}` never applies: another one always beats it",
+                    written.id()
+                );
+                let fix = "take one of them out, or give this one a condition that the other does not have";
+                let problem = found.warning(beaten.place_of("when"), message, fix);
+                found.push(problem.also(better.place_of("when"), "this one holds whenever it does"));
+            }
+        }
+    }
+}
+
+/// Whether the first is in force for as long as the second.
+fn outlasts(first: &WrittenOverride<'_>, second: &WrittenOverride<'_>) -> bool {
+    match (first.change.until, second.change.until) {
+        (None, _) => true,
+        (Some(first), Some(second)) => first >= second,
+        (Some(_), None) => false,
+    }
+}

@@ -1,0 +1,127 @@
+//! Lints of rules that guard secrets: logins, passwords, codes.
+
+use tollgate_core::rules::{Mode, Rule, RuleLimit, Test};
+use tollgate_core::{Limit, OnFailure};
+
+use super::Findings;
+use super::context::{Context, WrittenRule, names};
+
+/// Words by which rules that guard a secret are known.
+const LOGIN_WORDS: [&str; 18] = [
+    "2fa",
+    "auth",
+    "authenticate",
+    "authentication",
+    "login",
+    "logins",
+    "logon",
+    "mfa",
+    "oauth",
+    "otp",
+    "passwd",
+    "password",
+    "passwords",
+    "signin",
+    "signon",
+    "signup",
+    "token",
+    "totp",
+];
+
+/// Attributes that stand for one account, whoever asks for it.
+const ACCOUNT_ATTRIBUTES: [&str; 8] =
+    ["account", "api_key", "card", "email", "phone", "user", "user_id", "username"];
+
+pub(super) fn open_login(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live() {
+        let Some(policy) = passing_policy(written.rule) else { continue };
+        let Some(sign) = sign_of_a_login(written) else { continue };
+        let message = format!(
+            "rule `{}` guards a secret ({sign}), but is {policy} when the store cannot answer: guesses are \
+             not counted then",
+            written.id(),
+        );
+        let fix = "`closed` refuses during an outage; `local 25%` goes on counting in each process";
+        found.push(found.warning(written.place_of("on_failure"), message, fix));
+    }
+}
+
+/// The policy of a rule that lets everything pass, for some requests at least.
+fn passing_policy(rule: &Rule) -> Option<&'static str> {
+    let special = rule.on_failure.by.iter().flat_map(|(_, policies)| policies.values());
+    // Ordered, because a map's values come in any order and a message must not change from run to run.
+    let policies: Vec<OnFailure> = special.copied().chain([rule.on_failure.default]).collect();
+    [(OnFailure::Open, "open"), (OnFailure::Degraded, "degraded")]
+        .into_iter()
+        .find_map(|(policy, name)| policies.contains(&policy).then_some(name))
+}
+
+/// What shows that a rule guards a secret.
+fn sign_of_a_login(written: &WrittenRule<'_>) -> Option<String> {
+    let rule = written.rule;
+    if is_penalty(rule) {
+        return Some("it is a penalty".to_owned());
+    }
+    if let Some(word) = login_word(written.id()) {
+        return Some(format!("`{word}` in its id"));
+    }
+    if let Some(word) = rule.tags.iter().find_map(|tag| login_word(tag)) {
+        return Some(format!("`{word}` in its tags"));
+    }
+    let word = written.claims.iter().find_map(|claim| {
+        let in_value = match claim.test {
+            Test::OneOf(values) => values.iter().find_map(|value| login_word(value)),
+            Test::Prefix(text) | Test::Glob(text) => login_word(text),
+            Test::Path(_) => claim.path.and_then(login_word),
+        };
+        in_value.or_else(|| login_word(claim.attribute))
+    });
+    word.map(|word| format!("`{word}` in its conditions"))
+}
+
+/// The first such word in a text; `sign-in` is one, a `token-bucket` is none.
+fn login_word(text: &str) -> Option<&'static str> {
+    let lower = text.to_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    words.iter().enumerate().find_map(|(at, word)| {
+        let next = words.get(at + 1).copied().unwrap_or_default();
+        let joined = [*word, next].concat();
+        let is_bucket = *word == "token" && next == "bucket";
+        LOGIN_WORDS.into_iter().find(|known| (known == word && !is_bucket) || *known == joined)
+    })
+}
+
+pub(super) fn penalty_without_account(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live().filter(|written| is_penalty(written.rule) && !is_by_account(written.rule)) {
+        let counted: Vec<&str> = written.rule.per.parts.iter().flatten().map(String::as_str).collect();
+        let message = if counted.is_empty() {
+            format!("rule `{}` adds up everybody's failures: one guesser makes all others wait", written.id())
+        } else {
+            let by_account = |other: &&WrittenRule<'_>| {
+                other.rule.mode == Mode::Enforce
+                    && is_by_account(other.rule)
+                    && context.can_meet(written, other)
+            };
+            if context.live().find(by_account).is_some() {
+                continue;
+            }
+            format!(
+                "no rule adds up the failures of one account: rule `{}` counts by {}",
+                written.id(),
+                names(counted),
+            )
+        };
+        let fix = "count by account as well, in a rule of its own for the same requests; `use: \
+                   login-protection` does";
+        found.push(found.warning(written.place_of("per"), message, fix));
+    }
+}
+
+fn is_penalty(rule: &Rule) -> bool {
+    matches!(rule.limit, RuleLimit::Fixed(Limit::Penalty(_)))
+}
+
+fn is_by_account(rule: &Rule) -> bool {
+    rule.per.parts.iter().flatten().any(|name| ACCOUNT_ATTRIBUTES.contains(&name.as_str()))
+}

@@ -1,0 +1,191 @@
+use tollgate_core::rules::{Planned, Request};
+use tollgate_core::{Attributes, Limit, Operation, SubjectHasher, Time, Token};
+
+use super::*;
+use crate::rules_file::Colour;
+
+const SHOP: &str = include_str!("../../../../examples/rules/shop.yaml");
+const NOW: Time = Time::from_us(1_790_000_000_000_000);
+
+fn rules(text: &str) -> RuleSet {
+    let source = Source::new("rules.yaml", text.as_bytes());
+    let mut problems = Problems::new();
+    load(&source, &mut problems).unwrap_or_else(|| panic!("{}", problems.render(&source, Colour::Plain)))
+}
+
+fn plan<'r>(rules: &'r RuleSet, attributes: &[(&'static str, &'static str)]) -> Planned<'r> {
+    let mut all = Attributes::new();
+    attributes.iter().for_each(|(name, value)| all.set(name, value));
+    let request = Request { attributes: &all, cost: 1, token: Token(1) };
+    rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap()
+}
+
+/// Rule, cost and capacity of every item.
+fn items(planned: Planned<'_>) -> Vec<(String, u64, u64)> {
+    let Planned::Plan { plan, .. } = planned else { panic!("{planned:?}") };
+    let item = |item: &tollgate_core::Item<'_>| {
+        (item.key.scope().rule().to_owned(), item.operation.cost().unwrap_or(0), item.limit.capacity())
+    };
+    plan.items().iter().map(item).collect()
+}
+
+#[test]
+fn the_example_is_read_whole() {
+    let rules = rules(SHOP);
+    let ids: Vec<_> = rules.rules().iter().map(|rule| rule.scope.rule()).collect();
+    assert_eq!(
+        ids,
+        ["search-per-key", "items-per-tenant", "exports-per-month", "login-account", "login-address"]
+    );
+}
+
+#[test]
+fn overrides_beat_each_other_as_stated() {
+    let rules = rules(SHOP);
+    let capacity = |attributes: &[(&'static str, &'static str)]| {
+        let mut all = vec![("action", "search"), ("api_key", "k")];
+        all.extend(attributes);
+        items(plan(&rules, &all))[0].2
+    };
+    assert_eq!(capacity(&[("tenant", "small")]), 240);
+    assert_eq!(capacity(&[("tenant", "small"), ("plan", "pro")]), 2_400);
+    assert_eq!(
+        capacity(&[("tenant", "acme"), ("plan", "pro")]),
+        6_000,
+        "an override that ends beats one that does not"
+    );
+}
+
+#[test]
+fn costs_come_from_the_table() {
+    let rules = rules(SHOP);
+    let search = [("action", "search"), ("tenant", "t"), ("user", "u")];
+    assert_eq!(items(plan(&rules, &search)), [("search-per-key".to_owned(), 1, 240)]);
+    let post = [&search[..], &[("method", "POST")]].concat();
+    assert_eq!(items(plan(&rules, &post)), [("search-per-key".to_owned(), 5, 240)]);
+}
+
+#[test]
+fn deny_and_bypass_come_before_everything() {
+    let rules = rules(SHOP);
+    assert!(matches!(plan(&rules, &[("action", "search"), ("api_key", "k-stolen")]), Planned::Denied(_)));
+    assert!(matches!(
+        plan(&rules, &[("service", "healthcheck"), ("action", "export")]),
+        Planned::Bypassed(_)
+    ));
+}
+
+#[test]
+fn an_absent_subject_skips_or_refuses_as_the_rule_says() {
+    let rules = rules(SHOP);
+    let Planned::Plan { plan: nothing, skipped, .. } = plan(&rules, &[("action", "search"), ("tenant", "t")])
+    else {
+        panic!("a rule that skips makes a Plan");
+    };
+    assert_eq!((nothing.items().len(), skipped), (0, 1));
+    assert!(matches!(
+        plan(&rules, &[("action", "search"), ("tenant", ""), ("ip", "::1")]),
+        Planned::Plan { skipped: 1, .. }
+    ));
+    assert!(matches!(plan(&rules, &[("action", "export")]), Planned::Refused { missing: true, .. }));
+}
+
+#[test]
+fn rules_of_one_partition_share_a_slot_and_others_do_not() {
+    let rules = rules(
+        "version: 1
+partition: tenant
+rules:
+  - { id: a, per: tenant, limit: { fixed-window: 5/s } }
+  - { id: b, per: [tenant, user], limit: { fixed-window: 5/s } }
+  - { id: c, per: user, limit: { fixed-window: 5/s } }
+  - { id: d, per: [tenant | user], limit: { fixed-window: 5/s } }
+",
+    );
+    let Planned::Plan { plan, .. } = plan(&rules, &[("tenant", "t"), ("user", "u")]) else {
+        panic!("a Plan")
+    };
+    let tags: Vec<_> = plan.items().iter().map(|item| item.key.tag()).collect();
+    assert_eq!(tags[0], tags[1]);
+    assert_ne!(tags[0], tags[2]);
+    assert_eq!(
+        tags[3],
+        plan.items()[3].key.subject(),
+        "a chain may find something else: its tag is its subject"
+    );
+}
+
+#[test]
+fn a_rollout_enforces_for_its_share_and_shadows_for_the_rest() {
+    let text = |share: &str| {
+        format!(
+            "version: 1\nrules:\n  - {{ id: a, per: user, limit: {{ fixed-window: 5/s }}, rollout: {share} }}\n"
+        )
+    };
+    let enforced = |share: &str| -> Vec<u32> {
+        let rules = rules(&text(share));
+        (0..2_000)
+            .filter(|user| {
+                let name = user.to_string();
+                let attributes = Attributes::new().with("user", &name);
+                let request = Request { attributes: &attributes, cost: 1, token: Token(1) };
+                let planned = rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap();
+                let Planned::Plan { plan, .. } = planned else { panic!("a Plan") };
+                plan.items()[0].blocking
+            })
+            .collect()
+    };
+    let (tenth, half) = (enforced("10%"), enforced("50%"));
+    assert!(
+        (120..280).contains(&tenth.len()) && (900..1_100).contains(&half.len()),
+        "{} {}",
+        tenth.len(),
+        half.len()
+    );
+    assert!(tenth.iter().all(|user| half.contains(user)), "who is in stays in when the share grows");
+    assert_eq!((enforced("0%").len(), enforced("100%").len()), (0, 2_000));
+}
+
+#[test]
+fn every_preset_is_a_rules_file_and_can_be_used() {
+    for preset in presets::ALL {
+        let set = rules(preset.text);
+        assert!(!set.rules().is_empty(), "{}", preset.name);
+        assert!(set.rules().iter().all(|rule| !rule.description.is_empty()), "{}", preset.name);
+        let used = rules(&format!(
+            "version: 1\nrules:\n  - use: {}\n    match: {{ action: x }}\n    mode: shadow\n",
+            preset.name
+        ));
+        assert_eq!(used.rules().len(), set.rules().len(), "{}", preset.name);
+        assert!(used.rules().iter().all(|rule| rule.mode == tollgate_core::rules::Mode::Shadow));
+    }
+}
+
+#[test]
+fn login_protection_counts_account_and_address_together() {
+    let rules = rules(SHOP);
+    let login = plan(&rules, &[("action", "login"), ("account", "a@b.c"), ("ip", "203.0.113.7")]);
+    let Planned::Plan { plan: both, .. } = login else { panic!("a Plan") };
+    assert!(
+        matches!(both.items()[0].limit, Limit::Penalty(_))
+            && matches!(both.items()[1].limit, Limit::SlidingLog(_))
+    );
+    assert!(both.items().iter().all(|item| matches!(item.operation, Operation::Charge { cost: 1, .. })));
+    assert!(matches!(
+        plan(&rules, &[("action", "login"), ("ip", "203.0.113.7")]),
+        Planned::Refused { missing: true, .. }
+    ));
+}
+
+#[test]
+fn while_a_hash_key_changes_every_rule_is_charged_under_both() {
+    let rules = rules("version: 1\nrules:\n  - { id: a, per: user, limit: { fixed-window: 5/s } }\n");
+    let attributes = Attributes::new().with("user", "u");
+    let request = Request { attributes: &attributes, cost: 1, token: Token(1) };
+    let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
+    let both = tollgate_core::key::SubjectHashers::changing(new, old).unwrap();
+    let Planned::Plan { plan, .. } = rules.plan(&request, &both, NOW).unwrap() else { panic!("a Plan") };
+    let [current, previous] = plan.items() else { panic!("two items: {plan:?}") };
+    assert_ne!(current.key.to_string(), previous.key.to_string());
+    assert_eq!((current.limit, current.blocking), (previous.limit, previous.blocking));
+}

@@ -1,0 +1,228 @@
+//! Problems on paper: for people, as JSON, and as SARIF for code review tools.
+
+use std::collections::BTreeSet;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use serde_json::{Value, json};
+
+use super::problem::{Label, Problem, Problems, Severity};
+use super::source::{Place, Source};
+
+/// A longer line is not shown, only its number. What is not shown costs nothing, however many problems it has.
+const LINE_BYTES_MAX: usize = 1_000;
+
+/// Labels that are no more lines apart than this are shown together.
+const GAP_LINES_MAX: usize = 4;
+
+/// Whether text may carry the colour codes of a terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Colour {
+    /// It may not.
+    Plain,
+    /// It may.
+    Ansi,
+}
+
+impl Problems {
+    /// All of them for people: where, the line itself, what is wrong with it, what to do. Empty if there is none.
+    pub fn render(&self, source: &Source, colour: Colour) -> String {
+        let renderer = match colour {
+            Colour::Plain => Renderer::plain(),
+            Colour::Ansi => Renderer::styled(),
+        };
+        let mut out = String::new();
+        for problem in self.listed(source) {
+            out.push_str(&renderer.render(&[report(&problem, source)]));
+            out.push_str("\n\n");
+        }
+        out
+    }
+
+    /// A list of `{file, line, column, end: {line, column}, severity, code, message, label, help, related}`.
+    ///
+    /// Lines and columns count from 1, columns in characters, and the end is the first character after.
+    pub fn to_json(&self, source: &Source) -> Value {
+        let related = |label: &Label| {
+            let (start, end) = (source.position(label.place.start), source.position(label.place.end));
+            json!({
+                "line": start.line,
+                "column": start.column,
+                "end": { "line": end.line, "column": end.column },
+                "label": label.text,
+            })
+        };
+        let listed = self.listed(source).into_iter().map(|problem| {
+            let start = source.position(problem.label.place.start);
+            let end = source.position(problem.label.place.end);
+            json!({
+                "file": source.name(),
+                "line": start.line,
+                "column": start.column,
+                "end": { "line": end.line, "column": end.column },
+                "severity": problem.severity.name(),
+                "code": problem.code,
+                "message": problem.message,
+                "label": problem.label.text,
+                "help": problem.help,
+                "related": problem.more.iter().map(related).collect::<Value>(),
+            })
+        });
+        listed.collect()
+    }
+
+    /// In the order of the file, and at last how many more there were.
+    fn listed(&self, source: &Source) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = self.in_order().into_iter().cloned().collect();
+        if self.left_out() > 0 {
+            let end = Place::new(source.text().len(), source.text().len());
+            let message = format!("{} more problems are not listed", self.left_out());
+            problems.push(Problem::note("too-many-problems", end, message));
+        }
+        problems
+    }
+}
+
+/// The problems of several files in the Static Analysis Results Interchange Format, version 2.1.0.
+pub fn sarif<'a>(files: impl IntoIterator<Item = (&'a Source, &'a Problems)>) -> Value {
+    let mut codes = BTreeSet::new();
+    let mut results = Vec::new();
+    for (source, problems) in files {
+        for problem in problems.listed(source) {
+            codes.insert(problem.code);
+            let location = |label: &Label| sarif_location(source, label);
+            let text = match &problem.help {
+                Some(help) => format!("{}\n\n{help}", problem.message),
+                None => problem.message.clone(),
+            };
+            results.push(json!({
+                "ruleId": problem.code,
+                "level": problem.severity.name(),
+                "message": { "text": text },
+                "locations": [location(&problem.label)],
+                "relatedLocations": problem.more.iter().map(location).collect::<Value>(),
+            }));
+        }
+    }
+    let rules: Value = codes.into_iter().map(|code| json!({ "id": code })).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "tollgate", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn sarif_location(source: &Source, label: &Label) -> Value {
+    let (start, end) = (source.position(label.place.start), source.position(label.place.end));
+    let mut location = json!({
+        "physicalLocation": {
+            "artifactLocation": { "uri": uri(source.name()) },
+            "region": {
+                "startLine": start.line,
+                "startColumn": start.column,
+                "endLine": end.line,
+                "endColumn": end.column,
+            },
+        },
+    });
+    if !label.text.is_empty() {
+        location["message"] = json!({ "text": label.text });
+    }
+    location
+}
+
+/// A file name as a reference relative to where the tool ran, or as a `file:` one if it is absolute.
+fn uri(name: &str) -> String {
+    let mut out = String::from(if name.starts_with('/') { "file://" } else { "" });
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(byte.into())
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// A problem with the lines it is about.
+fn report<'a>(problem: &'a Problem, source: &'a Source) -> Group<'a> {
+    let level = match problem.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Note => Level::NOTE,
+    };
+    let mut group = Group::with_title(level.primary_title(problem.message.as_str()).id(problem.code));
+    let mut unseen = Vec::new();
+    for near in neighbours(problem, source) {
+        match snippet(&near, source) {
+            Some(snippet) => group = group.element(snippet),
+            None => {
+                for Mark { label, .. } in near {
+                    let start = source.position(label.place.start);
+                    group =
+                        group.element(Origin::path(source.name()).line(start.line).char_column(start.column));
+                    unseen.extend((!label.text.is_empty()).then_some(label.text.as_str()));
+                }
+            }
+        }
+    }
+    group
+        .elements(unseen.into_iter().map(|text| Level::NOTE.message(text)))
+        .elements(problem.help.as_deref().map(|help| Level::HELP.message(help)))
+}
+
+/// A label and how it is drawn.
+struct Mark<'a> {
+    label: &'a Label,
+    line: usize,
+    kind: AnnotationKind,
+}
+
+/// The labels of a problem, those on near lines together, those about the problem itself first.
+fn neighbours<'a>(problem: &'a Problem, source: &Source) -> Vec<Vec<Mark<'a>>> {
+    let primary = std::iter::once((&problem.label, AnnotationKind::Primary));
+    let context = problem.more.iter().map(|label| (label, AnnotationKind::Context));
+    let mut groups: Vec<Vec<Mark<'a>>> = Vec::new();
+    for (label, kind) in primary.chain(context) {
+        let line = source.position(label.place.start).line;
+        let mark = Mark { label, line, kind };
+        let is_near =
+            |group: &&mut Vec<Mark<'_>>| group.iter().any(|other| other.line.abs_diff(line) <= GAP_LINES_MAX);
+        match groups.iter_mut().find(is_near) {
+            Some(group) => group.push(mark),
+            None => groups.push(vec![mark]),
+        }
+    }
+    groups
+}
+
+/// The lines from the first label to the last, each label drawn on the line where it starts; nothing if one of the
+/// lines is too long.
+fn snippet<'a>(marks: &[Mark<'a>], source: &'a Source) -> Option<Snippet<'a, Annotation<'a>>> {
+    let first = marks.iter().map(|mark| mark.line).min()?;
+    let last = marks.iter().map(|mark| mark.line).max()?;
+    let mut text = String::new();
+    let mut annotations = Vec::new();
+    for number in first..=last {
+        let line = source.line(number);
+        if line.end - line.start > LINE_BYTES_MAX {
+            return None;
+        }
+        for mark in marks.iter().filter(|mark| mark.line == number) {
+            let in_text = |at: usize| text.len() + at.clamp(line.start, line.end) - line.start;
+            let span = in_text(mark.label.place.start)..in_text(mark.label.place.end);
+            let said = (!mark.label.text.is_empty()).then_some(mark.label.text.as_str());
+            annotations.push(mark.kind.span(span).label(said));
+        }
+        text.push_str(source.slice(line));
+        text.push('\n');
+    }
+    Some(Snippet::source(text).path(source.name()).line_start(first).annotations(annotations))
+}
+
+#[cfg(test)]
+mod tests;

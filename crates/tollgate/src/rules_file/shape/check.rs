@@ -1,0 +1,389 @@
+//! The check of a tree against a shape.
+//!
+//! It goes on after every problem. It looks at every map and every list once, and so takes time in proportion to the
+//! tree.
+
+use std::cmp::Reverse;
+
+use super::{Fields, ListShape, MapOf, NumberShape, OneOf, Shape, TextShape};
+use crate::rules_file::node::{Kind, Node, Value};
+use crate::rules_file::problem::{Problem, Problems, shown, suggest};
+use crate::shorthand;
+
+/// How many keys of a map without a known key are compared with the known ones.
+const NEAR_KEYS_MAX: usize = 16;
+
+/// Reports everything in which `node` differs from `shape`.
+pub fn check(shape: &Shape, node: &Node, problems: &mut Problems) {
+    Check { problems, at: String::new() }.shape(shape, node);
+}
+
+struct Check<'a> {
+    problems: &'a mut Problems,
+    /// What leads to the node, as messages begin with it: "`rules`, item 3". Empty for the file itself.
+    at: String,
+}
+
+impl Check<'_> {
+    fn shape(&mut self, shape: &Shape, node: &Node) {
+        let kind = node.kind();
+        if kind == Kind::Refused {
+            return;
+        }
+        match shape {
+            Shape::Any => {}
+            Shape::Named(_, shape) => self.shape(shape(), node),
+            Shape::OneOf(one_of) => self.one_of(shape, one_of, node),
+            _ if !shape.accepts(kind) => self.wrong_type(shape, node),
+            Shape::Text(text) => self.text(text, node),
+            Shape::Number(number) => self.number(*number, node),
+            Shape::Bool => {}
+            Shape::Choice(words) => self.choice(words, node),
+            Shape::List(list) if kind == Kind::List => self.list(list, node),
+            Shape::List(list) => self.shape(&list.item, node),
+            Shape::Fields(fields) => self.fields(fields, node, &[]),
+            Shape::MapOf(map_of) => self.map_of(map_of, node),
+        }
+    }
+
+    /// Goes on below a key or an item.
+    fn below(&mut self, at: String, shape: &Shape, node: &Node) {
+        let outer = std::mem::replace(&mut self.at, at);
+        self.shape(shape, node);
+        self.at = outer;
+    }
+
+    /// Reports something about the node that was reached.
+    fn report(&mut self, code: &'static str, node: &Node, words: impl FnOnce() -> Words) {
+        let at = &self.at;
+        self.problems.push_error_with(|| {
+            let Words { message, near, help } = words();
+            let message = if at.is_empty() { message } else { format!("{at}: {message}") };
+            let label = near.map(did_you_mean).unwrap_or_default();
+            Problem { help, ..Problem::error(code, node.place, message).label(label) }
+        });
+    }
+
+    fn wrong_type(&mut self, shape: &Shape, node: &Node) {
+        self.report("wrong-type", node, || {
+            let words = Words::found(node, &expected(shape));
+            match &node.value {
+                Value::Null => words,
+                Value::Bool(value) if shape.accepts(Kind::Text) => {
+                    words.help(format!("to mean the text, write it in quotes: \"{value}\""))
+                }
+                Value::Text(text) if shape.accepts(Kind::Bool) => match text.text.as_str() {
+                    "yes" | "Yes" | "on" | "On" => words.help("write `true`"),
+                    "no" | "No" | "off" | "Off" => words.help("write `false`"),
+                    _ => words,
+                },
+                _ => match shape {
+                    Shape::OneOf(one_of) => words.help(alternatives(one_of)),
+                    _ => words,
+                },
+            }
+        });
+    }
+
+    fn text(&mut self, shape: &TextShape, node: &Node) {
+        let Some(text) = node.text() else { return };
+        if !shape.numbers && node.looks_like_a_number() {
+            self.report("wrong-type", node, || Words::found(node, shape.what).examples(shape));
+        } else if let Some(Err(wrong)) = shape.check.map(|check| check(text)) {
+            self.report("bad-text", node, || Words::new(wrong).examples(shape));
+        }
+    }
+
+    fn number(&mut self, shape: NumberShape, node: &Node) {
+        match node.u64() {
+            Some(number) if (shape.min..=shape.max).contains(&number) => {}
+            Some(_) => self.report("number-out-of-range", node, || Words::found(node, &shape.expected())),
+            None => self.report("bad-number", node, || {
+                let words = Words::found(node, &shape.expected());
+                match node.text().map(shorthand::number) {
+                    Some(Ok(number)) => words.help(format!("without quotes: {number}")),
+                    _ => words,
+                }
+            }),
+        }
+    }
+
+    fn choice(&mut self, words: &'static [(&'static str, &'static str)], node: &Node) {
+        let Some(text) = node.text() else { return };
+        if words.iter().all(|(word, _)| *word != text) {
+            self.report("bad-choice", node, || Words {
+                near: suggest(text, words.iter().map(|(word, _)| *word)),
+                ..Words::found(node, &any_of(words.iter().map(|(word, _)| *word)))
+            });
+        }
+    }
+
+    fn list(&mut self, shape: &ListShape, node: &Node) {
+        let items = node.list().unwrap_or_default();
+        if items.len() < shape.len_min {
+            self.report("too-few-items", node, || {
+                Words::new(format!("found {} items, expected at least {}", items.len(), shape.len_min))
+            });
+        }
+        for (index, item) in items.iter().enumerate() {
+            let comma = if self.at.is_empty() { "" } else { ", " };
+            self.below(format!("{}{comma}item {}", self.at, index + 1), &shape.item, item);
+        }
+    }
+
+    /// `elsewhere` are keys that were reported already.
+    fn fields(&mut self, shape: &Fields, node: &Node, elsewhere: &[&str]) {
+        let mut meant: Vec<&str> = Vec::new();
+        for entry in node.entries() {
+            let Some(key) = entry.key.text() else { continue };
+            if let Some(field) = shape.fields.iter().find(|field| field.name == key) {
+                self.below(name(key), &field.shape, &entry.value);
+            } else if let Some(rest) = &shape.rest {
+                self.below(name(key), rest, &entry.value);
+            } else if !elsewhere.contains(&key) {
+                self.problems.push_error_with(|| {
+                    let names = || shape.fields.iter().map(|field| field.name);
+                    let near = suggest(key, names());
+                    meant.extend(near);
+                    Problem::error("unknown-key", entry.key.place, format!("unknown key {}", name(key)))
+                        .label(near.map(did_you_mean).unwrap_or_default())
+                        .help(format!("{} has {}", shape.what, every(names())))
+                });
+            }
+        }
+        for field in shape.fields.iter().filter(|field| field.required) {
+            // Somebody who wrote `limt` need not be told that there is no `limit`.
+            if node.entry(field.name).is_none() && !meant.contains(&field.name) {
+                self.problems.push_error_with(|| {
+                    let message = format!("{} needs the key {}", shape.what, name(field.name));
+                    Problem::error("missing-key", node.place, message)
+                        .label(format!("{} is missing", name(field.name)))
+                        .help(field.doc)
+                });
+            }
+        }
+    }
+
+    fn map_of(&mut self, shape: &MapOf, node: &Node) {
+        for entry in node.entries() {
+            let Some(key) = entry.key.text() else { continue };
+            self.text(&shape.key, &entry.key);
+            self.below(name(key), &shape.value, &entry.value);
+        }
+    }
+
+    fn one_of(&mut self, shape: &Shape, one_of: &OneOf, node: &Node) {
+        let mut fitting = Vec::new();
+        one_of.alternatives.iter().for_each(|each| flatten(&each.shape, &mut fitting));
+        fitting.retain(|shape| shape.accepts(node.kind()));
+        match (fitting.as_slice(), node.kind()) {
+            ([], _) => self.wrong_type(shape, node),
+            ([only], _) => self.shape(only, node),
+            (shapes, Kind::Map) => self.one_of_maps(one_of, shapes, node),
+            ([first, ..], Kind::List) => self.shape(first, node),
+            (shapes, _) => self.one_of_scalars(one_of, shapes, node),
+        }
+    }
+
+    /// Scalars hold nothing below them, so they can afford to be tried.
+    fn one_of_scalars(&mut self, one_of: &OneOf, shapes: &[&Shape], node: &Node) {
+        let fits = |shape: &&Shape| {
+            let mut tried = Problems::counting();
+            check(shape, node, &mut tried);
+            tried.is_empty()
+        };
+        if !shapes.iter().any(fits) {
+            self.report("no-alternative", node, || {
+                let words = shapes.iter().flat_map(|shape| match shape {
+                    Shape::Choice(words) => *words,
+                    _ => &[],
+                });
+                let near = node.text().and_then(|text| suggest(text, words.map(|(word, _)| *word)));
+                let each: Vec<String> = shapes.iter().map(|shape| expected(shape)).collect();
+                Words { near, ..Words::found(node, &each.join(", or ")).help(alternatives(one_of)) }
+            });
+        }
+    }
+
+    fn one_of_maps(&mut self, one_of: &OneOf, shapes: &[&Shape], node: &Node) {
+        let known: Vec<&Fields> = shapes.iter().filter_map(|shape| as_fields(shape)).collect();
+        let present =
+            |fields: &Fields| fields.required_names().filter(|name| node.entry(name).is_some()).count();
+        let unknown = |fields: &Fields| {
+            let knows = |key| fields.fields.iter().any(|field| Some(field.name) == key);
+            node.entries().iter().filter(|entry| !knows(entry.key.text())).count()
+        };
+        let without_required =
+            |shape: &&&Shape| as_fields(shape).is_none_or(|fields| fields.required_names().next().is_none());
+
+        let best = known.iter().copied().min_by_key(|fields| (Reverse(present(fields)), unknown(fields)));
+        if let Some(best) = best.filter(|fields| present(fields) > 0) {
+            let mixed = self.mixed(best, &known, node);
+            self.fields(best, node, &mixed);
+        } else if let Some(shape) = shapes.iter().find(without_required) {
+            self.shape(shape, node);
+        } else if let Some(fields) = known.iter().find(|fields| nearly(fields, node)) {
+            self.fields(fields, node, &[]);
+        } else {
+            self.report("no-alternative", node, || {
+                let first = known.iter().filter_map(|fields| fields.required_names().next());
+                Words::new(format!("{} needs one of the keys {}", one_of.what, any_of(first)))
+            });
+        }
+    }
+
+    /// Reports keys that ask for another shape than the one that was chosen, and gives them back.
+    fn mixed(&mut self, chosen: &Fields, all: &[&Fields], node: &Node) -> Vec<&'static str> {
+        let there = |name: &&str| node.entry(name).is_some();
+        let knows =
+            |name: &&str| chosen.rest.is_some() || chosen.fields.iter().any(|field| field.name == *name);
+        let mut mixed: Vec<&'static str> = Vec::new();
+        for other in all.iter().flat_map(|fields| fields.required_names()).filter(there) {
+            if !knows(&other) && !mixed.contains(&other) {
+                mixed.push(other);
+            }
+        }
+        let Some(because) = chosen.required_names().find(there) else { return mixed };
+        let because_place = node.entry(because).map_or(node.place, |entry| entry.key.place);
+        for other in &mixed {
+            let place = node.entry(other).map_or(node.place, |entry| entry.key.place);
+            self.problems.push_error_with(|| {
+                let message = format!("{} cannot stand beside {}", name(other), name(because));
+                Problem::error("mixed-alternatives", place, message)
+                    .also(because_place, "because of this")
+                    .help("keep one of them")
+            });
+        }
+        mixed
+    }
+}
+
+/// The alternatives of alternatives.
+fn flatten<'a>(shape: &'a Shape, into: &mut Vec<&'a Shape>) {
+    match shape {
+        Shape::OneOf(one_of) => one_of.alternatives.iter().for_each(|each| flatten(&each.shape, into)),
+        Shape::Named(_, shape) => flatten(shape(), into),
+        _ => into.push(shape),
+    }
+}
+
+/// The known keys of a shape of maps.
+fn as_fields(shape: &Shape) -> Option<&Fields> {
+    match shape {
+        Shape::Fields(fields) => Some(fields),
+        Shape::Named(_, shape) => as_fields(shape()),
+        Shape::List(list) if list.or_one => as_fields(&list.item),
+        _ => None,
+    }
+}
+
+/// Whether a key of the map is a near miss of one that the shape asks for.
+fn nearly(fields: &Fields, node: &Node) -> bool {
+    let keys = node.entries().iter().take(NEAR_KEYS_MAX).filter_map(|entry| entry.key.text());
+    keys.into_iter().any(|key| suggest(key, fields.required_names()).is_some())
+}
+
+/// What a shape is, after the word "expected".
+fn expected(shape: &Shape) -> String {
+    match shape {
+        Shape::Text(text) => text.what.to_owned(),
+        Shape::Number(number) => number.expected(),
+        Shape::Bool => "`true` or `false`".to_owned(),
+        Shape::Choice(words) => any_of(words.iter().map(|(word, _)| *word)),
+        Shape::List(list) if list.or_one => format!("{}, or a list of such", expected(&list.item)),
+        Shape::List(_) => "a list".to_owned(),
+        Shape::Fields(fields) => format!("{}, {}", fields.what, map_with(fields)),
+        Shape::MapOf(map_of) => format!("{}, a map", map_of.what),
+        Shape::OneOf(one_of) => one_of.what.to_owned(),
+        Shape::Any => "anything".to_owned(),
+        Shape::Named(_, shape) => expected(shape()),
+    }
+}
+
+impl NumberShape {
+    fn expected(self) -> String {
+        match self {
+            NumberShape { min: 0, max: u64::MAX } => "a whole number".to_owned(),
+            NumberShape { min, max: u64::MAX } => format!("a whole number of at least {min}"),
+            NumberShape { min, max } if min == max => format!("the number {min}"),
+            NumberShape { min, max } => format!("a whole number from {min} to {max}"),
+        }
+    }
+}
+
+/// What `a limit` is, in words.
+fn alternatives(one_of: &OneOf) -> String {
+    let each: Vec<String> = one_of
+        .alternatives
+        .iter()
+        .map(|each| as_fields(&each.shape).map_or_else(|| expected(&each.shape), map_with))
+        .collect();
+    format!("{} is {}", one_of.what, each.join(", or "))
+}
+
+fn map_with(fields: &Fields) -> String {
+    let mut required = fields.required_names().peekable();
+    if required.peek().is_none() { "a map".to_owned() } else { format!("a map with {}", every(required)) }
+}
+
+/// What to say about a node.
+struct Words {
+    message: String,
+    /// The word that was probably meant.
+    near: Option<&'static str>,
+    help: Option<String>,
+}
+
+impl Words {
+    fn new(message: String) -> Words {
+        Words { message, near: None, help: None }
+    }
+
+    fn found(node: &Node, expected: &str) -> Words {
+        Words::new(format!("found {}, expected {expected}", node.found()))
+    }
+
+    fn help(self, help: impl Into<String>) -> Words {
+        Words { help: Some(help.into()), ..self }
+    }
+
+    fn examples(self, shape: &TextShape) -> Words {
+        match shape.examples {
+            [] => self,
+            examples => self.help(format!("for example {}", any_of(examples.iter().copied()))),
+        }
+    }
+}
+
+fn did_you_mean(word: &str) -> String {
+    format!("did you mean {}?", name(word))
+}
+
+/// A name in a message. Long or odd ones come from the file and are quoted like any text of it.
+fn name(name: &str) -> String {
+    let plain =
+        !name.is_empty() && name.len() <= 60 && name.chars().all(|c| c.is_ascii_graphic() && c != '`');
+    if plain { format!("`{name}`") } else { shown(name) }
+}
+
+/// `a`, `b` or `c`.
+fn any_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    enumerated(names, "or")
+}
+
+/// `a`, `b` and `c`.
+fn every<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    enumerated(names, "and")
+}
+
+fn enumerated<'a>(names: impl IntoIterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<String> = names.into_iter().map(name).collect();
+    match names.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => only.clone(),
+        [first @ .., end] => format!("{} {last} {end}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

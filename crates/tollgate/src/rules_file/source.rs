@@ -1,0 +1,177 @@
+//! The text of a file, and where in it a byte stands.
+
+/// The largest file that is read, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 1 << 20;
+
+/// A byte range of a source: `start` is in it, `end` is not. An empty one is a point between two characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Place {
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
+}
+
+impl Place {
+    /// From `start` up to `end`; an `end` before `start` makes it empty.
+    pub const fn new(start: usize, end: usize) -> Place {
+        Place { start, end: if end < start { start } else { end } }
+    }
+
+    /// The smallest place that holds both.
+    pub fn to(self, other: Place) -> Place {
+        Place::new(self.start.min(other.start), self.end.max(other.end))
+    }
+}
+
+/// A line and a column, both counted from 1, the column in characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// A file's name and text.
+///
+/// Any bytes make a source. What is wrong with the bytes as such, their number or their encoding, is reported by
+/// [`parse`](super::parse()).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    name: String,
+    text: String,
+    line_starts: Vec<usize>,
+    defect: Option<Defect>,
+}
+
+/// Why the bytes of a source are no text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Defect {
+    /// More than [`SOURCE_BYTES_MAX`].
+    TooLarge { bytes: usize },
+    /// Not UTF-8, first at `at`.
+    NotUtf8 { at: usize, byte: u8, utf16: bool },
+}
+
+impl Source {
+    /// The file called `name`, which holds `bytes`.
+    pub fn new(name: impl Into<String>, bytes: &[u8]) -> Source {
+        // Editors do not show a byte order mark, so it takes part in no column.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let (text, defect) = if bytes.len() > SOURCE_BYTES_MAX {
+            (String::new(), Some(Defect::TooLarge { bytes: bytes.len() }))
+        } else {
+            match std::str::from_utf8(bytes) {
+                Ok(text) => (text.to_owned(), None),
+                Err(error) => {
+                    let at = error.valid_up_to();
+                    let utf16 = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
+                    let defect = bytes.get(at).map(|&byte| Defect::NotUtf8 { at, byte, utf16 });
+                    (String::from_utf8_lossy(bytes).into_owned(), defect)
+                }
+            }
+        };
+        Source { name: name.into(), line_starts: line_starts(&text), text, defect }
+    }
+
+    /// The name under which problems are reported.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text, without a byte order mark; bytes that are not UTF-8 appear as U+FFFD.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What stands at `place`; nothing if the place is not of this source.
+    pub fn slice(&self, place: Place) -> &str {
+        self.text.get(place.start..place.end).unwrap_or_default()
+    }
+
+    /// The line and column of a byte. An offset past the end is the end.
+    pub fn position(&self, offset: usize) -> Position {
+        let offset = self.text.floor_char_boundary(offset);
+        let line = self.line_starts.partition_point(|&start| start <= offset);
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let column = self.text.get(start..offset).unwrap_or_default().chars().count() + 1;
+        Position { line: line.max(1), column }
+    }
+
+    /// The place of a line, counted from 1, without its line break. A line that is not there is the end.
+    pub fn line(&self, line: usize) -> Place {
+        let start_of = |line: usize| self.line_starts.get(line).copied().unwrap_or(self.text.len());
+        let start = start_of(line.saturating_sub(1));
+        let text = self.text.get(start..start_of(line)).unwrap_or_default();
+        Place::new(start, start + text.trim_end_matches(['\n', '\r']).len())
+    }
+
+    pub(super) fn defect(&self) -> Option<Defect> {
+        self.defect
+    }
+}
+
+/// Where lines begin. YAML ends a line at `\n`, at `\r\n` and at a lone `\r`.
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let breaks = bytes.iter().enumerate().filter(|&(at, &byte)| match byte {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    });
+    std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str, offset: usize) -> (usize, usize) {
+        let Position { line, column } = Source::new("f", text.as_bytes()).position(offset);
+        (line, column)
+    }
+
+    #[test]
+    fn columns_count_characters_and_every_line_break_counts_once() {
+        for (text, offset, expected) in [
+            ("", 0, (1, 1)),
+            ("ab", 2, (1, 3)),
+            ("äöx", 4, (1, 3)),
+            ("äöx", 3, (1, 2)),
+            ("a\nb", 1, (1, 2)),
+            ("a\nb", 2, (2, 1)),
+            ("a\r\nb", 3, (2, 1)),
+            ("a\rb", 2, (2, 1)),
+            ("a\r\r\nb", 4, (3, 1)),
+            ("a\n", 2, (2, 1)),
+            ("a", usize::MAX, (1, 2)),
+        ] {
+            assert_eq!(at(text, offset), expected, "{text:?} at {offset}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_shown_without_its_break() {
+        let source = Source::new("f", b"one\r\ntwo\rthree\n");
+        let lines: Vec<&str> = (1..=5).map(|line| source.slice(source.line(line))).collect();
+        assert_eq!(lines, ["one", "two", "three", "", ""]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_shifts_nothing() {
+        let source = Source::new("f", b"\xef\xbb\xbfa: b");
+        assert_eq!(source.text(), "a: b");
+        assert_eq!(source.defect(), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_noted_with_their_offset() {
+        let source = Source::new("f", b"a: b\nc: \xff\xfe");
+        assert_eq!(source.defect(), Some(Defect::NotUtf8 { at: 8, byte: 0xff, utf16: false }));
+        assert_eq!(source.position(8), Position { line: 2, column: 4 });
+        assert_eq!(Source::new("f", &[b' '; SOURCE_BYTES_MAX]).defect(), None);
+        let too_large = Source::new("f", &[b' '; SOURCE_BYTES_MAX + 1]);
+        assert_eq!(too_large.defect(), Some(Defect::TooLarge { bytes: SOURCE_BYTES_MAX + 1 }));
+    }
+}

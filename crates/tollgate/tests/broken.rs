@@ -1,0 +1,176 @@
+//! What people are told about rules files that are wrong: every file below `broken` beside the text it must give.
+//!
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate --test broken` writes the texts anew. Read them before you commit them.
+
+#[path = "common/blessing.rs"]
+mod blessing;
+#[path = "common/files.rs"]
+mod files;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use blessing::{difference, is_blessing};
+use files::{CRATE, files_below, read};
+use tollgate::rules::load;
+use tollgate::rules_file::{Colour, Problems, Source};
+
+/// The most any file may take. The margin is wide: what must not be is a time that grows with the square of the file.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Files with a mistake that an editor can show, and below `corpus` those with one in their bytes.
+fn broken_files() -> Vec<PathBuf> {
+    files_below(&Path::new(CRATE).join("tests/broken"), ".yaml")
+}
+
+/// Everything that is wrong with a file; `None` if nothing is.
+fn refused(source: &Source) -> Option<Problems> {
+    let mut problems = Problems::new();
+    let started = Instant::now();
+    let rules = load(source, &mut problems);
+    let took = started.elapsed();
+    assert!(took < TIME_MAX, "{} took {took:?}", source.name());
+    (rules.is_none() && problems.has_errors()).then_some(problems)
+}
+
+fn source_of(path: &Path) -> Source {
+    Source::new(path.file_name().unwrap_or_default().display().to_string(), &read(path))
+}
+
+/// Like [`refused`], of a text that was made up.
+fn codes(text: &str) -> Vec<&'static str> {
+    let problems = refused(&Source::new("rules.yaml", text.as_bytes())).expect("it is wrong");
+    problems.in_order().iter().map(|problem| problem.code).collect()
+}
+
+#[test]
+fn every_broken_file_is_told_what_is_wrong_with_it() {
+    let files = broken_files();
+    assert!(files.len() >= 64, "{} broken files", files.len());
+    let distinct: BTreeSet<Vec<u8>> = files.iter().map(|path| read(path)).collect();
+    assert_eq!(distinct.len(), files.len(), "two files are the same");
+
+    let mut differences = Vec::new();
+    for path in &files {
+        let source = source_of(path);
+        match refused(&source) {
+            None => differences.push(format!("=== {} was accepted", source.name())),
+            Some(problems) => {
+                let told = problems.render(&source, Colour::Plain);
+                differences.extend(difference(&path.with_extension("txt"), &told));
+            }
+        }
+    }
+    for text in files_below(&Path::new(CRATE).join("tests/broken"), ".txt") {
+        if !files.contains(&text.with_extension("yaml")) {
+            if is_blessing() {
+                fs::remove_file(&text).expect("the text can be removed");
+            } else {
+                differences.push(format!("=== {} belongs to no file", text.display()));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
+}
+
+/// A kind of problem that no file shows is one whose words nobody has read.
+#[test]
+fn every_kind_of_problem_is_shown_by_a_broken_file() {
+    // Not to be had from a file that can be committed, or only there in case we forgot something.
+    let mut shown = BTreeSet::from(["too-large", "too-deep", "too-many-nodes", "unreadable"]);
+    for path in broken_files() {
+        let problems = refused(&source_of(&path)).expect("it is wrong");
+        shown.extend(problems.in_order().iter().map(|problem| problem.code));
+    }
+    let sources =
+        ["src/rules/", "src/rules_file/"].map(|folder| files_below(&Path::new(CRATE).join(folder), ".rs"));
+    let mut known = BTreeSet::new();
+    for path in sources.iter().flatten().filter(|path| !path.ends_with("tests.rs")) {
+        let text = String::from_utf8(read(path)).expect("our sources are text");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code: String = lines.flat_map(str::split_whitespace).collect();
+        for call in code.split("Problem::error(\"").skip(1) {
+            known.insert(call.split('"').next().unwrap_or_default().to_owned());
+        }
+    }
+    assert!(known.len() >= 30, "{known:?}");
+    let unshown: Vec<&String> = known.iter().filter(|code| !shown.contains(code.as_str())).collect();
+    assert!(unshown.is_empty(), "no broken file shows {unshown:?}");
+}
+
+#[test]
+fn the_largest_file_is_read_and_a_larger_one_is_not() {
+    let rules = "version: 1\nrules: []\n";
+    let padded = |bytes: usize| format!("{rules}{}\n", "#".repeat(bytes - rules.len() - 1));
+    assert!(refused(&Source::new("rules.yaml", padded(1 << 20).as_bytes())).is_none());
+    let source = Source::new("rules.yaml", padded((1 << 20) + 1).as_bytes());
+    let told = refused(&source).expect("it is too large").render(&source, Colour::Plain);
+    assert!(told.contains("the file has 1048577 bytes; at most 1048576 are read"), "{told}");
+}
+
+#[test]
+fn a_file_too_deep_or_with_too_many_values_is_one_problem() {
+    let indented: String = (0..500).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "- ".repeat(100_000), indented] {
+        assert_eq!(codes(&text), ["too-deep"], "{}…", &text[..20]);
+    }
+    let values = format!("version: 1\nrules: [{}]\n", "1,".repeat(200_001));
+    assert_eq!(codes(&values), ["too-many-nodes"]);
+}
+
+/// As many of these items as fit into a file after its beginning, but no more than `most`.
+fn filled(beginning: &str, most: usize, item: impl Fn(usize) -> String) -> String {
+    let mut text = beginning.to_owned();
+    for item in (0..most).map(item) {
+        if text.len() + item.len() > 1 << 20 {
+            break;
+        }
+        text.push_str(&item);
+    }
+    text
+}
+
+/// What takes longest, as often as a file can have it.
+#[test]
+fn the_worst_files_take_bounded_time() {
+    const RULES: &str = "version: 1\nrules:\n";
+    const ALL: usize = usize::MAX;
+    let rule = |n| format!("- {{id: rule-{n:05}, per: user, limit: deny}}\n");
+    let change = |n| format!("- {{rule: rude-{n:05}, when: {{a: b}}, limit: deny}}\n");
+    let preset = |n| format!("- {{use: llm-tokens, id: p{n:05}}}\n");
+    let quota = |n| format!("- {{id: r{n}, per: user, limit: {{quota: 9/day, zone: Europe/Berl{n}}}}}\n");
+    let nested = "(".repeat(90) + "1" + &")".repeat(90);
+    let cost = format!("{{expression: \"{nested}+{nested}\"}}");
+    let expression = |n| format!("- {{id: r{n}, per: user, limit: {{quota: 9/day}}, cost: {cost}}}\n");
+    let overridden = filled(RULES, 10_000, rule) + "overrides:\n";
+    for (name, text) in [
+        ("one id", filled(RULES, ALL, |_| rule(1))),
+        (
+            "unknown keys",
+            filled(RULES, ALL, |n| format!("- {{id: r{n}, limt: deny, prr: user, mod: off}}\n")),
+        ),
+        ("one preset of one id", filled(RULES, ALL, |_| preset(1))),
+        ("one preset of many ids", filled(RULES, 38_000, preset)),
+        ("overrides of nothing", filled(&overridden, ALL, change)),
+        ("unknown zones", filled(RULES, ALL, quota)),
+        ("nested expressions", filled(RULES, 200, expression)),
+    ] {
+        let source = Source::new(name, text.as_bytes());
+        let started = Instant::now();
+        let problems = refused(&source).unwrap_or_default();
+        let told = problems.render(&source, Colour::Plain);
+        let took = started.elapsed();
+        println!(
+            "{name}: {} bytes, {} problems told in {} bytes, {took:?}",
+            text.len(),
+            problems.len(),
+            told.len()
+        );
+        assert!(took < TIME_MAX, "{name} took {took:?}");
+        let read_to_its_end = problems.in_order().iter().all(|problem| problem.code != "too-many-nodes");
+        assert!(read_to_its_end, "{name} has too many values");
+    }
+}

@@ -1,0 +1,184 @@
+//! Finding the rules of a request costs the same however many rules there are.
+//!
+//! Instructions are counted, not time, so that a busy machine cannot fail the test: it runs itself once more for every
+//! figure, under callgrind, which counts what happens inside of [`measured_matching`] and nothing else.
+
+use std::env;
+use std::hint::black_box;
+use std::process::Command;
+use std::thread;
+
+use tollgate::core::rules::condition::PathPattern;
+use tollgate::core::rules::{
+    Condition, Cost, FailureRule, Missing, Mode, Origin, Per, Rollout, Rule, RuleLimit, RuleSet, Test,
+};
+use tollgate::core::{Attributes, Scope};
+
+const FEW: usize = 20;
+const MANY: usize = 2_000;
+
+/// Requests per figure, spread evenly over the rules.
+const REQUESTS: usize = 10;
+
+/// Names the figure that a run under callgrind is for: a style and a number of rules.
+const FIGURE: &str = "TOLLGATE_MATCHING_FIGURE";
+
+/// The name of the test below, by which it runs itself.
+const TEST: &str = "matching_costs_the_same_for_many_rules_as_for_few";
+
+/// A way to write rules. Each pair of rules is for requests that no other rule is for.
+struct Style {
+    name: &'static str,
+    /// The conditions of the two rules of a pair.
+    pair: fn(usize) -> [Vec<Condition>; 2],
+    /// The request that both match.
+    request: fn(usize) -> Vec<(&'static str, String)>,
+}
+
+const STYLES: [Style; 7] = [
+    Style {
+        name: "actions",
+        pair: |n| {
+            [
+                vec![is("action", &[&format!("a{n}")])],
+                vec![is("action", &[&format!("a{n}"), &format!("b{n}")])],
+            ]
+        },
+        request: |n| vec![("action", format!("a{n}"))],
+    },
+    Style {
+        name: "paths",
+        pair: |n| ["{id}", "{*rest}"].map(|last| vec![path(&format!("/v1/c{n}/{last}"))]),
+        request: |n| vec![("path", format!("/v1/c{n}/7"))],
+    },
+    Style {
+        name: "paths, parts first",
+        pair: |n| ["{id}", "{*rest}"].map(|last| vec![path(&format!("/{{tenant}}/c{n}/{last}"))]),
+        request: |n| vec![("path", format!("/acme/c{n}/7"))],
+    },
+    Style {
+        name: "prefixes",
+        pair: |n| ["", "v1/"].map(|last| vec![prefix(&format!("/c{n}/{last}"))]),
+        request: |n| vec![("path", format!("/c{n}/v1/items"))],
+    },
+    Style {
+        name: "method, then path",
+        pair: |n| {
+            ["{id}", "{*rest}"].map(|last| vec![is("method", &["GET"]), path(&format!("/c{n}/{last}"))])
+        },
+        request: |n| vec![("method", "GET".to_owned()), ("path", format!("/c{n}/7"))],
+    },
+    Style {
+        name: "path, then method",
+        pair: |n| {
+            ["{id}", "{*rest}"].map(|last| vec![path(&format!("/c{n}/{last}")), is("method", &["GET"])])
+        },
+        request: |n| vec![("method", "GET".to_owned()), ("path", format!("/c{n}/7"))],
+    },
+    Style {
+        name: "tenants of one plan",
+        pair: |n| {
+            ["search", "find"].map(|other| {
+                vec![
+                    is("tenant", &[&format!("t{n}")]),
+                    is("plan", &["pro"]),
+                    is("action", &["search", other]),
+                ]
+            })
+        },
+        request: |n| {
+            vec![("tenant", format!("t{n}")), ("plan", "pro".to_owned()), ("action", "search".to_owned())]
+        },
+    },
+];
+
+fn is(attribute: &str, values: &[&str]) -> Condition {
+    let values = values.iter().map(|&value| value.to_owned()).collect();
+    Condition { attribute: attribute.to_owned(), test: Test::OneOf(values) }
+}
+
+fn prefix(start: &str) -> Condition {
+    Condition { attribute: "path".to_owned(), test: Test::Prefix(start.to_owned()) }
+}
+
+fn path(pattern: &str) -> Condition {
+    let pattern = PathPattern::parse(pattern).expect("the pattern is one");
+    Condition { attribute: "path".to_owned(), test: Test::Path(pattern) }
+}
+
+fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
+    Rule {
+        scope: Scope::new("test", &format!("r{number}")).expect("the name is one"),
+        description: String::new(),
+        conditions,
+        per: Per::default(),
+        missing: Missing::Skip,
+        limit: RuleLimit::Deny,
+        cost: Cost::Asked,
+        on_failure: FailureRule::default(),
+        mode: Mode::Enforce,
+        rollout: Rollout::ALL,
+        tags: Vec::new(),
+        origin: Origin { file: "test".to_owned(), line: 1 },
+    }
+}
+
+/// What callgrind counts, by the name of this function. Gives how many rules matched in all.
+#[inline(never)]
+fn measured_matching(rules: &RuleSet, requests: &[Attributes<'_>]) -> usize {
+    requests.iter().map(|request| black_box(rules.matching(black_box(request))).len()).sum()
+}
+
+/// What happens under callgrind.
+fn run_figure(figure: &str) {
+    let (number, name) = figure.split_once(' ').expect("a figure has a number and a style");
+    let number: usize = number.parse().expect("the number of rules is a number");
+    let style = STYLES.iter().find(|style| style.name == name).expect("the style is one of ours");
+    let rules = (0..number / 2).flat_map(style.pair).enumerate().map(|(at, conditions)| rule(at, conditions));
+    let rules = RuleSet::new(rules.collect(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let rules = rules.expect("the rules go together");
+    let values: Vec<_> = (0..REQUESTS).map(|at| (style.request)(at * (number / 2) / REQUESTS)).collect();
+    let mut requests = vec![Attributes::new(); REQUESTS];
+    for (request, values) in requests.iter_mut().zip(&values) {
+        values.iter().for_each(|(name, value)| request.set(name, value));
+    }
+    assert_eq!(measured_matching(&rules, &requests), 2 * REQUESTS, "every request matches two rules");
+}
+
+/// The instructions that one request takes.
+fn instructions(style: &Style, rules: usize) -> u64 {
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured_matching*"])
+        .arg(env::current_exe().expect("a test knows its program"))
+        .args(["--exact", TEST, "--test-threads=1"])
+        .env(FIGURE, format!("{rules} {}", style.name))
+        .output()
+        .unwrap_or_else(|error| panic!("this test needs valgrind (`cargo xtask test` installs it): {error}"));
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{}\n{said}{}", run.status, String::from_utf8_lossy(&run.stdout));
+    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
+    let collected = collected.and_then(|(_, count)| count.trim().parse::<u64>().ok());
+    let collected = collected.filter(|&count| count > 0);
+    collected.unwrap_or_else(|| panic!("callgrind did not see the function\n{said}")) / REQUESTS as u64
+}
+
+#[test]
+fn matching_costs_the_same_for_many_rules_as_for_few() {
+    if let Ok(figure) = env::var(FIGURE) {
+        return run_figure(&figure);
+    }
+    println!("{:<24}{FEW:>10} rules{MANY:>10} rules", "instructions per request");
+    let mut slow = Vec::new();
+    for style in &STYLES {
+        let (few, many) = thread::scope(|scope| {
+            let few = scope.spawn(|| instructions(style, FEW));
+            let many = instructions(style, MANY);
+            (few.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), many)
+        });
+        println!("{:<24}{few:>16}{many:>16}", style.name);
+        if many > 2 * few {
+            slow.push(format!("{}: {few} and {many}", style.name));
+        }
+    }
+    assert!(slow.is_empty(), "more than twice the instructions for {MANY} rules\n{}", slow.join("\n"));
+}

@@ -1,0 +1,148 @@
+//! The published JSON Schema: as the code has it, and as an editor would use it, with a validator that is not ours.
+
+#[path = "common/blessing.rs"]
+mod blessing;
+#[path = "common/files.rs"]
+mod files;
+#[path = "common/mutation.rs"]
+mod mutation;
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use blessing::difference;
+use boon::{Compiler, SchemaIndex, Schemas};
+use files::{CRATE, files_below, read};
+use mutation::{good_files, nearly_good};
+use proptest::prelude::*;
+use serde_json::{Map, Number, Value, json};
+use tollgate::rules::{load, schema_json};
+use tollgate::rules_file::{self, Node, Problems, Source};
+
+/// The codes of problems that are a matter of form: what the schema is there to catch.
+const OF_FORM: [&str; 9] = [
+    "bad-choice",
+    "bad-number",
+    "missing-key",
+    "mixed-alternatives",
+    "no-alternative",
+    "number-out-of-range",
+    "too-few-items",
+    "unknown-key",
+    "wrong-type",
+];
+
+/// Files with a problem of form that only the reader sees, because a schema cannot tell a number in quotes.
+const BEYOND_A_SCHEMA: [&str; 2] = ["numbers-in-quotes.yaml", "version-in-quotes.yaml"];
+
+/// A file as a validator sees it; `None` if it is no YAML.
+fn json_of(bytes: &[u8]) -> Option<Value> {
+    let source = Source::new("rules.yaml", bytes);
+    let mut problems = Problems::new();
+    let node = rules_file::parse(&source, &mut problems)?;
+    (!problems.has_errors()).then(|| value_of(&node))
+}
+
+/// By the core schema of YAML 1.2.
+fn value_of(node: &Node) -> Value {
+    match &node.value {
+        rules_file::Value::Null | rules_file::Value::Refused => Value::Null,
+        rules_file::Value::Bool(value) => json!(value),
+        rules_file::Value::Text(text) if node.looks_like_a_number() => number_of(&text.text),
+        rules_file::Value::Text(text) => json!(text.text),
+        rules_file::Value::List(items) => items.iter().map(value_of).collect(),
+        rules_file::Value::Map(entries) => {
+            let entries = entries
+                .iter()
+                .filter_map(|entry| Some((entry.key.text()?.to_owned(), value_of(&entry.value))));
+            Value::Object(entries.collect::<Map<_, _>>())
+        }
+    }
+}
+
+fn number_of(text: &str) -> Value {
+    let whole = text.parse::<u64>().map(Number::from).ok();
+    let float = || text.parse().ok().and_then(Number::from_f64);
+    // `0x10` and `.inf` are numbers too, of which only the kind matters here.
+    Value::Number(whole.or_else(float).unwrap_or_else(|| Number::from(-1)))
+}
+
+struct Validator {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
+static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| {
+    let schema: Value = serde_json::from_str(&schema_json()).expect("the schema is JSON");
+    let id = schema["$id"].as_str().expect("the schema has a name").to_owned();
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.add_resource(&id, schema).expect("the schema can be added");
+    let index = compiler.compile(&id, &mut schemas).unwrap_or_else(|error| panic!("{error:#}"));
+    Validator { schemas, index }
+});
+
+fn validate(file: &Value) -> Result<(), String> {
+    VALIDATOR.schemas.validate(file, VALIDATOR.index).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn the_published_schema_is_the_one_the_code_gives() {
+    let published = Path::new(CRATE).join("../../docs/reference/rules.schema.json");
+    let stale = difference(&published, &schema_json()).is_some();
+    assert!(
+        !stale,
+        "{} is stale; run `cargo xtask gen`, or this test with TOLLGATE_BLESS=1",
+        published.display()
+    );
+}
+
+#[test]
+fn every_good_file_is_valid() {
+    let examples = files_below(&Path::new(CRATE).join("../../examples/rules"), ".yaml");
+    assert!(examples.len() >= 2, "{examples:?}");
+    let texts = examples
+        .iter()
+        .map(|path| read(path))
+        .chain(good_files().into_iter().map(|file| file.as_bytes().to_vec()));
+    for text in texts {
+        let shown = String::from_utf8_lossy(&text);
+        let source = Source::new("rules.yaml", &text);
+        assert!(load(&source, &mut Problems::new()).is_some(), "{shown}");
+        validate(&json_of(&text).expect("it is YAML")).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+    }
+}
+
+#[test]
+fn a_file_of_the_wrong_form_is_not_valid() {
+    let (mut refused, mut accepted) = (0, Vec::new());
+    for path in files_below(&Path::new(CRATE).join("tests/broken"), ".yaml") {
+        let bytes = read(&path);
+        let Some(file) = json_of(&bytes) else { continue };
+        let mut problems = Problems::new();
+        load(&Source::new("rules.yaml", &bytes), &mut problems);
+        if !problems.in_order().iter().any(|problem| OF_FORM.contains(&problem.code)) {
+            continue;
+        }
+        match validate(&file) {
+            Ok(()) => accepted.push(path.file_name().unwrap_or_default().display().to_string()),
+            Err(_) => refused += 1,
+        }
+    }
+    assert_eq!(accepted, BEYOND_A_SCHEMA);
+    assert!(refused >= 40, "{refused} files are of the wrong form");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever follows the schema in an editor is not told that a good file is wrong.
+    #[test]
+    fn what_is_read_is_valid(file in nearly_good()) {
+        if load(&Source::new("rules.yaml", &file), &mut Problems::new()).is_some() {
+            let json = json_of(&file).expect("it was read");
+            if let Err(error) = validate(&json) {
+                panic!("{error}\n{}", String::from_utf8_lossy(&file));
+            }
+        }
+    }
+}

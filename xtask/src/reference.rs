@@ -1,0 +1,133 @@
+//! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema.
+
+use tollgate::rules::{file_shape, presets, schema_json};
+use tollgate::rules_file::Shape;
+use tollgate::rules_file::shape::{Fields, OneOf};
+
+/// Path below `docs/reference` and contents.
+pub(crate) fn all() -> Vec<(&'static str, String)> {
+    vec![("rules.schema.json", schema_json()), ("rules.md", rules_page()), ("presets.md", presets_page())]
+}
+
+fn rules_page() -> String {
+    let mut page = String::from(
+        "# The rules file\n\n\
+         This page is made from the description by which files are checked. The same description is published as\n\
+         [JSON Schema](rules.schema.json) for editors. How to write rules is told in [Writing rules](../guides/rules.md).\n",
+    );
+    section(&mut page, "A rules file", file_shape(), 2);
+    page
+}
+
+/// A heading, and below it what may stand there; maps inside get sections of their own.
+fn section(page: &mut String, title: &str, shape: &Shape, level: usize) {
+    match shape {
+        Shape::Fields(fields) => {
+            page.push_str(&format!("\n{} {title}\n\n", "#".repeat(level)));
+            table(page, fields);
+            for field in &fields.fields {
+                nested(page, field.name, &field.shape, level + 1);
+            }
+        }
+        other => nested(page, title, other, level),
+    }
+}
+
+fn nested(page: &mut String, name: &str, shape: &Shape, level: usize) {
+    match shape {
+        Shape::Fields(_) => section(page, &format!("`{name}`"), shape, level.min(5)),
+        Shape::List(list) => nested(page, name, &list.item, level),
+        Shape::MapOf(map) => nested(page, name, &map.value, level),
+        Shape::OneOf(one_of) if described(page, one_of) => alternatives(page, name, one_of, level),
+        _ => (),
+    }
+}
+
+/// A choice between shapes is described once: limits stand in rules and in overrides.
+fn described(page: &str, one_of: &OneOf) -> bool {
+    let maps = one_of.alternatives.iter().any(|alternative| matches!(alternative.shape, Shape::Fields(_)));
+    maps && !page.contains(&format!("Any of these is {}:", one_of.what))
+}
+
+fn alternatives(page: &mut String, name: &str, one_of: &OneOf, level: usize) {
+    page.push_str(&format!(
+        "\n{} `{name}`\n\nAny of these is {}:\n\n",
+        "#".repeat(level.min(5)),
+        one_of.what
+    ));
+    for alternative in &one_of.alternatives {
+        match &alternative.shape {
+            Shape::Fields(fields) => {
+                page.push_str(&format!("- {} `{}`: {}\n", alternative.doc, keys(fields), fields.what))
+            }
+            other => page.push_str(&format!("- {} {}\n", alternative.doc, form(other))),
+        }
+    }
+    for alternative in &one_of.alternatives {
+        if let Shape::Fields(fields) = &alternative.shape {
+            page.push_str(&format!("\n**{}**\n\n", capital(fields.what)));
+            table(page, fields);
+            for field in &fields.fields {
+                nested(page, field.name, &field.shape, level + 1);
+            }
+        }
+    }
+}
+
+/// The keys that tell this map from others.
+fn keys(fields: &Fields) -> String {
+    let required: Vec<_> =
+        fields.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    required.join("`, `")
+}
+
+fn table(page: &mut String, fields: &Fields) {
+    page.push_str("| key | value | meaning |\n|---|---|---|\n");
+    for field in &fields.fields {
+        let required = if field.required { " (required)" } else { "" };
+        let doc = field.doc.replace('|', "\\|");
+        page.push_str(&format!("| `{}`{required} | {} | {doc} |\n", field.name, form(&field.shape)));
+    }
+}
+
+/// In a few words what a value looks like.
+fn form(shape: &Shape) -> String {
+    let text = match shape {
+        Shape::Text(text) if text.examples.is_empty() => text.what.to_owned(),
+        Shape::Text(text) => format!("{}: `{}`", text.what, text.examples.join("`, `")),
+        Shape::Number(number) => format!("a number from {} to {}", number.min, number.max),
+        Shape::Bool => "`true` or `false`".to_owned(),
+        Shape::Choice(words) => {
+            let words: Vec<_> = words.iter().map(|(word, doc)| format!("`{word}`: {doc}")).collect();
+            words.join(" ")
+        }
+        Shape::List(list) => format!("a list; each: {}", form(&list.item)),
+        Shape::Fields(fields) => fields.what.to_owned(),
+        Shape::MapOf(map) => map.what.to_owned(),
+        Shape::OneOf(one_of) => one_of.what.to_owned(),
+        Shape::Any => "anything".to_owned(),
+        Shape::Named(name, _) => (*name).to_owned(),
+    };
+    text.replace('|', "\\|")
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn presets_page() -> String {
+    let mut page = String::from(
+        "# Presets\n\n\
+         Ready-made rules for the usual cases. `use: NAME` puts a preset's rules into a file; `id` gives them another name,\n\
+         `match` narrows them, `mode` tries them out. The rules are then called `NAME-suffix` or `id-suffix`. When the numbers\n\
+         do not fit, copy the rules and change them: `tollgate presets NAME` prints them.\n",
+    );
+    for preset in presets::ALL {
+        page.push_str(&format!(
+            "\n## {}\n\n{}\n\n```yaml\n{}```\n",
+            preset.name, preset.summary, preset.text
+        ));
+    }
+    page
+}
