@@ -14,7 +14,7 @@ fn main() {
     println!("cargo::rerun-if-changed=mutants.rs");
     println!("cargo::rerun-if-changed={CORE}");
     let mut modules = String::new();
-    let mut table = String::from("/// All of them.\npub const ALL: &[Mutant] = &[\n");
+    let mut table = String::from("/// All of them.\nconst ALL: &[Mutant] = &[\n");
     let mut counts = BTreeMap::new();
     for &(algorithm, wrong, right_text, wrong_text) in mutants::MUTANTS {
         let number: &mut u32 = counts.entry(algorithm).or_default();

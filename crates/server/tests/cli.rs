@@ -295,7 +295,7 @@ fn explain_says_which_override_wins_and_where_it_is_written() {
 #[test]
 fn explain_says_why_an_override_does_not_apply() {
     let attributes = ["path=/v1/items/7", "method=GET", "user=u", "tenant=acme", "plan=free"];
-    let text = explained_to_people("2027-01-01T00:00:00Z", &attributes);
+    let text = explained_to_people("2026-12-01T00:00:00Z", &attributes);
     for why in [
         "23 does not apply: it ended at 2026-12-01T00:00:00Z",
         "20 does not apply: plan must be pro, but is free",
@@ -396,7 +396,9 @@ fn explain_ends_with_what_comes_of_the_request() {
         let said = explained_to_people(NOW, args);
         assert!(said.contains(text), "{args:?}: {said}");
     }
-    let denied = &explained(&["api_key=k-stolen"])["answer"];
+    let value = explained(&["api_key=k-stolen"]);
+    assert_eq!(value["rules"], serde_json::json!([]), "no rule is looked at");
+    let denied = &value["answer"];
     assert_eq!((denied["reason"].as_str(), denied["line"].as_u64()), (Some("revoked"), Some(25)));
 }
 
@@ -410,9 +412,38 @@ fn explain_shows_the_period_of_a_quota() {
 
 #[test]
 fn explain_names_the_line_of_a_preset() {
-    let run = tollgate(&["explain", "--rules", SHOP, "action=login", "ip=203.0.113.7", "acount=a"]);
+    let run = tollgate(&["explain", "--rules", SHOP, "action=login", "ip=203.0.113.7"]);
     assert!(run.stdout.contains("sliding-log: 20/10min (preset login-protection:"), "{}", run.stdout);
-    assert!(run.stdout.contains("no rule looks at `acount`; did you mean `account`?"), "{}", run.stdout);
+}
+
+#[test]
+fn explain_finds_the_limit_among_others_like_it() {
+    let one_line = "version: 1\nrules: [{ id: a, per: all, limit: { fixed-window: 1/s } }, \
+                    { id: b, per: all, limit: { fixed-window: 2/s } }]\n";
+    let alike = "version: 1\nrules:\n  - { id: a, per: all, limit: { fixed-window: 1/s } }\n  \
+                 - { id: b, per: all, limit: { fixed-window: 1/s } }\n";
+    for (text, a, b) in [
+        (one_line, "fixed-window: 1/s (stdin:2)", "fixed-window: 2/s (stdin:2)"),
+        (alike, "fixed-window: 1/s (stdin:3)", "fixed-window: 1/s (stdin:4)"),
+    ] {
+        let said = tollgate_reading(text, &["explain", "--rules", "-"]).stdout;
+        let limits: Vec<&str> =
+            said.lines().filter_map(|line| line.trim().strip_prefix("limit ")).map(str::trim).collect();
+        assert_eq!(limits, [a, b], "{said}");
+    }
+}
+
+#[test]
+fn explain_names_attributes_that_nothing_looks_at() {
+    for (attributes, notes) in [
+        (&["action=prompt", "tokens=12", "plan=pro", "service=x"][..], &[][..]),
+        (
+            &["acton=prompt", "token=12"],
+            &["no rule looks at `acton`; did you mean `action`?", "no rule looks at `token`"],
+        ),
+    ] {
+        assert_eq!(explained(attributes)["notes"], serde_json::json!(notes), "{attributes:?}");
+    }
 }
 
 #[test]

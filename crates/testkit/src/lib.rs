@@ -5,6 +5,5 @@ pub mod conformance;
 pub mod differential;
 pub mod history;
 pub mod model;
-pub mod mutants;
 pub mod oracle;
 pub mod suite;

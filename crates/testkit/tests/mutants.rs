@@ -3,7 +3,47 @@
 use std::collections::BTreeMap;
 use std::panic;
 
-use tollgate_testkit::mutants::ALL;
+use tollgate_testkit::differential::{Difference, Tally, run};
+use tollgate_testkit::{make, suite};
+
+/// A copy of an algorithm that is wrong in one line.
+struct Mutant {
+    /// The algorithm's file.
+    algorithm: &'static str,
+    /// What is wrong with it.
+    wrong: &'static str,
+    /// Runs the algorithm's suite on it, for at most so many steps from this seed.
+    run: fn(u64, u64) -> Result<Tally, Difference>,
+}
+
+macro_rules! hunt {
+    (fixed_window, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::FixedWindow, _>(make!(fixed_window, $at), $steps, $seed)
+    };
+    (sliding_window, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::SlidingWindow, _>(make!(sliding_window, $at), $steps, $seed)
+    };
+    (sliding_log, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::SlidingLog, _>(make!(sliding_log, $at), $steps, $seed)
+    };
+    (bucket, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::Bucket, _>(make!(bucket, $at), $steps, $seed)
+    };
+    (concurrency, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::Concurrency, _>(make!(concurrency, $at), $steps, $seed)
+    };
+    (quota, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::Quota, _>(make!(quota, $at), $steps, $seed)
+    };
+    (meter, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::Meter, _>(make!(meter, $at), $steps, $seed)
+    };
+    (penalty, $at:ident, $steps:expr, $seed:expr) => {
+        run::<suite::Penalty, _>(make!(penalty, $at), $steps, $seed)
+    };
+}
+
+include!(concat!(env!("OUT_DIR"), "/mutants.rs"));
 
 const STEPS: u64 = 400_000;
 const SEED: u64 = 1;

@@ -6,6 +6,20 @@
 //!
 //! - a *warning* is probably a mistake, and the file can be written so that it goes away without giving anything up;
 //! - a *note* is a property of what was chosen, which may be exactly right.
+//!
+//! ```
+//! use tollgate::core::Time;
+//! use tollgate::rules::lint::LintOptions;
+//! use tollgate::rules::load_and_lint;
+//! use tollgate::rules_file::{Problems, Source};
+//!
+//! let text = b"version: 1\nrules:\n  - { id: a, per: all, limit: { token-bucket: 100/min, burst: 20 } }";
+//! let (source, mut problems) = (Source::new("rules.yaml", text), Problems::new());
+//! let now = Time::from_us(1_800_000_000_000_000);
+//! let rules = load_and_lint(&source, &LintOptions::new(now), &mut problems);
+//! assert!(rules.is_some());
+//! assert!(problems.in_order()[0].message.contains("can admit 119 in 1min, not 100"));
+//! ```
 
 mod attributes;
 mod claims;

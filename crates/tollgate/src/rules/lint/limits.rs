@@ -51,19 +51,18 @@ pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
 
 /// What makes a burst smaller without making a request impossible.
 fn smaller_burst(key: &str, bucket: &Bucket, written: &WrittenLimit<'_>, rate: Rate) -> String {
-    let dearest = match written.cost {
-        Cost::Asked => Some(1),
-        cost => cost.largest(),
+    let (dearest, is_known) = match written.cost {
+        Cost::Asked => (1, true),
+        Cost::Expression { default, .. } => (*default, false),
+        cost => (cost.largest().unwrap_or(1), true),
     };
     let mut ways = Vec::new();
-    if let Some(dearest) = dearest {
-        let incoming = incoming(bucket, rate.period);
-        let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(dearest)).max(1);
-        if least < u128::from(bucket.capacity()) {
-            ways.push(format!("`{key}: {least}` keeps it at {}", least + incoming));
-        }
+    let incoming = incoming(bucket, rate.period);
+    let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(dearest)).max(1);
+    if is_known && least < u128::from(bucket.capacity()) {
+        ways.push(format!("`{key}: {least}` keeps it at {}", least + incoming));
     }
-    if dearest.is_none_or(|dearest| dearest <= rate.amount) {
+    if dearest <= rate.amount {
         ways.push(at_most(rate));
     }
     match ways.is_empty() {

@@ -233,8 +233,8 @@ fn cases() -> Vec<Case> {
                 "per: all, limit: { concurrency: 5, lease: 5s }",
             ),
             pair(
-                "per: all, limit: { leaky-bucket: 10/s, queue: 50 }, mode: off",
-                "per: all, limit: { concurrency: 5, lease: 5s }",
+                "per: all, limit: { leaky-bucket: 10/s, queue: 50 }, match: { action: send }",
+                "per: all, limit: { concurrency: 5, lease: 5s }, match: { action: plan }",
             ),
         ),
         note("lint-incomplete", globs(10_000), globs(10)),
@@ -247,11 +247,7 @@ fn each_lint_finds_what_it_is_for_and_nothing_in_the_fixed_file() {
         let (source, problems) = linted(&found, &options(cluster));
         let shown = problems.render(&source, Colour::Plain);
         let mut expected: BTreeSet<&str> = beside.iter().copied().collect();
-        if code == "lease-ends-in-queue" {
-            assert_eq!(codes(&fixed, cluster), BTreeSet::from(["rule-off"]), "{code}");
-        } else {
-            assert_eq!(codes(&fixed, cluster), expected, "{code}: {fixed}");
-        }
+        assert_eq!(codes(&fixed, cluster), expected, "{code}: {fixed}");
         expected.insert(code);
         assert_eq!(codes(&found, cluster), expected, "{shown}");
         for problem in problems.in_order() {
@@ -281,7 +277,7 @@ partition: tenent
 rules:
   - id: a
     match: { actoin: search }
-    per: [tenant, user_id | usr]
+    per: [tenant, usr_id | my-usr | usr]
     limit: { token-bucket: 2/s, burst: 240 }
     cost: { default: 1, by: { methd: { POST: 1 } } }
   - use: public-endpoint
@@ -306,8 +302,9 @@ overrides:
             "2:12 tenent unknown-attribute",
             "5:14 actoin unknown-attribute",
             "6:11 tenant absent-subject",
-            "6:19 user_id unknown-attribute",
-            "6:29 usr unknown-attribute",
+            "6:19 usr_id unknown-attribute",
+            "6:28 my-usr unknown-attribute",
+            "6:37 usr unknown-attribute",
             "7:40 240 bucket-burst",
             "8:31 methd unknown-attribute",
             "9:10 public-endpoint bucket-burst",
@@ -396,6 +393,8 @@ fn a_smaller_burst_is_advised_only_if_every_request_still_fits() {
     assert_eq!(advised(", cost: 20"), "`burst: 20` keeps it at 29");
     assert_eq!(advised(", cost: 50"), "only lower costs allow a smaller burst");
     assert!(advised(", cost: { expression: 'int(tokens)' }").starts_with("to hold 10"));
+    let dear = advised(", cost: { expression: 'int(tokens)', default: 11 }");
+    assert_eq!(dear, "only lower costs allow a smaller burst");
 }
 
 #[test]
@@ -856,6 +855,7 @@ fn a_cost_above_the_capacity_is_refused_by_the_reader() {
         one(&format!("{limit}, cost: 6")),
         one(&format!("{limit}, cost: {{ by: {{ method: {{ POST: 6 }} }} }}")),
         one(&format!("{limit}, cost: {{ default: 6, by: {{ method: {{ POST: 1 }} }} }}")),
+        one(&format!("{limit}, cost: {{ expression: 'int(tokens)', default: 6 }}")),
         one(&format!("{limit}, cost: 5"))
             + "overrides:\n  - { rule: a, when: { plan: x }, limit: { sliding-log: 4/s } }\n",
     ] {
