@@ -1,12 +1,18 @@
 //! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema.
 
+use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
 use tollgate::rules_file::Shape;
 use tollgate::rules_file::shape::{Fields, OneOf};
 
 /// Path below `docs/reference` and contents.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
-    vec![("rules.schema.json", schema_json()), ("rules.md", rules_page()), ("presets.md", presets_page())]
+    vec![
+        ("rules.schema.json", schema_json()),
+        ("rules.md", rules_page()),
+        ("presets.md", presets_page()),
+        ("lints.md", lints_page()),
+    ]
 }
 
 fn rules_page() -> String {
@@ -128,6 +134,20 @@ fn presets_page() -> String {
             "\n## {}\n\n{}\n\n```yaml\n{}```\n",
             preset.name, preset.summary, preset.text
         ));
+    }
+    page
+}
+
+fn lints_page() -> String {
+    let mut page = String::from(
+        "# Lints\n\n\
+         What `tollgate lint` finds in a rules file that is allowed but may not be meant. Each finding says what to write\n\
+         instead. `--deny-warnings` makes warnings fail; notes never do.\n\n\
+         | lint | what it finds | why it matters |\n|---|---|---|\n",
+    );
+    for lint in LINTS {
+        let cell = |text: &str| text.replace('|', "\\|");
+        page.push_str(&format!("| `{}` | {} | {} |\n", lint.code, cell(lint.summary), cell(lint.why)));
     }
     page
 }

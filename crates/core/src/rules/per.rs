@@ -49,10 +49,10 @@ impl<'a> Subjects<'a> {
         hasher.subject(self.parts.iter().copied())
     }
 
-    /// The hash of only these attributes' parts: what decides the slot.
+    /// The hash of only these attributes' parts, in the order given: what decides the slot.
     pub fn hash_of(&self, hasher: &SubjectHasher, attributes: &[String]) -> Subject {
-        let wanted = |kind: &str| attributes.iter().any(|name| name == kind);
-        hasher.subject(self.parts.iter().copied().filter(|(kind, _)| wanted(kind)))
+        let part = |name: &String| self.parts.iter().copied().find(|(kind, _)| kind == name);
+        hasher.subject(attributes.iter().filter_map(part))
     }
 }
 

@@ -189,3 +189,19 @@ fn while_a_hash_key_changes_every_rule_is_charged_under_both() {
     assert_ne!(current.key.to_string(), previous.key.to_string());
     assert_eq!((current.limit, current.blocking), (previous.limit, previous.blocking));
 }
+
+#[test]
+fn a_partition_of_several_attributes_does_not_depend_on_how_a_rule_orders_them() {
+    let rules = rules(
+        "version: 1
+partition: [tenant, user]
+rules:
+  - { id: a, per: [tenant, user], limit: { fixed-window: 5/s } }
+  - { id: b, per: [user, action, tenant], limit: { fixed-window: 5/s } }
+",
+    );
+    let attributes = [("tenant", "t"), ("user", "u"), ("action", "x")];
+    let Planned::Plan { plan, .. } = plan(&rules, &attributes) else { panic!("a Plan") };
+    let [first, second] = plan.items() else { panic!("two items") };
+    assert_eq!(first.key.tag(), second.key.tag());
+}

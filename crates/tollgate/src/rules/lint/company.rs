@@ -79,7 +79,11 @@ fn asks_a_store(written: &WrittenRule<'_>) -> bool {
 fn tag<'r>(rule: &'r Rule, partition: &[String]) -> Vec<&'r [String]> {
     let parts = rule.per.parts.iter().map(Vec::as_slice);
     if !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)) {
-        parts.filter(|chain| matches!(chain, [only] if partition.contains(only))).collect()
+        let mut shared: Vec<_> =
+            parts.filter(|chain| matches!(chain, [only] if partition.contains(only))).collect();
+        // A tag takes them in the partition's order, whatever the rule's.
+        shared.sort();
+        shared
     } else {
         parts.collect()
     }

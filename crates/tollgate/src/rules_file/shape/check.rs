@@ -178,6 +178,8 @@ impl Check<'_> {
         fitting.retain(|shape| shape.accepts(node.kind()));
         match (fitting.as_slice(), node.kind()) {
             ([], _) => self.wrong_type(shape, node),
+            // One word that fits the kind is not all that could stand here.
+            ([Shape::Choice(_)], Kind::Text | Kind::Bool) => self.one_of_scalars(one_of, &fitting, node),
             ([only], _) => self.shape(only, node),
             (shapes, Kind::Map) => self.one_of_maps(one_of, shapes, node),
             ([first, ..], Kind::List) => self.shape(first, node),
@@ -313,11 +315,17 @@ impl NumberShape {
 
 /// What `a limit` is, in words.
 fn alternatives(one_of: &OneOf) -> String {
-    let each: Vec<String> = one_of
-        .alternatives
-        .iter()
-        .map(|each| as_fields(&each.shape).map_or_else(|| expected(&each.shape), map_with))
-        .collect();
+    let mut each = Vec::new();
+    let mut keys = Vec::new();
+    for alternative in &one_of.alternatives {
+        match as_fields(&alternative.shape) {
+            Some(fields) => keys.extend(fields.required_names().next()),
+            None => each.push(expected(&alternative.shape)),
+        }
+    }
+    if !keys.is_empty() {
+        each.push(format!("a map with {}", any_of(keys)));
+    }
     format!("{} is {}", one_of.what, each.join(", or "))
 }
 
