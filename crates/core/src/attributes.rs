@@ -2,18 +2,26 @@
 
 use std::fmt;
 
+/// As many as most requests have: they stay on the stack.
+const INLINE: usize = 8;
+
 /// Names and values of one request: tenant, user, api_key, ip, method, path, action, plan, anything.
 ///
 /// A request has a dozen of them at most in practice, so they lie in a row and are searched in order.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, Default)]
 pub struct Attributes<'a> {
-    entries: Vec<(&'a str, &'a str)>,
+    /// The first ones. Not a SmallVec: that would tie all attributes to exactly one lifetime.
+    inline: [(&'a str, &'a str); INLINE],
+    /// How many of them there are.
+    len: usize,
+    /// The others.
+    more: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Attributes<'a> {
     /// No attributes.
-    pub const fn new() -> Attributes<'a> {
-        Attributes { entries: Vec::new() }
+    pub fn new() -> Attributes<'a> {
+        Attributes::default()
     }
 
     /// These, and `name` with `value` in place of any value it had.
@@ -25,33 +33,63 @@ impl<'a> Attributes<'a> {
 
     /// Gives `name` this value in place of any it had.
     pub fn set(&mut self, name: &'a str, value: &'a str) {
-        match self.entries.iter_mut().find(|(known, _)| *known == name) {
+        let known =
+            self.inline[..self.len].iter_mut().chain(&mut self.more).find(|(known, _)| *known == name);
+        match known {
             Some((_, old)) => *old = value,
-            None => self.entries.push((name, value)),
+            None if self.len < INLINE => {
+                self.inline[self.len] = (name, value);
+                self.len += 1;
+            }
+            None => self.more.push((name, value)),
         }
     }
 
     /// The value of `name`. An attribute nobody set has none, not an empty one.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.entries.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     /// All of them, in the order they were first set.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
-        self.entries.iter().copied()
+        self.inline[..self.len].iter().chain(&self.more).copied()
     }
 }
 
 /// Names only: values may be keys, addresses and people.
 impl fmt::Debug for Attributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.entries.iter().map(|(name, _)| name)).finish()
+        f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Attributes<'a> {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(entries: I) -> Attributes<'a> {
+        let mut attributes = Attributes::new();
+        entries.into_iter().for_each(|(name, value)| attributes.set(name, value));
+        attributes
+    }
+}
+
+impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Attributes<'a> {
+    fn from(entries: [(&'a str, &'a str); N]) -> Attributes<'a> {
+        entries.into_iter().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_attributes_than_usual_are_all_there_and_in_order() {
+        let names: Vec<String> = (0..3 * INLINE).map(|n| n.to_string()).collect();
+        let mut attributes: Attributes<'_> = names.iter().map(|name| (name.as_str(), "old")).collect();
+        names.iter().for_each(|name| attributes.set(name, name));
+        let found: Vec<_> = attributes.iter().collect();
+        assert_eq!(found, names.iter().map(|name| (name.as_str(), name.as_str())).collect::<Vec<_>>());
+        assert!(names.iter().all(|name| attributes.get(name) == Some(name)));
+    }
 
     #[test]
     fn debug_shows_no_value() {

@@ -2,11 +2,13 @@
 //!
 //! The only place where numbers are rounded: waits up, what remains down.
 
+use smallvec::SmallVec;
+
 use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::exactness::Exactness;
 use crate::limit::Algorithm;
 use crate::operation::Mark;
-use crate::plan::{Item, Outcome, Plan};
+use crate::plan::{INLINE, Item, Outcome, Plan};
 use crate::store::StoreError;
 use crate::time::{Span, Time};
 
@@ -50,18 +52,22 @@ pub enum Source {
     Fallback,
     /// Nobody had to: no rule matched.
     Unmatched,
+    /// The deny list or the bypass list, before any rule was looked at.
+    List,
+    /// A rule that refuses without asking the store: it allows nothing, or the subject it demands is missing.
+    Rule,
 }
 
 /// May it proceed?
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Decision<'r> {
+pub struct Decision {
     /// Whether it may.
     pub allowed: bool,
     /// The rule to tell the caller about, as an index into `rules`: of a refusal, the refusing rule with the
     /// longest wait; of an admission, the one with the least left for its cost.
     pub headline: Option<usize>,
-    /// Every rule's own outcome, in the order of the rules file.
-    pub rules: Vec<RuleOutcome<'r>>,
+    /// Every rule's own outcome, in the order of the Plan's items.
+    pub rules: SmallVec<[RuleOutcome; INLINE]>,
     /// Who decided.
     pub source: Source,
     /// What the answer is worth: the worst of the rules that block.
@@ -74,11 +80,11 @@ pub struct Decision<'r> {
 
 /// What one rule said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RuleOutcome<'r> {
-    /// The rule's id.
-    pub rule: &'r str,
-    /// Its algorithm.
-    pub algorithm: Algorithm,
+pub struct RuleOutcome {
+    /// Where the rule stands in the rule set.
+    pub place: u32,
+    /// Its algorithm; none if it allows nothing.
+    pub algorithm: Option<Algorithm>,
     /// Whether this rule alone would let it pass.
     pub allowed: bool,
     /// Whether its refusal counts; shadow rules do not block.
@@ -128,26 +134,45 @@ pub struct Undecided {
     pub why: Decline,
 }
 
-impl<'r> Decision<'r> {
+impl Decision {
     /// The decision of a check.
-    pub fn new(plan: &Plan<'r>, found: Result<&Outcome, &StoreError>) -> Result<Decision<'r>, Undecided> {
+    pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<Decision, Undecided> {
         match found {
             Ok(outcome) => Decision::from_store(plan, outcome),
             Err(error) => Ok(Decision::from_policies(plan, error)),
         }
     }
 
+    /// The answer of the deny list or of the bypass list.
+    pub fn listed(allowed: bool) -> Decision {
+        Decision {
+            allowed,
+            headline: None,
+            rules: SmallVec::new(),
+            source: Source::List,
+            exactness: Exactness::Exact,
+            degraded: false,
+            delay_ms: 0,
+        }
+    }
+
+    /// The refusal of a rule that does not ask the store. Waiting does not help.
+    pub fn refused_outright(rule: RuleOutcome) -> Decision {
+        let rules = SmallVec::from_iter([rule]);
+        Decision { headline: Some(0), rules, source: Source::Rule, ..Decision::listed(false) }
+    }
+
     /// The rule to tell the caller about.
-    pub fn headline(&self) -> Option<&RuleOutcome<'r>> {
+    pub fn headline(&self) -> Option<&RuleOutcome> {
         self.headline.and_then(|index| self.rules.get(index))
     }
 
     /// Rules that would have refused had they been enforced.
-    pub fn shadow_rejected(&self) -> impl Iterator<Item = &RuleOutcome<'r>> {
+    pub fn shadow_rejected(&self) -> impl Iterator<Item = &RuleOutcome> {
         self.rules.iter().filter(|rule| !rule.blocking && !rule.allowed)
     }
 
-    fn from_store(plan: &Plan<'r>, outcome: &Outcome) -> Result<Decision<'r>, Undecided> {
+    fn from_store(plan: &Plan<'_>, outcome: &Outcome) -> Result<Decision, Undecided> {
         let undecided =
             plan.items().iter().zip(&outcome.answers).find_map(|(item, answer)| match answer.verdict {
                 Verdict::Declined(why) if item.blocking => {
@@ -158,7 +183,7 @@ impl<'r> Decision<'r> {
         if let Some(undecided) = undecided {
             return Err(undecided);
         }
-        let rules: Vec<_> = plan
+        let rules: SmallVec<_> = plan
             .items()
             .iter()
             .zip(&outcome.answers)
@@ -170,10 +195,10 @@ impl<'r> Decision<'r> {
         Ok(Decision::of_rules(plan, rules, source, false))
     }
 
-    fn from_policies(plan: &Plan<'r>, error: &StoreError) -> Decision<'r> {
+    fn from_policies(plan: &Plan<'_>, error: &StoreError) -> Decision {
         // Wrong credentials are never a reason to let everything pass.
         let may_open = !matches!(error, StoreError::Misconfigured(_));
-        let rules: Vec<_> = plan
+        let rules: SmallVec<_> = plan
             .items()
             .iter()
             .map(|item| rule_outcome(item, may_open && item.on_failure.passes(), None))
@@ -184,11 +209,11 @@ impl<'r> Decision<'r> {
     }
 
     fn of_rules(
-        plan: &Plan<'r>,
-        rules: Vec<RuleOutcome<'r>>,
+        plan: &Plan<'_>,
+        rules: SmallVec<[RuleOutcome; INLINE]>,
         source: Source,
         degraded: bool,
-    ) -> Decision<'r> {
+    ) -> Decision {
         let blocking = || rules.iter().enumerate().filter(|(_, rule)| rule.blocking);
         let allowed = blocking().all(|(_, rule)| rule.allowed);
         // Both pick the first of equals: `min_by_key` does, and the reversed `max_by_key` does.
@@ -217,7 +242,7 @@ impl<'r> Decision<'r> {
     }
 }
 
-impl RuleOutcome<'_> {
+impl RuleOutcome {
     /// How many more requests like this one would fit.
     fn headroom(&self) -> u64 {
         self.numbers.map_or(0, |numbers| numbers.remaining / self.cost.max(1))
@@ -228,10 +253,10 @@ impl RuleOutcome<'_> {
     }
 }
 
-fn rule_outcome<'r>(item: &Item<'r>, allowed: bool, numbers: Option<Numbers>) -> RuleOutcome<'r> {
+fn rule_outcome(item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) -> RuleOutcome {
     RuleOutcome {
-        rule: item.key.scope().rule(),
-        algorithm: item.limit.algorithm(),
+        place: item.place,
+        algorithm: Some(item.limit.algorithm()),
         allowed,
         blocking: item.blocking,
         cost: item.operation.cost().unwrap_or(0),

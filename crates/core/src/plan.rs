@@ -7,7 +7,7 @@ use crate::decision::OnFailure;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::operation::{Operation, Token};
-use crate::time::{EXACT_MAX, Time};
+use crate::time::{EXACT_MAX, Span, Time};
 
 /// Few enough rules match one request that their items stay on the stack.
 pub(crate) const INLINE: usize = 4;
@@ -32,6 +32,11 @@ pub struct Item<'r> {
     pub blocking: bool,
     /// What to answer if the store cannot.
     pub on_failure: OnFailure,
+    /// Where its rule stands in the rule set, for whoever reads the answer.
+    pub place: u32,
+    /// Set for a subject that nobody vouches for. Once the rule has so many of them, further ones share the state of
+    /// [`Subject::OVERFLOW`](crate::key::Subject::OVERFLOW).
+    pub strangers_max: Option<u32>,
 }
 
 /// An item that no Plan may hold.
@@ -117,13 +122,39 @@ impl<'r> Plan<'r> {
         Ok(())
     }
 
+    /// The same questions, to be answered without writing anything.
+    pub fn peeking(mut self) -> Plan<'r> {
+        for item in &mut self.items {
+            if let Some(cost) = item.operation.cost() {
+                item.operation = Operation::Peek { cost };
+            }
+        }
+        self
+    }
+
+    /// The same charges, but what a quota would count is held for `hold` and settled later.
+    pub fn reserving(mut self, hold: Span) -> Plan<'r> {
+        for item in &mut self.items {
+            if let (Limit::Quota(_), Operation::Charge { cost, token }) = (item.limit, item.operation) {
+                item.operation = Operation::Reserve { cost, token, hold };
+            }
+        }
+        self
+    }
+
     /// Its items, in the order of the rules file.
     pub fn items(&self) -> &[Item<'r>] {
         &self.items
     }
 }
 
-impl Item<'_> {
+impl<'r> Item<'r> {
+    /// An item that blocks, is closed on failure and belongs to no rule set.
+    pub const fn new(key: Key<'r>, limit: Limit, operation: Operation) -> Item<'r> {
+        let on_failure = OnFailure::Closed;
+        Item { key, limit, operation, blocking: true, on_failure, place: 0, strangers_max: None }
+    }
+
     /// Whether it asks for admission.
     pub const fn asks(&self) -> bool {
         self.operation.cost().is_some()

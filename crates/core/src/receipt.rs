@@ -36,13 +36,13 @@ pub struct BadReceipt(&'static str);
 
 impl Receipt {
     /// The receipts of an admitted check: one for each rule that booked something and enforces it.
-    pub fn of(plan: &Plan<'_>, decision: &Decision<'_>, rules_version: u64) -> Vec<Receipt> {
+    pub fn of(plan: &Plan<'_>, decision: &Decision, rules_version: u64) -> Vec<Receipt> {
         let booked = plan.items().iter().zip(&decision.rules).filter(|_| decision.allowed);
         booked
             .filter_map(|(item, rule)| {
                 let mark = rule.numbers.map(|numbers| numbers.mark).filter(|&mark| mark != Mark::None)?;
                 Some(Receipt {
-                    rule: rule.rule.to_owned(),
+                    rule: item.key.scope().rule().to_owned(),
                     rules_version,
                     tag: item.key.tag(),
                     subject: item.key.subject(),

@@ -5,6 +5,7 @@ use std::future::Future;
 
 use crate::plan::{Outcome, Plan};
 use crate::state::CorruptState;
+use crate::time::Time;
 
 /// Carries out whole Plans, each as one indivisible step, by the rules of [`evaluate`](crate::evaluate::evaluate).
 ///
@@ -12,6 +13,12 @@ use crate::state::CorruptState;
 pub trait Store {
     /// Carries out `plan` at the store's own clock.
     fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Carries out a follow-up that nobody waits for: a lease given back by a guard that is dropped.
+    fn apply_unawaited(&self, plan: &Plan<'_>);
+
+    /// What the store's clock shows, as far as that can be told without asking it. Plans are made for this instant.
+    fn now(&self) -> Time;
 }
 
 /// The store could not decide. A refusal is not an error.

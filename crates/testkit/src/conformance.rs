@@ -15,8 +15,7 @@ use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Item, Limit, LimitError, Mark, OnFailure, Operation, Plan, Report, Scope, Span, Store, SubjectHasher,
-    Time, Token,
+    Item, Limit, LimitError, Mark, Operation, Plan, Report, Scope, Span, Store, SubjectHasher, Time, Token,
 };
 
 use crate::model::Model;
@@ -140,7 +139,7 @@ fn history<S: Store>(store: &S, clock: &ManualClock, limits: &[Limit], acts: &[A
             let name = pick.subject.to_string();
             let key = scopes[rule].key(subjects.subject([("user", name.as_str())]));
             let operation = operation(act, pick, &limit, &booked, &mut tokens);
-            let item = Item { key, limit, operation, blocking: pick.blocking, on_failure: OnFailure::Closed };
+            let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
             // A Plan that may not be made is not the store's business.
             if plan.push(item).is_err() {
                 continue;

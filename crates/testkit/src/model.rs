@@ -73,6 +73,14 @@ impl<C: Clock> Store for Model<C> {
     fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
         ready(Ok(self.apply_now(plan)))
     }
+
+    fn apply_unawaited(&self, plan: &Plan<'_>) {
+        self.apply_now(plan);
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
 }
 
 fn restore(keys: &mut BTreeMap<u128, AnyOracle>, before: &BTreeMap<u128, AnyOracle>, item: &Item<'_>) {

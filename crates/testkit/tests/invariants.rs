@@ -7,8 +7,8 @@ use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Answer, Item, Limit, OnFailure, Operation, Outcome, Plan, Report, Retry, Scope, Span, State,
-    SubjectHasher, Time, Token, Verdict, algorithm,
+    Answer, Item, Limit, Operation, Outcome, Plan, Report, Retry, Scope, Span, State, SubjectHasher, Time,
+    Token, Verdict, algorithm,
 };
 use tollgate_testkit::conformance::limits;
 use tollgate_testkit::differential::run;
@@ -319,11 +319,8 @@ fn check(store: &MemoryStore<&ManualClock>, scopes: &[Scope], limits: &[Limit], 
     let mut plan = Plan::new();
     for (index, (scope, &limit)) in scopes.iter().zip(limits).enumerate() {
         let item = Item {
-            key: scope.key(subject),
-            limit,
-            operation: Operation::charge(1),
             blocking: !shadow.contains(&index),
-            on_failure: OnFailure::Closed,
+            ..Item::new(scope.key(subject), limit, Operation::charge(1))
         };
         plan.push(item).unwrap();
     }

@@ -1,33 +1,33 @@
 //! Admission control for Rust services: may this request, job or token spend proceed right now?
 //!
 //! ```
-//! use tollgate::core::algorithm::bucket::Bucket;
-//! use tollgate::core::{Decision, Item, Limit, OnFailure, Operation, Plan, Scope, Span, SubjectHasher};
-//! use tollgate::MemoryStore;
+//! use tollgate::{Attributes, Limiter};
 //!
-//! let store = MemoryStore::new();
-//! let rule = Scope::new("shop-prod", "search-per-key")?;
-//! let subjects = SubjectHasher::new([7; 32]);
+//! let limiter = Limiter::from_yaml("
+//!     version: 1
+//!     rules:
+//!       - id: search-per-key
+//!         match: { action: search }
+//!         per: api_key
+//!         limit: { token-bucket: 2/s, burst: 5 }
+//! ")?;
 //!
-//! let mut plan = Plan::new();
-//! plan.push(Item {
-//!     key: rule.key(subjects.subject([("api_key", "k-123")])),
-//!     limit: Limit::Bucket(Bucket::tokens(2, Span::from_secs(1), 5)?),
-//!     operation: Operation::charge(1),
-//!     blocking: true,
-//!     on_failure: OnFailure::Closed,
-//! })?;
-//! let decision = Decision::new(&plan, Ok(&store.apply_now(&plan)))?;
+//! let request = Attributes::from([("action", "search"), ("api_key", "k-123")]);
+//! let decision = limiter.check_now(&request)?;
 //! assert!(decision.allowed);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod clock;
+pub mod limiter;
 pub mod rules;
 pub mod rules_file;
 pub mod shorthand;
 pub mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use limiter::{Decision, Limiter, Permit, Reservation};
 pub use store::memory::MemoryStore;
 pub use tollgate_core as core;
+pub use tollgate_core::Attributes;
+pub use tollgate_core::rules::Request;

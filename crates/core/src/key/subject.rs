@@ -1,7 +1,10 @@
 //! Who is counted, as a keyed hash; the secrets that hash, and how one takes the place of another.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::str::FromStr;
+
+use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
 
 /// A keyed hash of who is counted. The values themselves never leave the process.
 ///
@@ -15,6 +18,8 @@ pub struct Subject(pub(super) u128);
 pub struct SubjectHasher {
     key_id: u8,
     secret: [u8; SECRET_LEN],
+    /// Starts every subject. SipHash-2-4: a keyed hash made for short values, four times as fast as BLAKE3 on them.
+    start: SipHasher24,
 }
 
 /// The hash keys in force: one, or two while one takes the place of the other.
@@ -117,18 +122,23 @@ const TEXT_LEN: usize = 22;
 /// What is left of a subject's bits beside the id of the key.
 const HASH_BITS: u32 = 120;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// Separates the key of subjects from everything else that is ever derived from the secret.
+const SUBJECT: &str = "tollgate 2026-11 key of subject hashes";
 /// Separates fingerprints from everything else that is ever derived from the secret.
 const FINGERPRINT: &str = "tollgate 2026-01 fingerprint of a subject hash key";
 
 impl SubjectHasher {
     /// A hasher with this secret, whose id is 0. The secret must be random.
-    pub const fn new(secret: [u8; 32]) -> SubjectHasher {
+    pub fn new(secret: [u8; 32]) -> SubjectHasher {
         SubjectHasher::with_id(0, secret)
     }
 
     /// A hasher with this secret and id. An id is never used again for another secret.
-    pub const fn with_id(key_id: u8, secret: [u8; 32]) -> SubjectHasher {
-        SubjectHasher { key_id, secret }
+    pub fn with_id(key_id: u8, secret: [u8; 32]) -> SubjectHasher {
+        let derived = blake3::derive_key(SUBJECT, &secret);
+        let mut key = [0; 16];
+        key.copy_from_slice(&derived[..16]);
+        SubjectHasher { key_id, secret, start: SipHasher24::new_with_key(&key) }
     }
 
     /// A hasher with a secret of 32 bytes.
@@ -168,14 +178,15 @@ impl SubjectHasher {
     /// The subject made of these parts, each the kind of a value and the value. Every part is preceded by its
     /// length, so that different parts never run together into the same bytes.
     pub fn subject<'p>(&self, parts: impl IntoIterator<Item = (&'p str, &'p str)>) -> Subject {
-        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        let mut hasher = self.start;
         for (kind, value) in parts {
             for part in [kind, value] {
-                hasher.update(&(part.len() as u64).to_le_bytes());
-                hasher.update(part.as_bytes());
+                hasher.write(&(part.len() as u64).to_le_bytes());
+                hasher.write(part.as_bytes());
             }
         }
-        let hash = super::first_half(&hasher.finalize());
+        let Hash128 { h1, h2 } = hasher.finish128();
+        let hash = u128::from(h1) << 64 | u128::from(h2);
         Subject(u128::from(self.key_id) << HASH_BITS | hash >> (u128::BITS - HASH_BITS))
     }
 }
@@ -226,6 +237,9 @@ impl From<SubjectHasher> for SubjectHashers {
 }
 
 impl Subject {
+    /// Everybody a store has no room for, together.
+    pub const OVERFLOW: Subject = Subject((1 << HASH_BITS) - 1);
+
     /// The hash, with the id of its key in front.
     pub const fn to_u128(self) -> u128 {
         self.0

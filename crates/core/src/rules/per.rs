@@ -7,6 +7,9 @@ use smallvec::SmallVec;
 use crate::attributes::Attributes;
 use crate::key::{Subject, SubjectHasher};
 
+/// The attribute that holds the client's address.
+const ADDRESS: &str = "ip";
+
 /// The parts of a rule's subject. No parts: everybody together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Per {
@@ -47,6 +50,11 @@ impl<'a> Subjects<'a> {
     /// The subject as a keyed hash.
     pub fn hash(&self, hasher: &SubjectHasher) -> Subject {
         hasher.subject(self.parts.iter().copied())
+    }
+
+    /// Whether an address is all that is known of it. Addresses come for free by the million.
+    pub fn is_stranger(&self) -> bool {
+        self.parts.iter().any(|&(kind, _)| kind == ADDRESS)
     }
 
     /// The hash of only these attributes' parts, in the order given: what decides the slot.

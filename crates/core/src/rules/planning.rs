@@ -22,6 +22,31 @@ pub struct Request<'a> {
     pub token: Token,
 }
 
+impl<'a> Request<'a> {
+    /// A request that costs 1 unless a rule says otherwise.
+    pub const fn new(attributes: &'a Attributes<'a>) -> Request<'a> {
+        Request { attributes, cost: 1, token: Token::NONE }
+    }
+
+    /// The same at another cost.
+    #[must_use]
+    pub const fn cost(self, cost: u64) -> Request<'a> {
+        Request { cost, ..self }
+    }
+
+    /// The same with a token of the caller's own for any lease it takes.
+    #[must_use]
+    pub const fn token(self, token: Token) -> Request<'a> {
+        Request { token, ..self }
+    }
+}
+
+impl<'a> From<&'a Attributes<'a>> for Request<'a> {
+    fn from(attributes: &'a Attributes<'a>) -> Request<'a> {
+        Request::new(attributes)
+    }
+}
+
 /// What the rules make of a request.
 #[derive(Clone, Debug)]
 #[expect(
@@ -105,7 +130,8 @@ impl RuleSet {
                 }
                 continue;
             };
-            let blocking = rule.blocks(subjects.hash(hashers.current()));
+            let subject = subjects.hash(hashers.current());
+            let blocking = rule.blocks(subject);
             let in_force =
                 self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
             let Some(limit) = in_force.at(now) else {
@@ -116,14 +142,19 @@ impl RuleSet {
             };
             let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
             cost_failed += u32::from(failed);
-            for hasher in hashers.iter() {
-                plan.push(Item {
-                    key: self.key(rule, &subjects, hasher),
-                    limit,
-                    operation: Operation::Charge { cost, token: request.token },
-                    blocking,
-                    on_failure: rule.on_failure.of(attributes),
-                })?;
+            let item = Item {
+                key: self.key(place, &subjects, subject, hashers.current()),
+                limit,
+                operation: Operation::Charge { cost, token: request.token },
+                blocking,
+                on_failure: rule.on_failure.of(attributes),
+                place: place as u32,
+                strangers_max: rule.strangers_max.filter(|_| subjects.is_stranger()),
+            };
+            plan.push(item)?;
+            if let Some(previous) = hashers.previous() {
+                let key = self.key(place, &subjects, subjects.hash(previous), previous);
+                plan.push(Item { key, ..item })?;
             }
         }
         Ok(Planned::Plan { plan, skipped, cost_failed })
@@ -159,14 +190,18 @@ impl RuleSet {
     }
 
     /// A tag depends on nothing but the rule's own subject, or one subject's count would be split over slots.
-    fn key<'r>(&self, rule: &'r Rule, subjects: &Subjects<'_>, hasher: &SubjectHasher) -> Key<'r> {
-        let subject = subjects.hash(hasher);
-        let shared =
-            !self.partition.is_empty() && self.partition.iter().all(|name| rule.per.always_has(name));
-        if shared {
-            rule.scope.key_tagged(subjects.hash_of(hasher, &self.partition), subject)
+    fn key(
+        &self,
+        place: usize,
+        subjects: &Subjects<'_>,
+        subject: Subject,
+        hasher: &SubjectHasher,
+    ) -> Key<'_> {
+        let scope = &self.rules[place].scope;
+        if self.shares_slot[place] {
+            scope.key_tagged(subjects.hash_of(hasher, &self.partition), subject)
         } else {
-            rule.scope.key(subject)
+            scope.key(subject)
         }
     }
 }

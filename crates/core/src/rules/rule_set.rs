@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use super::condition::Condition;
 use super::index::{Found, Index};
 use super::rule::{Mode, Origin, Override, Rule};
+use super::rule_limit::RuleLimit;
 use crate::attributes::Attributes;
+use crate::limit::Algorithm;
 use crate::time::Time;
 
 /// What is in force, valid by construction and only read.
@@ -17,6 +19,10 @@ pub struct RuleSet {
     pub(super) deny: Vec<Exception>,
     pub(super) bypass: Vec<Exception>,
     pub(super) partition: Vec<String>,
+    /// Per rule, whether its subjects lie in the slot of their partition.
+    pub(super) shares_slot: Vec<bool>,
+    leases: bool,
+    timeless: bool,
     index: Index,
 }
 
@@ -84,7 +90,25 @@ impl RuleSet {
             changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
         }
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
-        Ok(RuleSet { rules, overrides: by_rule, deny, bypass, partition, index })
+        let shares_slot = rules
+            .iter()
+            .map(|rule| !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)))
+            .collect();
+        let leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
+        let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
+        let timeless = !rules.iter().any(|rule| by_calendar(&rule.limit))
+            && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
+        Ok(RuleSet {
+            rules,
+            overrides: by_rule,
+            deny,
+            bypass,
+            partition,
+            shares_slot,
+            leases,
+            timeless,
+            index,
+        })
     }
 
     /// All rules, in the order of the file.
@@ -110,6 +134,21 @@ impl RuleSet {
     /// The attributes by which subjects share a slot.
     pub fn partition(&self) -> &[String] {
         &self.partition
+    }
+
+    /// The rule with this id, and its place.
+    pub fn find(&self, id: &str) -> Option<(usize, &Rule)> {
+        self.rules.iter().enumerate().find(|(_, rule)| rule.scope.rule() == id)
+    }
+
+    /// Whether a request may need a token, because some rule hands out leases.
+    pub const fn takes_leases(&self) -> bool {
+        self.leases
+    }
+
+    /// Whether Plans are the same at any time: no calendar, nothing that ends.
+    pub const fn is_timeless(&self) -> bool {
+        self.timeless
     }
 
     /// The places of the rules that match, in the order of the file. Rules that are off match nothing.

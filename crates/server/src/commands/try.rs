@@ -6,8 +6,7 @@ use anyhow::{Result, bail};
 use tollgate::core::decision::RetryAfter;
 use tollgate::core::rules::RuleLimit;
 use tollgate::core::{
-    Decision, Item, Key, Limit, OnFailure, Operation, Plan, PlanError, Report, Scope, Span, SubjectHasher,
-    Time, Token,
+    Decision, Item, Key, Limit, Operation, Plan, PlanError, Report, Scope, Span, SubjectHasher, Time, Token,
 };
 use tollgate::rules::load_limit;
 use tollgate::rules_file::{Problems, Source};
@@ -118,11 +117,11 @@ fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
 
 fn plan<'r>(key: Key<'r>, limit: Limit, operation: Operation) -> Result<Plan<'r>, PlanError> {
     let mut plan = Plan::new();
-    plan.push(Item { key, limit, operation, blocking: true, on_failure: OnFailure::Closed })?;
+    plan.push(Item::new(key, limit, operation))?;
     Ok(plan)
 }
 
-fn row(decision: &Decision<'_>, now: Time) -> String {
+fn row(decision: &Decision, now: Time) -> String {
     let Some(numbers) = decision.headline().and_then(|rule| rule.numbers) else { return String::new() };
     let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
     let or_none = |ms: u64| if ms == 0 { "-".to_owned() } else { length(ms) };

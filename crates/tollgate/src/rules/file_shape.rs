@@ -72,6 +72,12 @@ fn common(rule: Fields) -> Fields {
             choice(&[("skip", "The rule does not apply."), ("refuse", "The request is refused.")]),
             "What a request gets in which nobody to count is found. Default: skip.",
         )
+        .optional(
+            "strangers_max",
+            number(1, u64::from(u32::MAX)),
+            "How many subjects known by nothing but their address (`ip`) are counted one by one. Further ones share \
+             one count, so that made-up addresses cannot fill the store. Default: no cap of the rule's own.",
+        )
         .optional("cost", cost(), "What a request costs. Default: what the caller says, or 1.")
         .optional("on_failure", on_failure(), "What happens when the store cannot answer. Default: closed.")
         .optional("mode", mode(), "Whether it counts. Default: enforce.")

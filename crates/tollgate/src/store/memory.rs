@@ -148,4 +148,12 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
         ready(Ok(self.apply_now(plan)))
     }
+
+    fn apply_unawaited(&self, plan: &Plan<'_>) {
+        self.apply_now(plan);
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
 }

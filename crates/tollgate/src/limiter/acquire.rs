@@ -1,0 +1,100 @@
+//! Waiting for admission, for workers who would rather be late than refused.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tollgate_core::Store;
+use tollgate_core::rules::Request;
+
+use super::follow_up::undo;
+use super::{CheckError, Decision, Limiter, Permit};
+
+/// No admission in time.
+#[derive(Debug, thiserror::Error)]
+pub enum AcquireError {
+    /// It could not have been admitted before the deadline, so nobody waited for it.
+    #[error("not admitted in time")]
+    TooLate {
+        /// The last refusal, or the admission whose delay was too long.
+        decision: Box<Decision>,
+    },
+    /// There is no answer.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+}
+
+impl<S: Store> Limiter<S> {
+    /// Waits until the request is admitted, at most `within`, and then until its slot has come if a rule shapes.
+    ///
+    /// Who could not make it in time is told at once, and nothing is charged. A wait is as long as the rules say, so a
+    /// lone caller asks twice at most; among many, whoever asks first at that instant gets it and the others wait anew.
+    ///
+    /// Dropping the future ends it: before admission nothing has been charged; while it waits for its slot, everything
+    /// is given back that can be (a slot of a shaper cannot: others are booked behind it).
+    ///
+    /// Needs a tokio runtime with timers.
+    pub async fn acquire<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        within: Duration,
+    ) -> Result<Permit<S>, AcquireError> {
+        let request = request.into();
+        let deadline = Instant::now() + within;
+        loop {
+            // Asked first without charging: a shaper admits at once, but perhaps for after the deadline.
+            let mut decision = self.peek(request).await?;
+            if decision.allowed && Instant::now() + decision.delay() <= deadline {
+                decision = self.check(request).await?;
+            }
+            if decision.allowed {
+                let unused = Unused { limiter: self, decision: Some(decision) };
+                return unused.wait(deadline).await;
+            }
+            let wake = decision.retry_after().map(|wait| Instant::now() + wait.max(SHORTEST));
+            match wake {
+                Some(wake) if wake <= deadline => sleep_until(wake).await,
+                _ => return Err(AcquireError::TooLate { decision: Box::new(decision) }),
+            }
+        }
+    }
+}
+
+/// A refusal names a whole number of milliseconds; a wait of none would spin.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// An admission whose slot has not come yet. Dropped, it is given back.
+struct Unused<'l, S: Store> {
+    limiter: &'l Limiter<S>,
+    decision: Option<Decision>,
+}
+
+impl<S: Store> Unused<'_, S> {
+    async fn wait(mut self, deadline: Instant) -> Result<Permit<S>, AcquireError> {
+        let delay = self.decision.as_ref().map(|decision| decision.delay()).unwrap_or_default();
+        if Instant::now() + delay > deadline {
+            // Taken between the two questions. Given back below, as far as it can be.
+            let plan = self.decision.as_ref().map(undo);
+            if let Some(plan) = plan.filter(|plan| !plan.items().is_empty()) {
+                self.limiter.store().apply_unawaited(&plan);
+            }
+            let decision = self.decision.take().expect("it is taken once");
+            return Err(AcquireError::TooLate { decision: Box::new(decision) });
+        }
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        let decision = self.decision.take().expect("it is taken once");
+        Ok(self.limiter.permit(decision))
+    }
+}
+
+impl<S: Store> Drop for Unused<'_, S> {
+    fn drop(&mut self) {
+        if let Some(decision) = &self.decision {
+            let plan = undo(decision);
+            if !plan.items().is_empty() {
+                self.limiter.store().apply_unawaited(&plan);
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Everything a limiter is made of, in the order people think of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tollgate_core::rules::RuleSet;
+use tollgate_core::{Store, SubjectHasher, SubjectHashers};
+
+use super::decision::InForce;
+use super::tokens::Tokens;
+use super::{Inner, Limiter};
+use crate::rules::load;
+use crate::rules_file::{Colour, Problems, Source};
+use crate::store::memory::MemoryStore;
+
+/// Makes a [`Limiter`].
+#[must_use = "a builder makes nothing until `build`"]
+pub struct Builder<S> {
+    rules: Rules,
+    store: S,
+    hashers: Option<SubjectHashers>,
+}
+
+enum Rules {
+    Ready(RuleSet),
+    Yaml(String),
+    File(PathBuf),
+}
+
+/// No limiter can be made of this.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The rules file cannot be read.
+    #[error("cannot read the rules file {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The rules are wrong. The text names every problem with its place and its fix.
+    #[error("the rules are wrong\n{problems}")]
+    Rules {
+        /// As `tollgate lint` prints them.
+        problems: String,
+    },
+    /// The system gives no randomness for secrets.
+    #[error("the system gives no random numbers")]
+    Random(#[source] getrandom::Error),
+}
+
+impl Builder<MemoryStore> {
+    pub(super) fn new() -> Builder<MemoryStore> {
+        Builder { rules: Rules::Ready(RuleSet::default()), store: MemoryStore::new(), hashers: None }
+    }
+}
+
+impl<S: Store> Builder<S> {
+    /// Rules as YAML text.
+    pub fn rules_yaml(self, rules: impl Into<String>) -> Builder<S> {
+        Builder { rules: Rules::Yaml(rules.into()), ..self }
+    }
+
+    /// Rules from a YAML file.
+    pub fn rules_file(self, path: impl AsRef<Path>) -> Builder<S> {
+        Builder { rules: Rules::File(path.as_ref().to_owned()), ..self }
+    }
+
+    /// Rules that are made already.
+    pub fn rules(self, rules: RuleSet) -> Builder<S> {
+        Builder { rules: Rules::Ready(rules), ..self }
+    }
+
+    /// Keeps the state here instead of in memory of its own making.
+    pub fn store<T: Store>(self, store: T) -> Builder<T> {
+        Builder { rules: self.rules, store, hashers: self.hashers }
+    }
+
+    /// Makes subjects with this secret, which all servers of one store must share. Without it a limiter makes up its
+    /// own, which is right for memory and nothing else.
+    pub fn hash_key(self, hashers: impl Into<SubjectHashers>) -> Builder<S> {
+        Builder { hashers: Some(hashers.into()), ..self }
+    }
+
+    /// The limiter, or everything that is wrong.
+    pub fn build(self) -> Result<Limiter<S>, BuildError> {
+        let rules = self.rules.load()?;
+        let hashers = match self.hashers {
+            Some(hashers) => hashers,
+            None => SubjectHasher::new(random()?).into(),
+        };
+        let rules = ArcSwap::from_pointee(InForce { rules, version: 0 });
+        let tokens = Tokens::new(random()?);
+        Ok(Limiter { inner: Arc::new(Inner { rules, store: self.store, hashers, tokens }) })
+    }
+}
+
+impl Rules {
+    fn load(self) -> Result<RuleSet, BuildError> {
+        let source = match self {
+            Rules::Ready(rules) => return Ok(rules),
+            Rules::Yaml(text) => Source::new("rules", text.as_bytes()),
+            Rules::File(path) => match std::fs::read(&path) {
+                Ok(bytes) => Source::new(path.display().to_string(), &bytes),
+                Err(source) => return Err(BuildError::Read { path, source }),
+            },
+        };
+        let mut problems = Problems::new();
+        load(&source, &mut problems)
+            .ok_or_else(|| BuildError::Rules { problems: problems.render(&source, Colour::Plain) })
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], BuildError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(BuildError::Random)?;
+    Ok(bytes)
+}

@@ -1,0 +1,201 @@
+//! A decision together with the rules that made it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use tollgate_core::decision::{RetryAfter, RuleOutcome};
+use tollgate_core::rules::{Planned, Rule, RuleSet};
+use tollgate_core::{Decision as Found, Item, Limit, Mark, Plan, Receipt, Subject};
+
+/// Few enough rules match one request that their accounts stay on the stack.
+const INLINE: usize = 4;
+
+/// Rules, and how often others had been in force before them.
+pub(super) struct InForce {
+    pub(super) rules: RuleSet,
+    pub(super) version: u64,
+}
+
+/// The one answer: `allowed` and everything around it (see [`core::Decision`](tollgate_core::Decision) for the fields),
+/// and the rules that it came from, as they were at that moment.
+pub struct Decision {
+    in_force: Guard<Arc<InForce>>,
+    found: Found,
+    accounts: Accounts,
+}
+
+/// Where one rule's charge went.
+#[derive(Clone, Copy)]
+pub(super) struct Account {
+    pub(super) tag: Subject,
+    pub(super) subject: Subject,
+    pub(super) limit: Limit,
+}
+
+/// One for each item of the Plan.
+pub(super) type Accounts = SmallVec<[Account; INLINE]>;
+
+/// What one rule said, and the rule. Has the fields of [`RuleOutcome`].
+#[derive(Clone, Copy)]
+pub struct RuleView<'d> {
+    rule: &'d Rule,
+    outcome: &'d RuleOutcome,
+    limit: Option<&'d Limit>,
+}
+
+pub(super) fn accounts(plan: &Plan<'_>) -> Accounts {
+    let account =
+        |item: &Item<'_>| Account { tag: item.key.tag(), subject: item.key.subject(), limit: item.limit };
+    plan.items().iter().map(account).collect()
+}
+
+/// The answer to a request that no store has to be asked about.
+pub(super) fn without_store(rules: &RuleSet, settled: &Planned<'_>) -> Found {
+    match settled {
+        Planned::Denied(_) | Planned::Plan { .. } => Found::listed(false),
+        Planned::Bypassed(_) => Found::listed(true),
+        Planned::Refused { rule, .. } => {
+            let place = rules.rules().iter().position(|other| std::ptr::eq(other, *rule));
+            Found::refused_outright(RuleOutcome {
+                place: place.unwrap_or(0) as u32,
+                algorithm: rule.limit.algorithm(),
+                allowed: false,
+                blocking: true,
+                cost: 0,
+                numbers: None,
+            })
+        }
+    }
+}
+
+impl Decision {
+    pub(super) fn new(in_force: Guard<Arc<InForce>>, found: Found, accounts: Accounts) -> Decision {
+        Decision { in_force, found, accounts }
+    }
+
+    /// The rule to tell the caller about: of a refusal the one with the longest wait, of an admission the one with the
+    /// least left.
+    pub fn headline(&self) -> Option<RuleView<'_>> {
+        self.found.headline.map(|index| self.view(index))
+    }
+
+    /// What every rule said, in the order of the rules file.
+    pub fn rules(&self) -> impl Iterator<Item = RuleView<'_>> {
+        (0..self.found.rules.len()).map(|index| self.view(index))
+    }
+
+    /// Rules that would have refused had they been enforced.
+    pub fn shadow_rejected(&self) -> impl Iterator<Item = RuleView<'_>> {
+        self.rules().filter(|rule| !rule.blocking && !rule.allowed)
+    }
+
+    /// How long to wait before asking again. Zero if it is allowed, none if waiting does not help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.found.allowed {
+            return Some(Duration::ZERO);
+        }
+        match self.headline()?.outcome.numbers?.retry_after {
+            RetryAfter::Ms(ms) => Some(Duration::from_millis(ms)),
+            RetryAfter::Never => None,
+        }
+    }
+
+    /// How long an admission must wait before it proceeds: a shaper booked it a later slot.
+    pub fn delay(&self) -> Duration {
+        Duration::from_millis(self.found.delay_ms)
+    }
+
+    /// What can be given back, one receipt for each rule that was charged and takes anything back.
+    pub fn receipts(&self) -> Vec<Receipt> {
+        self.charges()
+            .map(|(rule, account, mark, cost)| Receipt {
+                rule: rule.scope.rule().to_owned(),
+                rules_version: self.in_force.version,
+                tag: account.tag,
+                subject: account.subject,
+                mark,
+                cost,
+            })
+            .collect()
+    }
+
+    /// The charges that were booked somewhere.
+    pub(super) fn charges(&self) -> impl Iterator<Item = (&Rule, &Account, Mark, u64)> {
+        let allowed = self.found.allowed;
+        let booked = self.found.rules.iter().zip(&self.accounts).filter(move |_| allowed);
+        booked.filter_map(|(outcome, account)| {
+            let mark = outcome.numbers?.mark;
+            let rule = &self.in_force.rules.rules()[outcome.place as usize];
+            (mark != Mark::None).then_some((rule, account, mark, outcome.cost))
+        })
+    }
+
+    fn view(&self, index: usize) -> RuleView<'_> {
+        let outcome = &self.found.rules[index];
+        RuleView {
+            rule: &self.in_force.rules.rules()[outcome.place as usize],
+            outcome,
+            limit: self.accounts.get(index).map(|account| &account.limit),
+        }
+    }
+}
+
+impl Deref for Decision {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        &self.found
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules: Vec<_> = self.rules().collect();
+        f.debug_struct("Decision")
+            .field("allowed", &self.found.allowed)
+            .field("headline", &self.headline().map(|rule| rule.id()))
+            .field("source", &self.found.source)
+            .field("rules", &rules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'d> RuleView<'d> {
+    /// The rule's id.
+    pub fn id(&self) -> &'d str {
+        self.rule.scope.rule()
+    }
+
+    /// The rule.
+    pub const fn rule(&self) -> &'d Rule {
+        self.rule
+    }
+
+    /// The limit in force, overrides considered; none for a rule that allows nothing.
+    pub const fn limit(&self) -> Option<&'d Limit> {
+        self.limit
+    }
+
+    /// What it said.
+    pub const fn outcome(&self) -> &'d RuleOutcome {
+        self.outcome
+    }
+}
+
+impl Deref for RuleView<'_> {
+    type Target = RuleOutcome;
+
+    fn deref(&self) -> &RuleOutcome {
+        self.outcome
+    }
+}
+
+impl fmt::Debug for RuleView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleView").field("id", &self.id()).field("outcome", self.outcome).finish()
+    }
+}
