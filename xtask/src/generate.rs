@@ -116,7 +116,7 @@ fn stale<'a>(root: &Path, generated: &'a [Generated]) -> Result<Vec<Stale<'a>>> 
 }
 
 /// The page with these sections in the places it keeps for them.
-fn with_sections(page: &str, sections: &[Section]) -> Result<String> {
+pub(crate) fn with_sections(page: &str, sections: &[Section]) -> Result<String> {
     let mut page = page.to_owned();
     for Section { name, text } in sections {
         let opening = format!("<!-- generated: {name} -->\n");

@@ -2,6 +2,7 @@
 //!
 //! This file reads the command line and turns a failure into an exit code. Each task has a file of its own.
 
+mod bench;
 mod generate;
 mod measure;
 mod oracle;
@@ -86,6 +87,18 @@ enum Task {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+
+    /// Measure Tollgate beside its peers, and write what was found into docs/performance.md.
+    ///
+    /// Builds the package in the folder bench, with peers from the registry, optimised as a release. All contenders run
+    /// in one process; in every round each of them runs every row once, and the order changes from round to round.
+    /// Compare figures of one run only, and leave the machine alone meanwhile.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask bench                    everything; takes about ten minutes and 8 GiB of memory\n  \
+        cargo xtask bench --suite library    only the libraries\n  \
+        cargo xtask bench --quick            does it still work? writes nothing\n  \
+        cargo xtask bench --again            page and pictures once more, from the last run")]
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +107,7 @@ fn main() -> ExitCode {
         Task::Test => test::run(root),
         Task::Tidy => tidy::run(root),
         Task::Oracle { steps, seed } => oracle::run(steps, seed),
+        Task::Bench(options) => bench::run(root, &options),
         Task::Gen { check: true } => generate::check(root),
         Task::Gen { check: false } => generate::write(root),
     };

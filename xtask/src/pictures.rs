@@ -13,7 +13,7 @@ mod retry;
 mod script;
 mod sliding_log;
 mod sliding_window;
-mod svg;
+pub(crate) mod svg;
 mod token_bucket;
 
 use crate::measure::Measurements;

@@ -137,9 +137,20 @@ pub struct Undecided {
 impl Decision {
     /// The decision of a check.
     pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<Decision, Undecided> {
+        let mut decision = Decision::listed(false);
+        decision.decide(plan, found)?;
+        Ok(decision)
+    }
+
+    /// Turns any decision into that of a check, in place: a decision is large, and moving it costs more than making it.
+    pub fn decide(&mut self, plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<(), Undecided> {
+        self.rules.clear();
         match found {
-            Ok(outcome) => Decision::from_store(plan, outcome),
-            Err(error) => Ok(Decision::from_policies(plan, error)),
+            Ok(outcome) => self.decide_by_store(plan, outcome),
+            Err(error) => {
+                self.decide_by_policies(plan, error);
+                Ok(())
+            }
         }
     }
 
@@ -172,73 +183,58 @@ impl Decision {
         self.rules.iter().filter(|rule| !rule.blocking && !rule.allowed)
     }
 
-    fn from_store(plan: &Plan<'_>, outcome: &Outcome) -> Result<Decision, Undecided> {
-        let undecided =
-            plan.items().iter().zip(&outcome.answers).find_map(|(item, answer)| match answer.verdict {
+    fn decide_by_store(&mut self, plan: &Plan<'_>, outcome: &Outcome) -> Result<(), Undecided> {
+        for (item, answer) in plan.items().iter().zip(&outcome.answers) {
+            match answer.verdict {
                 Verdict::Declined(why) if item.blocking => {
-                    Some(Undecided { rule: item.key.scope().rule().to_owned(), why })
+                    return Err(Undecided { rule: item.key.scope().rule().to_owned(), why });
                 }
-                _ => None,
-            });
-        if let Some(undecided) = undecided {
-            return Err(undecided);
+                _ => {
+                    let numbers = numbers(answer, outcome.now);
+                    self.rules.push(rule_outcome(item, answer.is_admitted(), Some(numbers)));
+                }
+            }
         }
-        let rules: SmallVec<_> = plan
-            .items()
-            .iter()
-            .zip(&outcome.answers)
-            .map(|(item, answer)| {
-                rule_outcome(item, answer.is_admitted(), Some(numbers(answer, outcome.now)))
-            })
-            .collect();
-        let source = if rules.is_empty() { Source::Unmatched } else { Source::Store };
-        Ok(Decision::of_rules(plan, rules, source, false))
+        self.source = if self.rules.is_empty() { Source::Unmatched } else { Source::Store };
+        self.conclude(plan, false);
+        Ok(())
     }
 
-    fn from_policies(plan: &Plan<'_>, error: &StoreError) -> Decision {
+    fn decide_by_policies(&mut self, plan: &Plan<'_>, error: &StoreError) {
         // Wrong credentials are never a reason to let everything pass.
         let may_open = !matches!(error, StoreError::Misconfigured(_));
-        let rules: SmallVec<_> = plan
-            .items()
-            .iter()
-            .map(|item| rule_outcome(item, may_open && item.on_failure.passes(), None))
-            .collect();
+        for item in plan.items() {
+            self.rules.push(rule_outcome(item, may_open && item.on_failure.passes(), None));
+        }
+        self.source = Source::Fallback;
         let degraded =
             plan.items().iter().any(|item| item.blocking && item.on_failure == OnFailure::Degraded);
-        Decision::of_rules(plan, rules, Source::Fallback, degraded)
+        self.conclude(plan, degraded);
     }
 
-    fn of_rules(
-        plan: &Plan<'_>,
-        rules: SmallVec<[RuleOutcome; INLINE]>,
-        source: Source,
-        degraded: bool,
-    ) -> Decision {
-        let blocking = || rules.iter().enumerate().filter(|(_, rule)| rule.blocking);
-        let allowed = blocking().all(|(_, rule)| rule.allowed);
-        // Both pick the first of equals: `min_by_key` does, and the reversed `max_by_key` does.
-        let headline = if allowed {
-            blocking().min_by_key(|(_, rule)| rule.headroom()).map(|(index, _)| index)
-        } else {
-            blocking()
-                .filter(|(_, rule)| !rule.allowed)
-                .rev()
-                .max_by_key(|(_, rule)| rule.wait())
-                .map(|(index, _)| index)
-        };
-        let exactness = plan
-            .items()
-            .iter()
-            .filter(|item| item.blocking)
-            .map(|item| if source == Source::Fallback { Exactness::Bounded } else { item.limit.exactness() })
-            .max()
-            .unwrap_or(Exactness::Exact);
-        let delay_ms = if allowed {
-            blocking().filter_map(|(_, rule)| rule.numbers).map(|numbers| numbers.delay_ms).max().unwrap_or(0)
-        } else {
-            0
-        };
-        Decision { allowed, headline, rules, source, exactness, degraded: degraded && allowed, delay_ms }
+    /// Everything that follows from what the rules said.
+    fn conclude(&mut self, plan: &Plan<'_>, degraded: bool) {
+        self.allowed = self.rules.iter().all(|rule| rule.allowed || !rule.blocking);
+        self.degraded = degraded && self.allowed;
+        (self.headline, self.exactness, self.delay_ms) = (None, Exactness::Exact, 0);
+        for (index, (rule, item)) in self.rules.iter().zip(plan.items()).enumerate() {
+            if !rule.blocking {
+                continue;
+            }
+            let exactness =
+                if self.source == Source::Fallback { Exactness::Bounded } else { item.limit.exactness() };
+            self.exactness = self.exactness.max(exactness);
+            if self.allowed {
+                self.delay_ms = self.delay_ms.max(rule.numbers.map_or(0, |numbers| numbers.delay_ms));
+            }
+            // The first of equals.
+            let leads = self.headline.map(|index| &self.rules[index]).is_none_or(|leader| {
+                if self.allowed { rule.headroom() < leader.headroom() } else { rule.wait() > leader.wait() }
+            });
+            if leads && rule.allowed == self.allowed {
+                self.headline = Some(index);
+            }
+        }
     }
 }
 

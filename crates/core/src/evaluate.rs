@@ -45,6 +45,15 @@ pub fn evaluate<'s>(plan: &Plan<'_>, now: Time, state_of: impl Fn(usize) -> Opti
     Evaluation { outcome: Outcome { now, answers }, writes }
 }
 
+/// [`evaluate`] for a Plan of one item.
+pub fn evaluate_one(item: &Item<'_>, now: Time, state: Option<&State>) -> Step<Change> {
+    let mut step = item.limit.decide(state, now, &item.operation);
+    if step.answer.is_refused() && !item.blocking {
+        step.write = None;
+    }
+    step
+}
+
 /// An item that would have been admitted on its own says so, with the numbers of nothing charged.
 fn uncharge(answer: &mut Answer, item: &Item<'_>, state: Option<&State>, now: Time) {
     if answer.is_admitted() {

@@ -87,6 +87,11 @@ impl Scope {
         &self.namespace
     }
 
+    /// 128 bits that tell this rule from every other, for stores in memory.
+    pub const fn fingerprint(&self) -> u128 {
+        self.salt
+    }
+
     /// The key of `subject`, in a slot of its own.
     pub const fn key(&self, subject: Subject) -> Key<'_> {
         Key { scope: self, tag: subject, subject }

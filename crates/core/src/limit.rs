@@ -5,7 +5,7 @@ use crate::algorithm::concurrency::Concurrency;
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::meter::Meter;
 use crate::algorithm::penalty::Penalty;
-use crate::algorithm::quota::Quota;
+use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
 use crate::answer::{Retry, Verdict};
@@ -13,7 +13,7 @@ use crate::exactness::Exactness;
 use crate::machine::{Machine, Standing, Step, Write};
 use crate::operation::{Mark, Operation};
 use crate::state::{Change, State};
-use crate::time::{Tick, Time};
+use crate::time::{Span, Tick, Time};
 
 /// Numbers that were found to make sense, for one of the algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -123,6 +123,22 @@ impl Limit {
             Limit::Quota(limit) => Machine::capacity(limit),
             Limit::Meter(limit) => Machine::capacity(limit),
             Limit::Penalty(limit) => Machine::capacity(limit),
+        }
+    }
+
+    /// The time its number stands for: the window, the period that holds `at`, or the time a bucket takes to fill.
+    /// None where no length of time brings units back.
+    pub fn window(&self, at: Time) -> Option<Span> {
+        match self {
+            Limit::FixedWindow(limit) => Some(limit.window()),
+            Limit::SlidingWindow(limit) => Some(limit.window()),
+            Limit::SlidingLog(limit) => Some(limit.window()),
+            Limit::Bucket(limit) => Some(limit.fill_time()),
+            Limit::Quota(limit) => match limit.period() {
+                QuotaPeriod::Calendar(periods) => periods.containing(at).map(|(start, end)| end - start),
+                QuotaPeriod::Rolling(length) => Some(length),
+            },
+            Limit::Concurrency(_) | Limit::Meter(_) | Limit::Penalty(_) => None,
         }
     }
 

@@ -122,24 +122,34 @@ impl<'r> Plan<'r> {
         Ok(())
     }
 
-    /// The same questions, to be answered without writing anything.
-    pub fn peeking(mut self) -> Plan<'r> {
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.items.clear();
+    }
+
+    /// Turns its questions into ones that are answered without writing anything.
+    pub fn peek(&mut self) {
         for item in &mut self.items {
             if let Some(cost) = item.operation.cost() {
                 item.operation = Operation::Peek { cost };
             }
         }
-        self
     }
 
-    /// The same charges, but what a quota would count is held for `hold` and settled later.
-    pub fn reserving(mut self, hold: Span) -> Plan<'r> {
+    /// Turns its questions into how things stand, whatever they were to cost.
+    pub fn look(&mut self) {
+        for item in &mut self.items {
+            item.operation = Operation::Peek { cost: 0 };
+        }
+    }
+
+    /// Turns what quotas would count into something held for `hold` and settled later.
+    pub fn reserve(&mut self, hold: Span) {
         for item in &mut self.items {
             if let (Limit::Quota(_), Operation::Charge { cost, token }) = (item.limit, item.operation) {
                 item.operation = Operation::Reserve { cost, token, hold };
             }
         }
-        self
     }
 
     /// Its items, in the order of the rules file.

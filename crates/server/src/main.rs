@@ -3,12 +3,13 @@
 mod commands;
 mod exit;
 mod input;
+mod request;
 mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use commands::{completions, explain, guide, lint, man, presets, schema, r#try};
+use commands::{check, completions, explain, guide, lint, man, presets, schema, r#try};
 
 /// Admission control: may this request, job or token spend proceed right now?
 #[derive(Parser)]
@@ -28,6 +29,7 @@ pub(crate) struct Cli {
 enum Command {
     Lint(lint::Args),
     Explain(explain::Args),
+    Check(check::Args),
     Try(r#try::Args),
     Guide(guide::Args),
     Presets(presets::Args),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lint(args) => lint::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Try(args) => r#try::run(&args),
         Command::Guide(args) => guide::run(&args),
         Command::Presets(args) => presets::run(&args),

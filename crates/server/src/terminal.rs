@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
+use jiff::Timestamp;
+use tollgate::core::Time;
 use tollgate::rules_file::{Colour, Problems, Source, shown};
 
 use crate::exit;
@@ -94,4 +96,29 @@ pub(crate) fn typed(value: &str) -> String {
     let plain =
         !value.is_empty() && !value.contains([' ', ',']) && quoted.get(1..quoted.len() - 1) == Some(value);
     if plain { value.to_owned() } else { quoted }
+}
+
+/// Milliseconds, or larger units from where these are easier to read; then rounded up to seconds.
+pub(crate) fn length(ms: u64) -> String {
+    if ms < 100_000 {
+        return format!("{ms}ms");
+    }
+    let mut seconds = ms.div_ceil(1_000);
+    let mut text = String::new();
+    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")] {
+        if seconds >= unit {
+            text += &format!("{}{name}", seconds / unit);
+            seconds %= unit;
+        }
+    }
+    text
+}
+
+/// An instant as people and programs write it.
+pub(crate) fn instant(time: Time) -> String {
+    timestamp(time).map_or_else(|| format!("{time:?}"), |timestamp| timestamp.to_string())
+}
+
+pub(crate) fn timestamp(time: Time) -> Option<Timestamp> {
+    Timestamp::from_microsecond(i64::try_from(time.us()).ok()?).ok()
 }

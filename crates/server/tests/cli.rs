@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 8] = ["lint", "explain", "try", "guide", "presets", "schema", "completions", "man"];
+const COMMANDS: [&str; 9] =
+    ["lint", "explain", "check", "try", "guide", "presets", "schema", "completions", "man"];
 const TYPOS: &str = "crates/server/tests/rules/typos.yaml";
 const PRECEDENCE: &str = "crates/server/tests/rules/precedence.yaml";
 const SHOP: &str = "examples/rules/shop.yaml";
@@ -120,6 +121,14 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
         &["explain", "--rules", SHOP, "--at", "1969-12-31T00:00:00Z"],
         &["explain", "--rules", SHOP, "--at", "2300-01-01T00:00:00Z"],
         &["explain", "--rules", SHOP, "--hash-key-file", SHOP],
+        &["check", "tenant=acme"],
+        &["check", "--rules", "no/such/file.yaml"],
+        &["check", "--rules", SHOP, "tenant=a", "tenant=b"],
+        &["check", "--rules", SHOP, "--at", "+soon"],
+        &["check", "--rules", SHOP, "--at", "1.5s"],
+        &["check", "--rules", SHOP, "--times", "0"],
+        &["check", "--rules", SHOP, "--format", "text"],
+        &["check", "--rules", SHOP, "--cost", "1051", "action=export", "tenant=t"],
         &["try"],
         &["try", "token-bucket: 2/s", "--every", "soon"],
         &["try", "token-bucket: 2/s", "--cost", "3"],
@@ -133,6 +142,124 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
         assert_eq!(run.code, Some(2), "{args:?}: {}", run.stderr);
         assert!(run.stderr.starts_with("error: "), "{args:?}: {}", run.stderr);
     }
+}
+
+/// Two rules for everybody, and a shadow.
+const THREE: &str = "version: 1
+rules:
+  - { id: burst, per: user, limit: { token-bucket: 2/s, burst: 3 } }
+  - { id: hour, per: user, limit: { fixed-window: 100/h } }
+  - { id: trial, per: user, mode: shadow, limit: { fixed-window: 1/min } }
+";
+
+fn check<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&["check", "--rules", "-", "user=u"], args].concat()
+}
+
+#[test]
+fn check_charges_and_tells_every_rule_in_a_table() {
+    let run = tollgate_reading(THREE, &check(&["--times", "2", "--at", "2026-11-15T12:00:00Z"]));
+    let expected = "\
+time                  answer    rule               remaining    delay   retry after        reset in
+2026-11-15T12:00:00Z  admitted  burst                      2        -             -           500ms
+                      admits      burst                    2        -             -           500ms
+                      admits      hour                    99        -             -              1h
+                      admits      trial (shadow)           0        -             -         60000ms
+2026-11-15T12:00:00Z  admitted  burst                      1        -             -          1000ms
+                      admits      burst                    1        -             -          1000ms
+                      admits      hour                    98        -             -              1h
+                      refuses     trial (shadow)           0        -       60000ms         60000ms
+
+2 admitted, 0 refused
+";
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
+}
+
+#[test]
+fn check_asks_so_often_at_each_time() {
+    let times = ["--at", "2026-11-15T12:00:00Z", "--at", "+0.499999s", "--at", "+0.5s"];
+    let run = tollgate_reading(THREE, &check(&[&["--times", "3", "--format", "json"], &times[..]].concat()));
+    let told: Vec<Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let seen: Vec<_> = told
+        .iter()
+        .map(|told| {
+            let at = told["at"].as_str().expect("a text").trim_start_matches("2026-11-15T12:00:00");
+            (
+                at,
+                told["allowed"].as_bool().expect("yes or no"),
+                told["retry_after_ms"].as_u64().expect("a number"),
+            )
+        })
+        .collect();
+    let expected = [
+        ("Z", true, 0),
+        ("Z", true, 0),
+        ("Z", true, 0),
+        (".499999Z", false, 1),
+        (".499999Z", false, 1),
+        (".499999Z", false, 1),
+        (".5Z", true, 0),
+        (".5Z", false, 500),
+        (".5Z", false, 500),
+    ];
+    assert_eq!((run.code, seen), (Some(1), expected.to_vec()));
+    assert_eq!(told[1]["shadow_rejected"], serde_json::json!(["trial"]));
+    assert_eq!(told[0]["rules"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn check_says_who_decided_without_numbers() {
+    for (args, code, name) in [
+        (&["action=none"][..], 0, "(no rule applies)"),
+        (&["service=healthcheck"], 0, "(bypass list)"),
+        (&["api_key=k-stolen"], 1, "(deny list)"),
+        (&["action=export"], 1, "exports-per-month"),
+    ] {
+        let run = tollgate(&[&["check", "--rules", SHOP, "--at", "2026-11-15T12:00:00Z"], args].concat());
+        let row = run.stdout.lines().nth(1).unwrap_or_default();
+        assert_eq!(run.code, Some(code), "{args:?}");
+        assert!(row.contains(&format!("  {name} ")) && row.ends_with(" -"), "{args:?}: {row}");
+        let outright = run.stdout.contains("note: exports-per-month refuses without counting");
+        assert_eq!(outright, name == "exports-per-month", "{}", run.stdout);
+    }
+}
+
+#[test]
+fn check_and_explain_refuse_a_wrong_file_whole() {
+    for command in ["check", "explain"] {
+        let run = tollgate(&[command, "--rules", TYPOS, "user=u"]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
+        assert!(run.stderr.contains("did you mean `limit`?"), "{}", run.stderr);
+        let end = format!("has problems, so there is nothing to {command}");
+        assert!(run.stderr.lines().any(|line| line.ends_with(&end)), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn check_takes_costs_and_keys_as_explain_does() {
+    let half = CLEAN.replace("missing: refuse,", "missing: refuse, rollout: 50%,");
+    let keys = scratch("check-keys");
+    std::fs::create_dir_all(&keys).expect("a folder can be made");
+    let blocking = |command: &str, number: u8| {
+        let file = keys.join(format!("{number}.hex"));
+        std::fs::write(&file, format!("{number:02x}").repeat(32)).expect("a file can be written");
+        let file = file.to_string_lossy().into_owned();
+        let args =
+            [command, "--rules", "-", "--hash-key-file", &file, "--format", "json", "--cost", "4", "user=u"];
+        let told = tollgate_reading(&half, &args).json();
+        let rule = &told["rules"][0];
+        (rule["blocking"].as_bool().expect("yes or no"), rule["cost"].clone())
+    };
+    let mut seen = [false, false];
+    for number in 0..16 {
+        let (checked, cost) = blocking("check", number);
+        assert_eq!(cost, 4);
+        let (explained, _) = blocking("explain", number);
+        assert_eq!(checked, explained, "key {number}");
+        seen[usize::from(checked)] = true;
+    }
+    assert_eq!(seen, [true, true], "the key decides who is in a rollout");
 }
 
 #[test]

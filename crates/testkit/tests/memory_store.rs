@@ -1,10 +1,364 @@
-//! The store in memory.
+//! The store in memory: what it answers, at once and from many threads, and what it does when it is full.
 
-use tollgate::MemoryStore;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tollgate::store::memory::MemoryStore;
+use tollgate::{Attributes, Clock, Keyed, Limiter, ManualClock};
+use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::concurrency::Concurrency;
+use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::meter::Meter;
+use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
+use tollgate_core::algorithm::sliding_log::SlidingLog;
+use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::{
+    Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
+};
 use tollgate_testkit::conformance::agrees_with_the_model;
+
+const NOW: Time = Time::from_us(1_700_000_000_000_000);
+const LIMIT: u64 = 1_000;
+const THREADS: usize = 64;
+const ATTEMPTS: usize = 10_000;
+
+fn clock() -> &'static ManualClock {
+    Box::leak(Box::new(ManualClock::at(NOW)))
+}
+
+/// Every algorithm that counts requests, at the same limit.
+fn limits(limit: u64) -> Vec<Limit> {
+    let hour = Span::from_secs(3_600);
+    vec![
+        Limit::FixedWindow(FixedWindow::new(limit, hour).unwrap()),
+        Limit::SlidingWindow(SlidingWindow::new(limit, hour, 6, Counting::Strict).unwrap()),
+        Limit::SlidingWindow(SlidingWindow::new(limit, hour, 6, Counting::Interpolated).unwrap()),
+        Limit::SlidingLog(SlidingLog::new(limit, hour).unwrap()),
+        Limit::Bucket(Bucket::tokens(1, hour, limit).unwrap()),
+        Limit::Bucket(Bucket::meter(1, hour, limit).unwrap()),
+        Limit::Bucket(Bucket::queue(1, hour, limit - 1).unwrap()),
+        Limit::Concurrency(Concurrency::new(limit, hour).unwrap()),
+        Limit::Quota(Quota::new(limit, 0, QuotaPeriod::Rolling(hour)).unwrap()),
+        Limit::Meter(Meter::new(Some(limit), Some(hour)).unwrap()),
+    ]
+}
+
+fn subject(name: &str) -> Subject {
+    SubjectHasher::new([5; 32]).subject([("user", name)])
+}
+
+/// How many of all attempts are admitted when all threads ask at once.
+fn admitted(ask: impl Fn(usize) -> bool + Sync) -> usize {
+    let (next, admitted, start) = (AtomicUsize::new(0), AtomicUsize::new(0), Barrier::new(THREADS));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                start.wait();
+                loop {
+                    let attempt = next.fetch_add(1, Ordering::Relaxed);
+                    if attempt >= ATTEMPTS {
+                        return;
+                    }
+                    if ask(attempt) {
+                        admitted.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    admitted.into_inner()
+}
 
 #[test]
 fn memory_store_agrees_with_the_model_of_plans() {
     agrees_with_the_model(MemoryStore::with_clock, 300_000, 1)
         .unwrap_or_else(|difference| panic!("{difference}"));
+}
+
+#[test]
+fn i2_64_threads_get_exactly_the_limit_under_every_algorithm() {
+    let began = Instant::now();
+    for limit in limits(LIMIT) {
+        let store = MemoryStore::with_clock(clock());
+        let scope = Scope::new("test", "rule").unwrap();
+        let count = admitted(|attempt| {
+            let mut plan = Plan::new();
+            let operation = Operation::Charge { cost: 1, token: Token(attempt as u128 + 1) };
+            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            store.apply_now(&plan).answers[0].is_admitted()
+        });
+        assert_eq!(count, LIMIT as usize, "{limit:?}");
+        assert_eq!(store.len(), 1);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn i2_64_threads_get_exactly_the_limit_under_three_mixed_rules() {
+    let began = Instant::now();
+    let (tight, loose) = (limits(LIMIT), limits(LIMIT + 500));
+    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+    for first in 0..tight.len() {
+        let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
+        let store = MemoryStore::with_clock(clock());
+        let plan_of = |attempt: usize, cost: u64| {
+            let mut plan = Plan::new();
+            // Each attempt names its rules in another order, so that threads meet shards in every order.
+            for place in 0..3 {
+                let at = (place + attempt) % 3;
+                let operation = Operation::Charge { cost, token: Token(attempt as u128 + 1) };
+                plan.push(Item::new(scopes[at].key(subject("u")), mixed[at], operation)).unwrap();
+            }
+            plan
+        };
+        let count =
+            admitted(|attempt| store.apply_now(&plan_of(attempt, 1)).answers.iter().all(Answer::is_admitted));
+        assert_eq!(count, LIMIT as usize, "{mixed:?}");
+        // Nothing of a refused Plan was charged: each of the loose rules has exactly its 500 left.
+        let left = store.apply_now(&plan_of(0, 0).peeked()).answers;
+        for (at, answer) in left.iter().enumerate().skip(1) {
+            assert_eq!(answer.remaining, 500, "{:?}", mixed[at]);
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+trait Peeked {
+    fn peeked(self) -> Self;
+}
+
+impl Peeked for Plan<'_> {
+    fn peeked(mut self) -> Self {
+        self.peek();
+        self
+    }
+}
+
+#[test]
+fn threads_on_many_keys_get_exactly_the_limit_each() {
+    const KEYS: usize = 50;
+    let keyed = Keyed::with_store(limits(100)[4], MemoryStore::with_clock(clock())).unwrap();
+    let count = admitted(|attempt| keyed.check(format!("user-{}", attempt % KEYS)).is_admitted());
+    assert_eq!(count, KEYS * 100);
+    assert_eq!(keyed.store().len(), KEYS);
+}
+
+/// The lock-free refusal is told until the instant it names, and never after something was given back.
+#[test]
+fn a_remembered_refusal_ends_when_it_says_and_when_something_is_given_back() {
+    for limit in [limits(2)[0], limits(2)[4], limits(2)[9]] {
+        let clock = clock();
+        let store = MemoryStore::with_clock(clock);
+        let scope = Scope::new("test", "rule").unwrap();
+        let ask = |operation| {
+            let mut plan = Plan::new();
+            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            store.apply_now(&plan).answers[0]
+        };
+        let first = ask(Operation::charge(1));
+        assert!(first.is_admitted() && ask(Operation::charge(1)).is_admitted());
+        let refused = ask(Operation::charge(1));
+        assert!(refused.is_refused());
+        assert_eq!(ask(Operation::charge(1)), refused, "told again from memory");
+        assert!(matches!(
+            ask(Operation::Refund { mark: first.mark, cost: 1 }).verdict,
+            Verdict::Done { amount: 1 }
+        ));
+        assert!(ask(Operation::charge(1)).is_admitted(), "{limit:?}");
+        let refused = ask(Operation::charge(1));
+        let Verdict::Refused(tollgate_core::Retry::At(retry_at)) = refused.verdict else {
+            panic!("{refused:?}")
+        };
+        clock.set(Time::from_us(retry_at.us() - 1));
+        assert_eq!(ask(Operation::charge(1)), refused);
+        clock.set(retry_at);
+        assert!(ask(Operation::charge(1)).is_admitted(), "{limit:?}");
+    }
+}
+
+/// A limiter that gives somebody else's numbers, or a reset that does not reset, would show here.
+#[test]
+fn a_remembered_refusal_is_for_its_own_limit_and_ends_with_a_reset() {
+    let store = MemoryStore::with_clock(clock());
+    let scope = Scope::new("test", "rule").unwrap();
+    let ask = |limit, operation| {
+        let mut plan = Plan::new();
+        plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+        store.apply_now(&plan).answers[0]
+    };
+    let window = |limit| Limit::FixedWindow(FixedWindow::new(limit, Span::from_secs(3_600)).unwrap());
+    let (tight, loose) = (window(1), window(5));
+    assert!(ask(tight, Operation::charge(1)).is_admitted());
+    assert!(ask(tight, Operation::charge(1)).is_refused());
+    assert!(ask(loose, Operation::charge(1)).is_admitted(), "an override raises the limit at once");
+    assert!(ask(tight, Operation::charge(1)).is_refused());
+    ask(tight, Operation::Reset);
+    assert!(ask(tight, Operation::charge(1)).is_admitted());
+}
+
+#[test]
+fn idle_state_disappears() {
+    let clock = clock();
+    for limit in limits(5) {
+        let store = MemoryStore::with_clock(clock);
+        clock.set(NOW);
+        let scope = Scope::new("test", "rule").unwrap();
+        for name in 0..500_u32 {
+            let mut plan = Plan::new();
+            let operation = Operation::Charge { cost: 1, token: Token(1) };
+            plan.push(Item::new(scope.key(subject(&name.to_string())), limit, operation)).unwrap();
+            store.apply_now(&plan);
+        }
+        assert_eq!((store.len(), store.sweep()), (500, 0), "nothing that counts is forgotten");
+        // Longer than every window, lease, quota and drain above, and the minute that dead state is kept.
+        clock.advance(Span::from_secs(6 * 3_600 + 61));
+        assert_eq!((store.sweep(), store.len()), (500, 0), "{limit:?}");
+    }
+}
+
+/// Traffic alone, without a timer, clears away what is dead.
+#[test]
+fn inserting_forgets_what_is_dead() {
+    let clock = clock();
+    let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).unwrap());
+    let keyed = Keyed::with_store(limit, MemoryStore::with_clock(clock)).unwrap();
+    for number in 0..200_000_u32 {
+        keyed.check(number.to_le_bytes());
+    }
+    clock.advance(Span::from_secs(100));
+    for number in 200_000..400_000_u32 {
+        keyed.check(number.to_le_bytes());
+    }
+    assert!(keyed.store().len() < 220_000, "{} keys", keyed.store().len());
+}
+
+#[test]
+fn at_the_cap_new_subjects_share_one_account_and_get_no_credit_back() {
+    let store = MemoryStore::with_clock(clock()).keys_max(100);
+    let keyed = Keyed::with_store(limits(3)[4], store).unwrap();
+    for number in 0..100_u32 {
+        assert!((0..3).all(|_| keyed.check(number.to_le_bytes()).is_admitted()));
+    }
+    let strangers = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted());
+    assert_eq!(strangers.count(), 3, "one limit among all of them");
+    for number in 0..100_u32 {
+        assert!(keyed.check(number.to_le_bytes()).is_refused(), "nobody was forgotten while it counted");
+    }
+    let usage = keyed.store().usage();
+    assert_eq!((usage.keys, usage.keys_max, usage.overflowed), (100, 100, 1_000));
+}
+
+#[test]
+fn at_the_cap_state_that_counts_for_nothing_makes_room() {
+    let clock = clock();
+    let limit = Limit::FixedWindow(FixedWindow::new(1, Span::from_secs(10)).unwrap());
+    let store = MemoryStore::with_clock(clock).keys_max(2_000);
+    let keyed = Keyed::with_store(limit, store).unwrap();
+    for number in 0..2_000_u32 {
+        assert!(keyed.check(number.to_le_bytes()).is_admitted());
+    }
+    assert!(keyed.check(9_999_u32.to_le_bytes()).is_admitted(), "the shared account has its own limit");
+    assert!(keyed.check(9_998_u32.to_le_bytes()).is_refused());
+    // The window is over, though not for a minute yet: full credit, so it may go.
+    clock.advance(Span::from_secs(10));
+    let admitted =
+        (10_000..11_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted()).count();
+    assert!(admitted > 990, "{admitted} of 1000 found room");
+    assert_eq!(keyed.store().len(), 2_000);
+}
+
+#[test]
+fn strangers_beyond_a_rules_cap_share_one_account_and_others_do_not() {
+    let clock = clock();
+    let limiter = Limiter::builder()
+        .rules_yaml(
+            "version: 1
+rules:
+  - { id: r, per: [user | ip], strangers_max: 10, limit: { fixed-window: 2/hour } }
+",
+        )
+        .store(MemoryStore::with_clock(clock))
+        .build()
+        .unwrap();
+    let check = |name, value: &str| limiter.check_now(&Attributes::from([(name, value)])).unwrap().allowed;
+    let admitted =
+        (0..1_000).map(|n| format!("10.0.{}.{}", n / 250, n % 250)).filter(|ip| check("ip", ip)).count();
+    assert_eq!(admitted, 10 + 2, "ten on their own accounts, then two for all the others");
+    assert!((0..1_000).all(|n| check("user", &n.to_string())), "who is known by more is not one of them");
+    clock.advance(Span::from_secs(2 * 3_600));
+    limiter.store().sweep();
+    assert!(check("ip", "10.9.9.9"), "strangers that are forgotten make room");
+    assert_eq!(limiter.store().usage().overflowed, 990);
+}
+
+#[test]
+fn a_lease_on_the_shared_account_can_be_given_back() {
+    let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(30)).unwrap());
+    let store = MemoryStore::with_clock(clock()).keys_max(0);
+    let scope = Scope::new("test", "rule").unwrap();
+    let ask = |name: &str, operation| {
+        let mut plan = Plan::new();
+        plan.push(Item::new(scope.key(subject(name)), limit, operation)).unwrap();
+        store.apply_now(&plan).answers[0]
+    };
+    assert!(ask("a", Operation::Charge { cost: 1, token: Token(1) }).is_admitted());
+    assert!(ask("b", Operation::Charge { cost: 1, token: Token(2) }).is_refused());
+    assert!(matches!(ask("a", Operation::Release { token: Token(1) }).verdict, Verdict::Done { .. }));
+    assert!(ask("b", Operation::Charge { cost: 1, token: Token(2) }).is_admitted());
+}
+
+#[test]
+fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
+    let clock = clock();
+    let scope = Scope::new("test", "rule").unwrap();
+    let scopes: Vec<Scope> =
+        (0..limits(9).len()).map(|n| Scope::new("test", &format!("r{n}")).unwrap()).collect();
+    let charge = |store: &MemoryStore<&ManualClock>, cost: u64| -> Vec<Answer> {
+        let asked = limits(9).into_iter().zip(&scopes).map(|(limit, scope)| {
+            let mut plan = Plan::new();
+            let operation = Operation::Charge { cost, token: Token(u128::from(cost) + 1) };
+            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            store.apply_now(&plan).answers[0]
+        });
+        asked.collect()
+    };
+    let old: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    charge(&old, 4);
+    let mut bytes = Vec::new();
+    assert_eq!(old.snapshot(&mut bytes).unwrap(), scopes.len());
+
+    let new: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    assert_eq!(new.restore(&mut bytes.as_slice()).unwrap().keys, scopes.len());
+    assert_eq!(charge(&new, 3), charge(&old, 3), "both go on in the same way");
+
+    for cut in (0..bytes.len()).step_by(7) {
+        let fresh: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+        assert!(fresh.restore(&mut &bytes[..cut]).is_err());
+        let mut changed = bytes.clone();
+        changed[cut] ^= 1;
+        assert!(fresh.restore(&mut changed.as_slice()).is_err(), "byte {cut}");
+        assert!(fresh.is_empty(), "a damaged snapshot leaves nothing behind");
+    }
+
+    clock.advance(Span::from_secs(30 * 3_600));
+    let late: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().dead, scopes.len());
+    assert!(late.is_empty() && clock.now() > NOW && scope.rule() == "rule");
+    let folder = std::env::temp_dir().join(format!("tollgate-snapshot-{}", std::process::id()));
+    assert_eq!(old.save(&folder).unwrap(), scopes.len());
+    assert_eq!(late.load(&folder).unwrap().dead, scopes.len());
+    std::fs::remove_file(&folder).unwrap();
+}
+
+/// A file of any bytes is refused without harm; see also the fuzz targets of the layouts inside it.
+#[test]
+fn what_is_no_snapshot_is_refused() {
+    let store = MemoryStore::with_clock(clock());
+    for bytes in [&b""[..], b"tollgate memory 2\n", b"tollgate memory 1\n", b"\0", &[0xff; 100]] {
+        assert!(store.restore(&mut &*bytes).is_err());
+    }
+    let shared = Arc::new(store);
+    assert!(shared.is_empty());
 }

@@ -4,6 +4,7 @@ mod acquire;
 mod builder;
 mod check_error;
 mod decision;
+mod explain;
 mod follow_up;
 mod permit;
 mod reservation;
@@ -13,21 +14,25 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use arc_swap::ArcSwap;
-use tollgate_core::rules::{Planned, Request, RuleSet};
-use tollgate_core::{Decision as Found, Decline, Plan, Span, Store, SubjectHashers, Time, Token};
+use arc_swap::{ArcSwap, Guard};
+use tollgate_core::rules::{Met, Request, RuleSet};
+use tollgate_core::{
+    Decision as Found, Decline, Outcome, Plan, Span, Store, StoreError, SubjectHashers, Time, Token,
+};
 
 pub use acquire::AcquireError;
+pub(crate) use builder::random;
 pub use builder::{BuildError, Builder};
 pub use check_error::CheckError;
 pub use decision::{Decision, RuleView};
-pub use follow_up::Returned;
+pub use explain::{Account, Counted, Explanation, Reason, RuleExplanation, Standing};
+pub use follow_up::{FollowUpError, Returned};
 pub use permit::Permit;
 pub use reservation::Reservation;
 
 use crate::clock::Clock;
 use crate::store::memory::MemoryStore;
-use decision::InForce;
+use decision::{Accounts, InForce};
 use tokens::Tokens;
 
 /// Decides. Cheap to clone: all clones share one store and one rule set.
@@ -47,15 +52,81 @@ struct Inner<S> {
 enum Intent {
     Charge,
     Peek,
-    Reserve { hold: Span },
+    /// As it stands, whatever the request costs.
+    Look,
+    Reserve {
+        hold: Span,
+    },
 }
 
-impl Intent {
-    fn of(self, plan: Plan<'_>) -> Plan<'_> {
-        match self {
-            Intent::Charge => plan,
-            Intent::Peek => plan.peeking(),
-            Intent::Reserve { hold } => plan.reserving(hold),
+/// A check on its way: attributes, matched rules, Plan, Outcome, Decision.
+struct Checking<'q, S> {
+    limiter: &'q Inner<S>,
+    request: Request<'q>,
+    intent: Intent,
+    /// For when the Plan is made.
+    now: Time,
+    /// Whether the store's clock has corrected ours.
+    corrected: bool,
+}
+
+impl<'q, S: Store> Checking<'q, S> {
+    fn new(
+        limiter: &'q Inner<S>,
+        rules: &RuleSet,
+        mut request: Request<'q>,
+        intent: Intent,
+    ) -> Checking<'q, S> {
+        if rules.takes_leases() && request.token == Token::NONE {
+            request.token = limiter.tokens.next();
+        }
+        let now = if rules.is_timeless() { Time::ZERO } else { limiter.store.now() };
+        Checking { limiter, request, intent, now, corrected: false }
+    }
+
+    /// Makes the Plan. Says whether the store must be asked; if not, the decision is made.
+    fn plan<'r>(
+        &self,
+        rules: &'r RuleSet,
+        plan: &mut Plan<'r>,
+        found: &mut Found,
+    ) -> Result<bool, CheckError> {
+        plan.clear();
+        let met = rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
+        let Met::Rules { .. } = met else {
+            *found = decision::without_store(&met);
+            return Ok(false);
+        };
+        match self.intent {
+            Intent::Charge => (),
+            Intent::Peek => plan.peek(),
+            Intent::Look => plan.look(),
+            Intent::Reserve { hold } => plan.reserve(hold),
+        }
+        Ok(true)
+    }
+
+    /// Makes the decision. Says whether there is one; if not, the Plan must be made for another instant.
+    fn conclude(
+        &mut self,
+        plan: &Plan<'_>,
+        outcome: Result<&Outcome, &StoreError>,
+        found: &mut Found,
+        accounts: &mut Accounts,
+    ) -> Result<bool, CheckError> {
+        match found.decide(plan, outcome) {
+            Ok(()) => {
+                decision::note_accounts(plan, accounts);
+                Ok(true)
+            }
+            // The store's clock is in another calendar period than ours: make the Plan for its instant, once.
+            Err(undecided) => match undecided.why {
+                Decline::Recompute { at } if !self.corrected => {
+                    (self.now, self.corrected) = (at, true);
+                    Ok(false)
+                }
+                _ => Err(undecided.into()),
+            },
         }
     }
 }
@@ -83,46 +154,45 @@ impl<S: Store> Limiter<S> {
     ///
     /// A store that cannot answer is no error: the rules' failure policies answer for it.
     pub async fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        self.decide(request.into(), Intent::Charge).await
+        self.decide(self.inner.rules.load(), request.into(), Intent::Charge).await
     }
 
     /// What [`check`](Limiter::check) would answer, with nothing charged.
     pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        self.decide(request.into(), Intent::Peek).await
+        self.decide(self.inner.rules.load(), request.into(), Intent::Peek).await
     }
 
-    /// The way of every check: attributes, matched rules, Plan, Outcome, Decision.
-    async fn decide(&self, mut request: Request<'_>, intent: Intent) -> Result<Decision, CheckError> {
-        let Inner { store, hashers, tokens, .. } = &*self.inner;
-        let in_force = self.inner.rules.load();
-        let rules = &in_force.rules;
-        if rules.takes_leases() && request.token == Token::NONE {
-            request.token = tokens.next();
-        }
-        let mut now = if rules.is_timeless() { Time::ZERO } else { store.now() };
-        let mut corrected = false;
-        let (found, accounts) = loop {
-            let plan = match rules.plan(&request, hashers, now)? {
-                Planned::Plan { plan, .. } => intent.of(plan),
-                settled => break (decision::without_store(rules, &settled), decision::Accounts::new()),
-            };
-            let outcome = store.apply(&plan).await;
-            match Found::new(&plan, outcome.as_ref()) {
-                Ok(found) => break (found, decision::accounts(&plan)),
-                // The store's clock is in another calendar period than ours: make the Plan for its instant, once.
-                Err(undecided) => match undecided.why {
-                    Decline::Recompute { at } if !corrected => (now, corrected) = (at, true),
-                    _ => return Err(undecided.into()),
-                },
+    async fn decide(
+        &self,
+        in_force: Guard<Arc<InForce>>,
+        request: Request<'_>,
+        intent: Intent,
+    ) -> Result<Decision, CheckError> {
+        let mut decision = Decision::new(in_force);
+        let Decision { in_force, found, accounts } = &mut decision;
+        let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
+        let mut plan = Plan::new();
+        while checking.plan(&in_force.rules, &mut plan, found)? {
+            let outcome = self.inner.store.apply(&plan).await;
+            if checking.conclude(&plan, outcome.as_ref(), found, accounts)? {
+                break;
             }
-        };
-        Ok(Decision::new(in_force, found, accounts))
+        }
+        drop(plan);
+        Ok(decision)
     }
 
     /// Puts other rules in force, at once and for every clone. Counts stay: consumption is stored, not what remains.
     pub fn replace_rules(&self, rules: RuleSet) {
-        let version = self.inner.rules.load().version + 1;
-        self.inner.rules.store(Arc::new(InForce { rules, version }));
+        // Two at the same moment get two versions: receipts carry them.
+        self.inner.rules.rcu(|old| InForce { rules: rules.clone(), version: old.version + 1 });
+    }
+
+    /// [`replace_rules`](Limiter::replace_rules) with those of this YAML text. If they are wrong, all problems are told
+    /// and the old rules stay.
+    pub fn replace_rules_yaml(&self, rules: &str) -> Result<(), BuildError> {
+        self.replace_rules(builder::load_yaml(rules)?);
+        Ok(())
     }
 
     /// How often the rules have been replaced.
@@ -150,12 +220,28 @@ impl<S: Store> Limiter<S> {
 impl<C: Clock> Limiter<MemoryStore<C>> {
     /// [`check`](Limiter::check), without a runtime.
     pub fn check_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        at_once(self.check(request))
+        self.decide_now(request.into(), Intent::Charge)
     }
 
     /// [`peek`](Limiter::peek), without a runtime.
     pub fn peek_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        at_once(self.peek(request))
+        self.decide_now(request.into(), Intent::Peek)
+    }
+
+    /// The same way as that of a check that is awaited, without the weight of a future.
+    fn decide_now(&self, request: Request<'_>, intent: Intent) -> Result<Decision, CheckError> {
+        let mut decision = Decision::new(self.inner.rules.load());
+        let Decision { in_force, found, accounts } = &mut decision;
+        let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
+        let mut plan = Plan::new();
+        while checking.plan(&in_force.rules, &mut plan, found)? {
+            let outcome = self.inner.store.apply_now(&plan);
+            if checking.conclude(&plan, Ok(&outcome), found, accounts)? {
+                break;
+            }
+        }
+        drop(plan);
+        Ok(decision)
     }
 }
 

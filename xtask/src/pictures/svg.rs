@@ -6,14 +6,14 @@ use std::fmt::Write;
 
 /// A place on the picture, in pixels from its upper left corner.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Spot {
-    pub(super) x: f64,
-    pub(super) y: f64,
+pub(crate) struct Spot {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
 }
 
 /// What a shape or a text stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Look {
+pub(crate) enum Look {
     Title,
     Subtitle,
     Label,
@@ -43,7 +43,7 @@ pub(super) enum Look {
 
 /// Where a text lies from its spot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -113,7 +113,7 @@ impl Look {
     }
 
     /// How many pixels high a text of this look is.
-    pub(super) const fn text_px(self) -> f64 {
+    pub(crate) const fn text_px(self) -> f64 {
         match self {
             Look::Title => 15.0,
             Look::Subtitle => 12.0,
@@ -127,13 +127,13 @@ impl Look {
 
 /// Shapes, in the order in which they are drawn.
 #[derive(Default)]
-pub(super) struct Svg {
+pub(crate) struct Svg {
     body: String,
 }
 
 impl Svg {
     /// The whole file.
-    pub(super) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
+    pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (w, h) = (px(width), px(height));
         let (title, description) = (escape(title), escape(description));
         let (card_w, card_h) = (px(width - 1.0), px(height - 1.0));
@@ -149,7 +149,7 @@ impl Svg {
         )
     }
 
-    pub(super) fn text(&mut self, look: Look, at: Spot, anchor: Anchor, text: &str) {
+    pub(crate) fn text(&mut self, look: Look, at: Spot, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
             Anchor::Middle => " text-anchor=\"middle\"",
@@ -160,21 +160,21 @@ impl Svg {
         self.push(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\"{anchor}>{text}</text>\n"));
     }
 
-    pub(super) fn line(&mut self, look: Look, from: Spot, to: Spot) {
+    pub(crate) fn line(&mut self, look: Look, from: Spot, to: Spot) {
         let ends =
             format!("x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"", px(from.x), px(from.y), px(to.x), px(to.y));
         self.shape(look, "line", &ends);
     }
 
-    pub(super) fn polyline(&mut self, look: Look, spots: &[Spot]) {
+    pub(crate) fn polyline(&mut self, look: Look, spots: &[Spot]) {
         self.shape(look, "polyline", &format!("points=\"{}\"", points(spots)));
     }
 
-    pub(super) fn polygon(&mut self, look: Look, spots: &[Spot]) {
+    pub(crate) fn polygon(&mut self, look: Look, spots: &[Spot]) {
         self.shape(look, "polygon", &format!("points=\"{}\"", points(spots)));
     }
 
-    pub(super) fn rect(&mut self, look: Look, corner: Spot, width: f64, height: f64, radius: f64) {
+    pub(crate) fn rect(&mut self, look: Look, corner: Spot, width: f64, height: f64, radius: f64) {
         let round = if radius > 0.0 { format!(" rx=\"{}\"", px(radius)) } else { String::new() };
         let place = format!(
             "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{round}",
@@ -186,13 +186,13 @@ impl Svg {
         self.shape(look, "rect", &place);
     }
 
-    pub(super) fn circle(&mut self, look: Look, centre: Spot, radius: f64) {
+    pub(crate) fn circle(&mut self, look: Look, centre: Spot, radius: f64) {
         let place = format!("cx=\"{}\" cy=\"{}\" r=\"{}\"", px(centre.x), px(centre.y), px(radius));
         self.shape(look, "circle", &place);
     }
 
     /// A straight line with a head at its end.
-    pub(super) fn arrow(&mut self, from: Spot, to: Spot) {
+    pub(crate) fn arrow(&mut self, from: Spot, to: Spot) {
         const HEAD_PX: f64 = 6.0;
         self.line(Look::Arrow, from, to);
         let (dx, dy) = (to.x - from.x, to.y - from.y);
@@ -216,7 +216,7 @@ impl Svg {
 }
 
 /// About how wide a text is. Fonts differ; leave some room.
-pub(super) fn text_width(look: Look, text: &str) -> f64 {
+pub(crate) fn text_width(look: Look, text: &str) -> f64 {
     text.chars().count() as f64 * look.text_px() * 0.53
 }
 

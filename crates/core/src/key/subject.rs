@@ -117,6 +117,8 @@ pub enum RotationError {
 pub struct NotASubject;
 
 const SECRET_LEN: usize = 32;
+/// As long as the parts of most subjects are together.
+const GATHERED_MAX: usize = 192;
 /// Six bits each, the first has two.
 const TEXT_LEN: usize = 22;
 /// What is left of a subject's bits beside the id of the key.
@@ -178,13 +180,24 @@ impl SubjectHasher {
     /// The subject made of these parts, each the kind of a value and the value. Every part is preceded by its
     /// length, so that different parts never run together into the same bytes.
     pub fn subject<'p>(&self, parts: impl IntoIterator<Item = (&'p str, &'p str)>) -> Subject {
+        // Gathered first where that is possible, as a rule: hashing in one go takes half the instructions.
+        let (mut gathered, mut len) = ([0; GATHERED_MAX], 0);
         let mut hasher = self.start;
         for (kind, value) in parts {
             for part in [kind, value] {
-                hasher.write(&(part.len() as u64).to_le_bytes());
-                hasher.write(part.as_bytes());
+                for bytes in [&(part.len() as u64).to_le_bytes(), part.as_bytes()] {
+                    if let Some(room) = gathered.get_mut(len..len + bytes.len()) {
+                        room.copy_from_slice(bytes);
+                        len += bytes.len();
+                    } else {
+                        hasher.write(&gathered[..len]);
+                        hasher.write(bytes);
+                        len = 0;
+                    }
+                }
             }
         }
+        hasher.write(&gathered[..len]);
         let Hash128 { h1, h2 } = hasher.finish128();
         let hash = u128::from(h1) << 64 | u128::from(h2);
         Subject(u128::from(self.key_id) << HASH_BITS | hash >> (u128::BITS - HASH_BITS))

@@ -38,6 +38,14 @@ fn the_text_of_a_key_is_a_stored_format() {
     );
 }
 
+/// Computed like the one above.
+#[test]
+fn long_parts_are_hashed_like_short_ones() {
+    let (long, longish) = ("x".repeat(500), "u".repeat(100));
+    let parts = [("tenant", "acme"), ("ip", long.as_str()), ("user", longish.as_str()), ("z", "w")];
+    assert_eq!(counting_up(7).subject(parts).to_string(), "AH1uoSEhhIszTHg2cE_704");
+}
+
 #[test]
 fn a_fingerprint_depends_on_the_secret_alone() {
     assert_eq!(counting_up(0).fingerprint(), "d5fb0a99c9796dc8");

@@ -2,9 +2,11 @@
 //!
 //! Each rule is filed under one of its conditions, the one that the fewest other rules share. A request looks up its own values;
 //! what it finds there is then checked whole. Rules without such a condition are looked at every time.
+//!
+//! The maps have a quick hash without a secret: requests only look things up, so nobody from outside can fill a map with
+//! keys that collide.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap as HashMap;
 use smallvec::SmallVec;
 
 use super::condition::{Condition, Segment, Test, segments_of};
@@ -42,7 +44,7 @@ struct PathTree {
 impl Index {
     /// Files rules by their conditions, given in the order of the rules.
     pub(super) fn new<'c>(rules: impl Iterator<Item = &'c [Condition]> + Clone) -> Index {
-        let mut shared: HashMap<(&str, String), usize> = HashMap::new();
+        let mut shared: HashMap<(&str, String), usize> = HashMap::default();
         for condition in rules.clone().flatten() {
             for place in places(&condition.test) {
                 *shared.entry((&condition.attribute, place)).or_default() += 1;

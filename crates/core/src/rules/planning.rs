@@ -76,6 +76,31 @@ pub enum Planned<'r> {
     },
 }
 
+/// What the rules make of a request, beside the Plan.
+#[derive(Clone, Copy, Debug)]
+pub enum Met<'r> {
+    /// On the deny list: refused before any store is asked.
+    Denied(&'r Exception),
+    /// On the bypass list: allowed before any store is asked.
+    Bypassed(&'r Exception),
+    /// A rule refuses without asking: it allows nothing, or the subject it demands is not there.
+    Refused {
+        /// The rule.
+        rule: &'r Rule,
+        /// Where it stands.
+        place: u32,
+        /// Whether the subject is missing.
+        missing: bool,
+    },
+    /// The store is to be asked.
+    Rules {
+        /// Rules that matched but found no subject: to be counted.
+        skipped: u32,
+        /// Rules whose cost expression failed: to be counted and logged.
+        cost_failed: u32,
+    },
+}
+
 /// How one rule looks at a request.
 #[derive(Clone, Debug)]
 pub struct Explained<'r, 'a> {
@@ -109,14 +134,32 @@ impl RuleSet {
         hashers: &SubjectHashers,
         now: Time,
     ) -> Result<Planned<'r>, PlanError> {
+        let mut plan = Plan::new();
+        Ok(match self.plan_into(request, hashers, now, &mut plan)? {
+            Met::Denied(exception) => Planned::Denied(exception),
+            Met::Bypassed(exception) => Planned::Bypassed(exception),
+            Met::Refused { rule, missing, .. } => Planned::Refused { rule, missing },
+            Met::Rules { skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
+        })
+    }
+
+    /// [`plan`](RuleSet::plan) into an empty Plan that is there already: a Plan is large, and moving it costs more than
+    /// making it.
+    pub fn plan_into<'r>(
+        &'r self,
+        request: &Request<'_>,
+        hashers: &SubjectHashers,
+        now: Time,
+        plan: &mut Plan<'r>,
+    ) -> Result<Met<'r>, PlanError> {
         let attributes = request.attributes;
         if let Some(denied) = self.deny.iter().find(|exception| exception.holds(attributes)) {
-            return Ok(Planned::Denied(denied));
+            return Ok(Met::Denied(denied));
         }
         if let Some(bypassed) = self.bypass.iter().find(|exception| exception.holds(attributes)) {
-            return Ok(Planned::Bypassed(bypassed));
+            return Ok(Met::Bypassed(bypassed));
         }
-        let (mut plan, mut skipped, mut cost_failed) = (Plan::new(), 0, 0);
+        let (mut skipped, mut cost_failed) = (0, 0);
         for place in self.matching(attributes) {
             let place = place as usize;
             let rule = &self.rules[place];
@@ -124,7 +167,7 @@ impl RuleSet {
                 match rule.missing {
                     Missing::Skip => skipped += 1,
                     Missing::Refuse if rule.mode == Mode::Enforce => {
-                        return Ok(Planned::Refused { rule, missing: true });
+                        return Ok(Met::Refused { rule, place: place as u32, missing: true });
                     }
                     Missing::Refuse => skipped += 1,
                 }
@@ -136,7 +179,7 @@ impl RuleSet {
                 self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
             let Some(limit) = in_force.at(now) else {
                 if blocking {
-                    return Ok(Planned::Refused { rule, missing: false });
+                    return Ok(Met::Refused { rule, place: place as u32, missing: false });
                 }
                 continue;
             };
@@ -157,7 +200,7 @@ impl RuleSet {
                 plan.push(Item { key, ..item })?;
             }
         }
-        Ok(Planned::Plan { plan, skipped, cost_failed })
+        Ok(Met::Rules { skipped, cost_failed })
     }
 
     /// How every rule looks at a request, whether it matches or not.

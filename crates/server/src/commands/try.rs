@@ -12,7 +12,7 @@ use tollgate::rules::load_limit;
 use tollgate::rules_file::{Problems, Source};
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
 
-use crate::terminal::{Failure, GREEN, RED};
+use crate::terminal::{Failure, GREEN, RED, length};
 use crate::{exit, terminal};
 
 /// Where the clock stands when the first request comes: a round number is easy to read.
@@ -136,20 +136,4 @@ fn row(decision: &Decision, now: Time) -> String {
         or_none(numbers.delay_ms),
         length(numbers.reset_after_ms)
     )
-}
-
-/// Milliseconds, or larger units from where these are easier to read; then rounded up to seconds.
-fn length(ms: u64) -> String {
-    if ms < 100_000 {
-        return format!("{ms}ms");
-    }
-    let mut seconds = ms.div_ceil(1_000);
-    let mut text = String::new();
-    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")] {
-        if seconds >= unit {
-            text += &format!("{}{name}", seconds / unit);
-            seconds %= unit;
-        }
-    }
-    text
 }

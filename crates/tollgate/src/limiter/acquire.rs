@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
-use tollgate_core::Store;
 use tollgate_core::rules::Request;
+use tollgate_core::{Algorithm, Store};
 
 use super::follow_up::undo;
 use super::{CheckError, Decision, Limiter, Permit};
@@ -28,6 +28,8 @@ impl<S: Store> Limiter<S> {
     ///
     /// Who could not make it in time is told at once, and nothing is charged. A wait is as long as the rules say, so a
     /// lone caller asks twice at most; among many, whoever asks first at that instant gets it and the others wait anew.
+    /// A place under a concurrency rule may be given back at any moment: who waits for one looks ten times a second or
+    /// more often, until the deadline.
     ///
     /// Dropping the future ends it: before admission nothing has been charged; while it waits for its slot, everything
     /// is given back that can be (a slot of a shaper cannot: others are booked behind it).
@@ -39,7 +41,8 @@ impl<S: Store> Limiter<S> {
         within: Duration,
     ) -> Result<Permit<S>, AcquireError> {
         let request = request.into();
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + within.min(LONGEST);
+        let mut pause = PAUSE_MIN;
         loop {
             // Asked first without charging: a shaper admits at once, but perhaps for after the deadline.
             let mut decision = self.peek(request).await?;
@@ -50,17 +53,32 @@ impl<S: Store> Limiter<S> {
                 let unused = Unused { limiter: self, decision: Some(decision) };
                 return unused.wait(deadline).await;
             }
-            let wake = decision.retry_after().map(|wait| Instant::now() + wait.max(SHORTEST));
-            match wake {
-                Some(wake) if wake <= deadline => sleep_until(wake).await,
-                _ => return Err(AcquireError::TooLate { decision: Box::new(decision) }),
+            match wake(&decision, Instant::now(), deadline, pause) {
+                Some(wake) => sleep_until(wake).await,
+                None => return Err(AcquireError::TooLate { decision: Box::new(decision) }),
             }
+            pause = PAUSE_MAX.min(pause * 2);
         }
     }
 }
 
 /// A refusal names a whole number of milliseconds; a wait of none would spin.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// Who waits for ever, waits this long: an instant beyond what the clock can tell does not exist.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// Who waits for a place looks for one that often, first and at last.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// When to ask again after a refusal; not at all if that would be too late.
+fn wake(refusal: &Decision, now: Instant, deadline: Instant, pause: Duration) -> Option<Instant> {
+    let wait = refusal.retry_after()?.max(SHORTEST);
+    let by_leases = refusal.headline().is_some_and(|rule| rule.algorithm == Some(Algorithm::Concurrency));
+    if by_leases {
+        return (now < deadline).then(|| deadline.min(now + wait.min(pause)));
+    }
+    Some(now + wait).filter(|&wake| wake <= deadline)
+}
 
 /// An admission whose slot has not come yet. Dropped, it is given back.
 struct Unused<'l, S: Store> {
@@ -72,11 +90,8 @@ impl<S: Store> Unused<'_, S> {
     async fn wait(mut self, deadline: Instant) -> Result<Permit<S>, AcquireError> {
         let delay = self.decision.as_ref().map(|decision| decision.delay()).unwrap_or_default();
         if Instant::now() + delay > deadline {
-            // Taken between the two questions. Given back below, as far as it can be.
-            let plan = self.decision.as_ref().map(undo);
-            if let Some(plan) = plan.filter(|plan| !plan.items().is_empty()) {
-                self.limiter.store().apply_unawaited(&plan);
-            }
+            // Somebody was faster between the two questions.
+            self.give_back();
             let decision = self.decision.take().expect("it is taken once");
             return Err(AcquireError::TooLate { decision: Box::new(decision) });
         }
@@ -86,15 +101,19 @@ impl<S: Store> Unused<'_, S> {
         let decision = self.decision.take().expect("it is taken once");
         Ok(self.limiter.permit(decision))
     }
+
+    /// As far as rules take anything back.
+    fn give_back(&self) {
+        let Some(decision) = &self.decision else { return };
+        let plan = undo(decision);
+        if !plan.items().is_empty() {
+            self.limiter.store().apply_unawaited(&plan);
+        }
+    }
 }
 
 impl<S: Store> Drop for Unused<'_, S> {
     fn drop(&mut self) {
-        if let Some(decision) = &self.decision {
-            let plan = undo(decision);
-            if !plan.items().is_empty() {
-                self.limiter.store().apply_unawaited(&plan);
-            }
-        }
+        self.give_back();
     }
 }

@@ -112,7 +112,13 @@ impl Rules {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], BuildError> {
+/// The rules in this text, or all that is wrong with them.
+pub(super) fn load_yaml(rules: &str) -> Result<RuleSet, BuildError> {
+    Rules::Yaml(rules.to_owned()).load()
+}
+
+/// Bytes from the system.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], BuildError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(BuildError::Random)?;
     Ok(bytes)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{RetryAfter, RuleOutcome};
-use tollgate_core::rules::{Planned, Rule, RuleSet};
-use tollgate_core::{Decision as Found, Item, Limit, Mark, Plan, Receipt, Subject};
+use tollgate_core::rules::{Met, Rule, RuleSet};
+use tollgate_core::{Decision as Found, Limit, Mark, Plan, Receipt, Subject};
 
 /// Few enough rules match one request that their accounts stay on the stack.
 const INLINE: usize = 4;
@@ -23,9 +23,9 @@ pub(super) struct InForce {
 /// The one answer: `allowed` and everything around it (see [`core::Decision`](tollgate_core::Decision) for the fields),
 /// and the rules that it came from, as they were at that moment.
 pub struct Decision {
-    in_force: Guard<Arc<InForce>>,
-    found: Found,
-    accounts: Accounts,
+    pub(super) in_force: Guard<Arc<InForce>>,
+    pub(super) found: Found,
+    pub(super) accounts: Accounts,
 }
 
 /// Where one rule's charge went.
@@ -47,34 +47,32 @@ pub struct RuleView<'d> {
     limit: Option<&'d Limit>,
 }
 
-pub(super) fn accounts(plan: &Plan<'_>) -> Accounts {
-    let account =
-        |item: &Item<'_>| Account { tag: item.key.tag(), subject: item.key.subject(), limit: item.limit };
-    plan.items().iter().map(account).collect()
+pub(super) fn note_accounts(plan: &Plan<'_>, accounts: &mut Accounts) {
+    for item in plan.items() {
+        accounts.push(Account { tag: item.key.tag(), subject: item.key.subject(), limit: item.limit });
+    }
 }
 
 /// The answer to a request that no store has to be asked about.
-pub(super) fn without_store(rules: &RuleSet, settled: &Planned<'_>) -> Found {
-    match settled {
-        Planned::Denied(_) | Planned::Plan { .. } => Found::listed(false),
-        Planned::Bypassed(_) => Found::listed(true),
-        Planned::Refused { rule, .. } => {
-            let place = rules.rules().iter().position(|other| std::ptr::eq(other, *rule));
-            Found::refused_outright(RuleOutcome {
-                place: place.unwrap_or(0) as u32,
-                algorithm: rule.limit.algorithm(),
-                allowed: false,
-                blocking: true,
-                cost: 0,
-                numbers: None,
-            })
-        }
+pub(super) fn without_store(met: &Met<'_>) -> Found {
+    match *met {
+        Met::Denied(_) | Met::Rules { .. } => Found::listed(false),
+        Met::Bypassed(_) => Found::listed(true),
+        Met::Refused { rule, place, .. } => Found::refused_outright(RuleOutcome {
+            place,
+            algorithm: rule.limit.algorithm(),
+            allowed: false,
+            blocking: true,
+            cost: 0,
+            numbers: None,
+        }),
     }
 }
 
 impl Decision {
-    pub(super) fn new(in_force: Guard<Arc<InForce>>, found: Found, accounts: Accounts) -> Decision {
-        Decision { in_force, found, accounts }
+    /// A decision that is still to be made.
+    pub(super) fn new(in_force: Guard<Arc<InForce>>) -> Decision {
+        Decision { in_force, found: Found::listed(false), accounts: Accounts::new() }
     }
 
     /// The rule to tell the caller about: of a refusal the one with the longest wait, of an admission the one with the

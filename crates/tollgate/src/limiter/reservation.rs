@@ -31,7 +31,7 @@ impl<S: Store> Limiter<S> {
         if request.token == Token::NONE {
             request.token = self.inner.tokens.next();
         }
-        let decision = self.decide(request, Intent::Reserve { hold }).await?;
+        let decision = self.decide(self.inner.rules.load(), request, Intent::Reserve { hold }).await?;
         Ok(Reservation { limiter: self.clone(), decision: Some(decision) })
     }
 }

@@ -1,62 +1,88 @@
-//! The store in memory: exact, in one process.
+//! The store in memory: exact, in one process, bounded.
+//!
+//! Keys are spread over shards that lock one by one; a Plan locks the shards of its keys in ascending order, so that no
+//! two Plans wait for each other. Whoever inserts a key looks at a few others for state that is dead: there is no
+//! background thread and no pause.
+//!
+//! The number of keys is capped. At the cap, dead state makes room, then state that is as good as none; state that still
+//! counts never does, because that would hand out credit. Keys that find no room share one account per rule, the
+//! overflow subject, so that a flood of made-up subjects gets one limit among all of them.
 
-use std::collections::HashMap;
+mod classes;
+mod heap;
+mod locked;
+mod refusal;
+mod shard;
+mod slot;
+mod snapshot;
+mod sync;
+mod table;
+
 use std::future::{Future, ready};
-use std::hash::{BuildHasherDefault, Hasher};
 
-use parking_lot::{Mutex, MutexGuard};
-use tollgate_core::{Evaluation, Outcome, Plan, Span, State, Store, StoreError, Time, evaluate};
+use smallvec::SmallVec;
+use tollgate_core::{
+    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, Step, Store, StoreError, Subject, Time,
+    Verdict, evaluate, evaluate_one,
+};
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, FastClock};
+use classes::Classes;
+use locked::{Locked, Place};
+use refusal::Refusal;
+use shard::{Owner, Shard, View};
+pub use snapshot::{RestoreError, Restored};
+use sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
-/// Enough that two threads seldom meet, few enough that an idle store is small. A power of two.
-const SHARDS: usize = 64;
-/// A shard is searched for dead entries when it has grown to this many times what the last search left.
-const GROWTH: usize = 2;
-/// And never below this many entries.
-const SWEEP_MIN: usize = 64;
-/// Dead state is kept this much longer: a clock set back by less than this finds everything as it was.
-const MARGIN: Span = Span::from_secs(60);
+/// Enough that threads seldom meet and that no shard takes long to grow; few enough that an idle store is small. A power
+/// of two.
+const SHARDS: usize = 1 << 10;
+/// The shard of the overflow subjects, locked last and not counted.
+const OVERFLOW: usize = SHARDS;
+/// How many slots of a shard are looked at for room when there is none, and how many other shards. Small, because at the
+/// cap every new subject pays for it.
+const EVICTION_REACH: usize = 16;
+const EVICTION_SHARDS: usize = 4;
+/// After so many inserts into a shard, so many slots are looked at for dead state, each time in another shard.
+const SWEEP_EVERY: usize = 8;
+const SWEEP_REACH: usize = 64;
+/// As many keys as fit into about half a gigabyte.
+const KEYS_MAX: usize = 10_000_000;
 
-/// State by key, in shards that lock one by one.
-pub struct MemoryStore<C = SystemClock> {
-    shards: Box<[Mutex<Shard>]>,
+/// State by key, in shards.
+pub struct MemoryStore<C = FastClock> {
+    shards: Box<[Shelf]>,
+    classes: Classes,
+    keys: AtomicUsize,
+    keys_max: usize,
+    /// The shard that is searched next for dead state.
+    sweep_next: AtomicUsize,
+    overflowed: AtomicU64,
     clock: C,
 }
 
-#[derive(Default)]
-struct Shard {
-    entries: HashMap<u128, Entry, BuildHasherDefault<Fingerprint>>,
-    sweep_at: usize,
+/// A shard on cache lines of its own, so that neighbours do not slow each other down.
+#[repr(align(64))]
+struct Shelf {
+    refusal: Refusal,
+    shard: Mutex<Shard>,
 }
 
-struct Entry {
-    state: State,
-    dies_at: Time,
-}
-
-/// A fingerprint is a keyed hash already: some of its bits are as good as any.
-#[derive(Default)]
-struct Fingerprint(u64);
-
-impl Hasher for Fingerprint {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |sum, &byte| sum.rotate_left(8) ^ u64::from(byte));
-    }
-
-    fn write_u128(&mut self, fingerprint: u128) {
-        self.0 = fingerprint as u64;
-    }
+/// How full a store is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// Keys that have state, dead ones that nobody has swept up yet among them.
+    pub keys: usize,
+    /// The most there can be.
+    pub keys_max: usize,
+    /// How many answers came from the account of an overflow subject, since the store was made.
+    pub overflowed: u64,
 }
 
 impl MemoryStore {
     /// An empty store on the machine's clock.
     pub fn new() -> MemoryStore {
-        MemoryStore::with_clock(SystemClock)
+        MemoryStore::with_clock(FastClock::new())
     }
 }
 
@@ -69,29 +95,122 @@ impl Default for MemoryStore {
 impl<C: Clock> MemoryStore<C> {
     /// An empty store on this clock.
     pub fn with_clock(clock: C) -> MemoryStore<C> {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        MemoryStore { shards, clock }
+        let shelf = |_| Shelf { refusal: Refusal::default(), shard: Mutex::new(Shard::default()) };
+        MemoryStore {
+            shards: (0..=OVERFLOW).map(shelf).collect(),
+            classes: Classes::new(),
+            keys: AtomicUsize::new(0),
+            keys_max: KEYS_MAX,
+            sweep_next: AtomicUsize::new(0),
+            overflowed: AtomicU64::new(0),
+            clock,
+        }
+    }
+
+    /// The same store with room for this many keys; without it there is room for ten million.
+    ///
+    /// A key takes about 48 bytes under a window, bucket, meter or penalty, about 180 under the others and what they
+    /// keep on top: 8 bytes for each part of a sliding window, 16 to 32 for each request in a log, 32 for each lease or
+    /// reservation.
+    #[must_use]
+    pub fn keys_max(self, keys_max: usize) -> MemoryStore<C> {
+        MemoryStore { keys_max, ..self }
     }
 
     /// Carries out `plan`. Nothing is awaited: memory always answers.
     pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
-        let fingerprints: Vec<u128> = plan.items().iter().map(|item| item.key.fingerprint()).collect();
-        let mut locked = self.lock(&fingerprints);
-        // Read under the locks: what was written before is not later than this.
+        // Before the locks, so that nobody waits for a clock. State from a later instant counts as of that instant.
         let now = self.clock.now();
-        let Evaluation { outcome, writes } = evaluate(plan, now, |index| {
-            let (guard, fingerprint) = (locked.find(fingerprints[index])?, fingerprints[index]);
-            guard.entries.get(&fingerprint).map(|entry| &entry.state)
-        });
-        for (index, write) in writes {
-            locked.shard(fingerprints[index]).write(fingerprints[index], write, now);
+        let items = plan.items();
+        if let [item] = items {
+            let mut answers = SmallVec::new();
+            answers.push(self.apply_one(item, now));
+            return Outcome { now, answers };
         }
+        let mut locked = Locked::new(self, items);
+        let mut places = SmallVec::<[Place; 4]>::new();
+        for item in items {
+            places.push(locked.place(item, now));
+        }
+        let mut views = SmallVec::<[View; 4]>::new();
+        for place in &places {
+            views.push(locked.view(place));
+        }
+        let Evaluation { outcome, writes } =
+            evaluate(plan, now, |index| locked.state(&places[index], &views[index]));
+        for (index, write) in writes {
+            locked.write(&places[index], &Owner::at(&items[index], &places[index]), write);
+        }
+        locked.unlock(now);
         outcome
+    }
+
+    /// A Plan of one item.
+    fn apply_one(&self, item: &Item<'_>, now: Time) -> Answer {
+        let own = Owner::of(item);
+        let refusal = &self.shards[shard_of(own.fingerprint)].refusal;
+        if let Some(answer) = refusal.recall(&self.classes, &own, &item.operation, now) {
+            return answer;
+        }
+        let mut locked = Locked::new(self, std::slice::from_ref(item));
+        let place = locked.place(item, now);
+        let view = locked.view(&place);
+        let Step { answer, write } = evaluate_one(item, now, locked.state(&place, &view));
+        match write {
+            Some(write) => locked.write(&place, &Owner::at(item, &place), write),
+            None => locked.remember(&place, &own, &item.operation, &answer),
+        }
+        locked.unlock(now);
+        answer
+    }
+
+    /// One operation on one key that belongs to no rule, without a Plan around it.
+    pub(crate) fn step(&self, fingerprint: u128, limit: &Limit, operation: &Operation) -> Answer {
+        let now = self.clock.now();
+        let mut owner = Owner { fingerprint, scope: 0, stranger: false, limit };
+        let refusal = &self.shards[shard_of(fingerprint)].refusal;
+        if let Some(answer) = refusal.recall(&self.classes, &owner, operation, now) {
+            return answer;
+        }
+        let mut shard = self.lock(shard_of(fingerprint));
+        let mut at = shard.find(fingerprint);
+        let shared = at.is_none() && operation.cost().is_some() && !self.has_room(&mut shard, now);
+        if shared {
+            drop(shard);
+            shard = self.lock(OVERFLOW);
+            owner.fingerprint = Subject::OVERFLOW.to_u128();
+            at = shard.find(owner.fingerprint);
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        let (answer, more) = shard.step(&self.classes, &owner, at, now, operation);
+        match (answer.verdict, at) {
+            (Verdict::Refused(_), Some(at)) if !shared => {
+                refusal.remember(&owner, shard.class_at(at), operation, &answer);
+            }
+            _ => refusal.forget(fingerprint),
+        }
+        drop(shard);
+        if more != 0 && !shared {
+            self.count(more);
+            if more > 0 && MemoryStore::<C>::is_sweepers_turn(fingerprint) {
+                self.sweep_next(now);
+            }
+        }
+        answer
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            keys: self.len(),
+            keys_max: self.keys_max,
+            overflowed: self.overflowed.load(Ordering::Relaxed),
+        }
     }
 
     /// How many keys have state, dead ones that nobody has swept up yet among them.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+        self.keys.load(Ordering::Relaxed)
     }
 
     /// Whether no key has state.
@@ -99,49 +218,67 @@ impl<C: Clock> MemoryStore<C> {
         self.len() == 0
     }
 
-    /// Locks the shards of all these keys, always in the same order, so that no two Plans wait for each other.
-    fn lock(&self, fingerprints: &[u128]) -> Locked<'_> {
-        let mut numbers: Vec<usize> = fingerprints.iter().map(|&fingerprint| shard_of(fingerprint)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        Locked { shards: numbers.into_iter().map(|number| (number, self.shards[number].lock())).collect() }
+    /// Forgets all state that has been dead for a minute, one shard after another. Checks do a little of this as they
+    /// go; whoever wants the memory of an idle store back calls it from a timer. Says how many keys it forgot.
+    pub fn sweep(&self) -> usize {
+        let now = self.clock.now();
+        (0..=OVERFLOW).map(|number| self.sweep_shard(number, self.lock(number), now, usize::MAX)).sum()
     }
 }
 
-/// The map takes the low bits, shards the high ones.
-fn shard_of(fingerprint: u128) -> usize {
+impl<C> MemoryStore<C> {
+    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+        self.shards[number].shard.lock()
+    }
+
+    /// Whether one more key may come into this shard; at the cap, whether one that counts for nothing could leave this
+    /// shard or one that nobody has locked.
+    fn has_room(&self, shard: &mut Shard, now: Time) -> bool {
+        if self.keys.load(Ordering::Relaxed) < self.keys_max {
+            return true;
+        }
+        let evicted = shard.evict(&self.classes, now, EVICTION_REACH)
+            || (0..EVICTION_SHARDS).any(|_| {
+                let number = self.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+                let shard = self.shards[number].shard.try_lock();
+                shard.is_some_and(|mut shard| shard.evict(&self.classes, now, EVICTION_REACH))
+            });
+        self.count(-isize::from(evicted));
+        evicted
+    }
+
+    fn count(&self, more: isize) {
+        if more != 0 {
+            // Two's complement: adding the wrapped difference takes away.
+            self.keys.fetch_add(more as usize, Ordering::Relaxed);
+        }
+    }
+
+    /// Some of those who insert look for dead state; who, their hash decides.
+    const fn is_sweepers_turn(fingerprint: u128) -> bool {
+        (fingerprint as usize).is_multiple_of(SWEEP_EVERY)
+    }
+
+    /// Looks for dead state in the next shard, unless somebody is busy there.
+    fn sweep_next(&self, now: Time) {
+        let number = self.sweep_next.fetch_add(1, Ordering::Relaxed) % (SHARDS + 1);
+        if let Some(shard) = self.shards[number].shard.try_lock() {
+            self.sweep_shard(number, shard, now, SWEEP_REACH);
+        }
+    }
+
+    fn sweep_shard(&self, number: usize, mut shard: MutexGuard<'_, Shard>, now: Time, slots: usize) -> usize {
+        let swept = shard.sweep(&self.classes, now, slots);
+        if number != OVERFLOW {
+            self.count(-(swept as isize));
+        }
+        swept
+    }
+}
+
+/// The table takes the low half of the fingerprint, shards bits of the high one.
+const fn shard_of(fingerprint: u128) -> usize {
     (fingerprint >> 64) as usize % SHARDS
-}
-
-struct Locked<'s> {
-    shards: Vec<(usize, MutexGuard<'s, Shard>)>,
-}
-
-impl<'s> Locked<'s> {
-    fn find(&self, fingerprint: u128) -> Option<&Shard> {
-        let wanted = shard_of(fingerprint);
-        self.shards.iter().find(|(number, _)| *number == wanted).map(|(_, shard)| &**shard)
-    }
-
-    fn shard(&mut self, fingerprint: u128) -> &mut MutexGuard<'s, Shard> {
-        let wanted = shard_of(fingerprint);
-        let index = self.shards.iter().position(|(number, _)| *number == wanted).unwrap_or(0);
-        &mut self.shards[index].1
-    }
-}
-
-impl Shard {
-    fn write(&mut self, fingerprint: u128, write: tollgate_core::Write<tollgate_core::Change>, now: Time) {
-        let mut slot = self.entries.remove(&fingerprint).map(|entry| entry.state);
-        State::commit(&mut slot, write.change);
-        if let Some(state) = slot {
-            self.entries.insert(fingerprint, Entry { state, dies_at: write.dies_at });
-        }
-        if self.entries.len() > self.sweep_at.max(SWEEP_MIN) {
-            self.entries.retain(|_, entry| entry.dies_at.plus(MARGIN) > now);
-            self.sweep_at = self.entries.len() * GROWTH;
-        }
-    }
 }
 
 impl<C: Clock> Store for MemoryStore<C> {

@@ -1,12 +1,12 @@
 //! Sentences about rules.
 
-use jiff::Timestamp;
 use tollgate::core::rules::cost::Priced;
 use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, Test};
 use tollgate::core::{Attributes, OnFailure, Time};
 
 use super::written::Written;
-use crate::terminal::{harmless, typed};
+pub(super) use crate::terminal::instant;
+use crate::terminal::{harmless, timestamp, typed};
 
 /// `method must be GET or HEAD, but is POST`.
 pub(super) fn unmet(condition: &Condition, attributes: &Attributes<'_>, written: &Written) -> String {
@@ -134,18 +134,10 @@ pub(super) fn reason(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {}", harmless(reason)) }
 }
 
-pub(super) fn instant(time: Time) -> String {
-    timestamp(time).map_or_else(|| format!("{time:?}"), |timestamp| timestamp.to_string())
-}
-
 /// The instant as a clock in this zone shows it.
 pub(super) fn instant_in(time: Time, zone: &str) -> String {
     let zoned = timestamp(time).and_then(|timestamp| timestamp.in_tz(zone).ok());
     zoned.map_or_else(|| instant(time), |zoned| zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
-}
-
-fn timestamp(time: Time) -> Option<Timestamp> {
-    Timestamp::from_microsecond(i64::try_from(time.us()).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -1,0 +1,84 @@
+//! Tollgate itself: one limit by string key, and the limiter with its rules.
+
+use std::fmt::Write;
+
+use tollgate::core::algorithm::bucket::Bucket;
+use tollgate::core::{Limit, Span};
+use tollgate::{Attributes, Keyed, Limiter};
+
+use crate::contender::{BURST, Decide, Entrant, PERIOD_S};
+
+pub(super) const KEYED: Entrant = Entrant::new("tollgate", "`Keyed::check`", |_| Box::new(OneLimit::new()));
+
+pub(super) const ONE_RULE: Entrant = Entrant::new(
+    "tollgate, 1 of 20 rules",
+    "`Limiter::check_now` from four attributes; of 20 rules one matches",
+    |_| Box::new(Rules::new("search")),
+);
+
+pub(super) const THREE_RULES: Entrant = Entrant::new(
+    "tollgate, 3 of 20 rules",
+    "the same; three match: token bucket, sliding window, fixed window, charged all or nothing",
+    |_| Box::new(Rules::new("export")),
+);
+
+/// So many of the twenty rules are about other requests.
+pub(super) const OTHER_RULES: usize = 16;
+/// The path of every request, which some of those rules look at.
+pub(super) const PATH: &str = "/v1/items/17";
+
+struct OneLimit(Keyed);
+
+impl OneLimit {
+    fn new() -> OneLimit {
+        let bucket = Bucket::tokens(1, Span::from_secs(PERIOD_S), u64::from(BURST)).expect("it is in range");
+        OneLimit(Keyed::new(Limit::Bucket(bucket)).expect("a bucket needs nothing but a key"))
+    }
+}
+
+impl Decide for OneLimit {
+    fn decide(&self, key: &String) -> bool {
+        self.0.check(key).is_admitted()
+    }
+}
+
+struct Rules {
+    limiter: Limiter,
+    action: &'static str,
+}
+
+impl Rules {
+    fn new(action: &'static str) -> Rules {
+        Rules { limiter: Limiter::from_yaml(&rules()).expect("the rules are good"), action }
+    }
+}
+
+impl Decide for Rules {
+    fn decide(&self, key: &String) -> bool {
+        let request =
+            Attributes::from([("action", self.action), ("method", "GET"), ("path", PATH), ("api_key", key)]);
+        self.limiter.check_now(&request).is_ok_and(|decision| decision.allowed)
+    }
+}
+
+/// Twenty rules: sixteen about other actions and paths, one about searching, three about exporting.
+fn rules() -> String {
+    let mut rules = "version: 1\nrules:\n".to_owned();
+    let bucket = format!("{{ token-bucket: 1/{PERIOD_S}s, burst: {BURST} }}");
+    let mut rule = |id: &str, matches: &str, limit: &str| {
+        writeln!(rules, "  - {{ id: {id}, match: {{ {matches} }}, per: api_key, limit: {limit} }}")
+            .expect("a string takes everything");
+    };
+    for number in 0..OTHER_RULES {
+        let matches = match number % 4 {
+            0 => format!("path: \"/v1/c{number}/{{id}}\", method: GET"),
+            _ => format!("action: other-{number}"),
+        };
+        rule(&format!("other-{number}"), &matches, &bucket);
+    }
+    rule("search", "action: search", &bucket);
+    rule("export", "action: export", &bucket);
+    rule("export-recently", "action: export", &format!("{{ sliding-window: {BURST}/h }}"));
+    rule("export-by-the-hour", "action: export", &format!("{{ fixed-window: {BURST}/h }}"));
+    rules
+}

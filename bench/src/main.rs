@@ -1,0 +1,54 @@
+//! Measures Tollgate beside its peers, all in one process and interleaved, and writes what was found as JSON.
+//!
+//! Progress goes to standard error, the report to standard output. `cargo xtask bench` makes tables and pictures of it.
+
+mod allocation;
+mod contender;
+mod instructions;
+mod library;
+mod report;
+mod rounds;
+mod script;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+use instructions::Counted;
+
+/// What is measured.
+#[derive(Clone, Copy, ValueEnum)]
+enum Suite {
+    /// Libraries that decide inside of one process.
+    Library,
+}
+
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long)]
+    suite: Suite,
+    /// How often every contender runs every row. Bounded by what the limits let through.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=15))]
+    rounds: u32,
+    /// Few keys and few decisions: shows that everything works, and nothing else.
+    #[arg(long)]
+    quick: bool,
+    /// Measures nothing and runs only this, for callgrind to watch: `row/contender`.
+    #[arg(long, hide = true)]
+    counted: Option<Counted>,
+}
+
+fn main() -> Result<()> {
+    let Arguments { suite, rounds, quick, counted } = Arguments::parse();
+    let effort = if quick { rounds::Effort::quick(rounds) } else { rounds::Effort::full(rounds) };
+    let (name, stages) = match suite {
+        Suite::Library => ("library", library::stages(&effort)),
+    };
+    match counted {
+        Some(counted) => instructions::run_counted(&stages, &counted),
+        None => {
+            let report = rounds::run(name, &stages, &effort)?;
+            println!("{}", serde_json::to_string_pretty(&report)?);
+            Ok(())
+        }
+    }
+}

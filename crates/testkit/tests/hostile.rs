@@ -1,0 +1,46 @@
+//! Ten million made-up subjects against a store with room for a million. A program of its own, so that its memory is only
+//! what this takes.
+
+use tollgate::{Keyed, ManualClock, MemoryStore};
+use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::{Limit, Span, Time};
+
+const ROOM: u32 = 1_000_000;
+const HOSTILE: u32 = 10_000_000;
+/// What `MemoryStore::keys_max` promises for a key under a bucket.
+const KEY_BYTES: usize = 48;
+/// Shards, classes, and what the allocator keeps for itself.
+const BASE_BYTES: usize = 4 << 20;
+
+fn resident_bytes() -> usize {
+    let pages =
+        std::fs::read_to_string("/proc/self/statm").expect("this system tells the memory of a process");
+    let pages: usize =
+        pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4_096
+}
+
+#[test]
+fn ten_million_hostile_subjects_stay_within_the_cap_and_get_no_credit_back() {
+    let limit = Limit::Bucket(Bucket::tokens(1, Span::from_secs(3_600), 2).unwrap());
+    let clock = ManualClock::at(Time::from_us(1_700_000_000_000_000));
+    let before = resident_bytes();
+    let store = MemoryStore::with_clock(&clock).keys_max(ROOM as usize);
+    let keyed = Keyed::with_store(limit, store).unwrap();
+
+    let customers = 0..ROOM;
+    assert!(customers.clone().all(|n| keyed.charge(n.to_le_bytes(), 2).is_admitted()));
+    let admitted = (ROOM..ROOM + HOSTILE).filter(|n| keyed.check(n.to_le_bytes()).is_admitted()).count();
+    let grown = resident_bytes() - before;
+
+    assert_eq!(admitted, 2, "all of them together got one limit");
+    assert!(
+        customers.step_by(100).all(|n| keyed.check(n.to_le_bytes()).is_refused()),
+        "nobody was forgotten"
+    );
+    let usage = keyed.store().usage();
+    assert_eq!((usage.keys, usage.overflowed), (ROOM as usize, u64::from(HOSTILE)));
+    let promised = ROOM as usize * KEY_BYTES + BASE_BYTES;
+    println!("{HOSTILE} hostile subjects: {grown} bytes grown, {promised} promised");
+    assert!(grown <= promised, "grew by {grown} bytes, {promised} were promised");
+}

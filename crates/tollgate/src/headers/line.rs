@@ -1,0 +1,42 @@
+//! One rule's numbers as headers have them: in whole seconds.
+
+use tollgate_core::{Limit, Time};
+
+use crate::limiter::RuleView;
+
+/// What there is to say about one rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Line<'d> {
+    pub(super) id: &'d str,
+    pub(super) blocking: bool,
+    /// Units in a window, or that fit.
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    /// The window, the period, or the time to fill, if one of them is there.
+    pub(super) window_s: Option<u64>,
+    /// Until everything is back.
+    pub(super) reset_after_s: u64,
+    /// The same, since 1970.
+    pub(super) reset_at_s: u64,
+    /// Its units are requests in progress.
+    pub(super) counts_at_once: bool,
+}
+
+impl<'d> Line<'d> {
+    /// None if the store could not tell the numbers.
+    pub(super) fn of(rule: RuleView<'d>) -> Option<Line<'d>> {
+        let (numbers, limit) = (rule.numbers?, rule.limit()?);
+        // A calendar period ends at the reset, so the instant before it lies within.
+        let before_reset = Time::from_us(numbers.reset_at_ms.saturating_mul(1_000).saturating_sub(1));
+        Some(Line {
+            id: rule.id(),
+            blocking: rule.blocking,
+            limit: numbers.limit,
+            remaining: numbers.remaining,
+            window_s: limit.window(before_reset).map(|window| window.secs_ceil()),
+            reset_after_s: numbers.reset_after_ms.div_ceil(1_000),
+            reset_at_s: numbers.reset_at_ms.div_ceil(1_000),
+            counts_at_once: matches!(limit, Limit::Concurrency(_)),
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! State that is too large for a slot.
+
+use tollgate_core::{State, Time};
+
+/// Entries by number; numbers of entries that are gone are used again.
+#[derive(Default)]
+pub(super) struct Heap {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+struct Entry {
+    state: Option<State>,
+    dies_at: Time,
+}
+
+impl Heap {
+    pub(super) fn insert(&mut self, state: State, dies_at: Time) -> u32 {
+        let entry = Entry { state: Some(state), dies_at };
+        match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(super) fn state(&self, index: u32) -> Option<&State> {
+        self.entries.get(index as usize)?.state.as_ref()
+    }
+
+    pub(super) fn dies_at(&self, index: u32) -> Option<Time> {
+        self.entries.get(index as usize).map(|entry| entry.dies_at)
+    }
+
+    /// Takes the state out for a moment; its number stays its own.
+    pub(super) fn take(&mut self, index: u32) -> Option<State> {
+        self.entries.get_mut(index as usize)?.state.take()
+    }
+
+    pub(super) fn put_back(&mut self, index: u32, state: State, dies_at: Time) {
+        self.entries[index as usize] = Entry { state: Some(state), dies_at };
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        self.entries[index as usize].state = None;
+        self.free.push(index);
+        if self.free.len() == self.entries.len() {
+            *self = Heap::default();
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! A part of all keys, behind one lock.
+
+use tollgate_core::{Answer, Change, Limit, Operation, Span, State, Step, Time, Write};
+
+use super::classes::{ClassId, ClassKey, Classes, Form};
+use super::heap::Heap;
+use super::slot::{Slot, Values, dies_at, pack, unpack};
+use super::sync::Ordering;
+use super::table::Table;
+
+/// Dead state is kept this much longer: a clock set back by less than this finds everything as it was.
+const MARGIN: Span = Span::from_secs(60);
+
+/// Keys and their state.
+#[derive(Default)]
+pub(super) struct Shard {
+    table: Table,
+    heap: Heap,
+    /// Where the next search for dead state starts.
+    cursor: usize,
+}
+
+/// A key, and what its state is written under.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'i> {
+    pub(super) fingerprint: u128,
+    /// The fingerprint of the rule's scope.
+    pub(super) scope: u128,
+    /// Whether it counts as one of the rule's strangers.
+    pub(super) stranger: bool,
+    pub(super) limit: &'i Limit,
+}
+
+/// The state of a key as it is found.
+pub(super) enum View {
+    None,
+    Packed(State),
+    /// Its place on the heap.
+    Heap(u32),
+}
+
+impl Shard {
+    pub(super) fn find(&self, fingerprint: u128) -> Option<usize> {
+        self.table.find(fingerprint).ok()
+    }
+
+    /// Whether this key is in this slot.
+    pub(super) fn is_at(&self, at: usize, fingerprint: u128) -> bool {
+        self.table.slots().get(at).is_some_and(|slot| slot.fingerprint() == fingerprint && !slot.is_empty())
+    }
+
+    /// Takes in state from elsewhere, for a key that has none. Which limit wrote it will be known when one does again.
+    pub(super) fn restore(&mut self, fingerprint: u128, state: State, dies_at: Time) {
+        let index = self.heap.insert(state, dies_at);
+        self.table.insert(Slot::new(fingerprint, ClassId::ANY, [u64::from(index), 0]));
+    }
+
+    /// The state in this slot.
+    pub(super) fn view(&self, classes: &Classes, at: usize) -> View {
+        let slot = self.table.slot(at);
+        let Some(class) = slot.class() else { return View::None };
+        match classes.get(class).form() {
+            Form::Packed(limit) => unpack(limit, slot.values()).map_or(View::None, View::Packed),
+            Form::Heap => View::Heap(slot.values()[0] as u32),
+        }
+    }
+
+    /// State that lies on the heap.
+    pub(super) fn on_heap(&self, index: u32) -> Option<&State> {
+        self.heap.state(index)
+    }
+
+    /// One operation on the key in slot `at`, if it has one. Gives the answer and how many keys more or less there are.
+    pub(super) fn step(
+        &mut self,
+        classes: &Classes,
+        owner: &Owner<'_>,
+        at: Option<usize>,
+        now: Time,
+        operation: &Operation,
+    ) -> (Answer, isize) {
+        let view = at.map_or(View::None, |at| self.view(classes, at));
+        let state = match &view {
+            View::None => None,
+            View::Packed(state) => Some(state),
+            View::Heap(index) => self.on_heap(*index),
+        };
+        let Step { answer, write } = owner.limit.decide(state, now, operation);
+        (answer, write.map_or(0, |write| self.write(classes, owner, at, write)))
+    }
+
+    /// Writes a change that was made for the state of this key as it is; `at` is its slot if nothing has moved. Says how
+    /// many keys more or less there are.
+    pub(super) fn write(
+        &mut self,
+        classes: &Classes,
+        owner: &Owner<'_>,
+        at: Option<usize>,
+        write: Write<Change>,
+    ) -> isize {
+        let before = self.table.len();
+        let at = at.filter(|&at| self.is_at(at, owner.fingerprint)).or_else(|| self.find(owner.fingerprint));
+        match packed(&write.change) {
+            Packed::Gone => {
+                if let Some(at) = at {
+                    self.remove(classes, at);
+                }
+            }
+            Packed::Values(values) => {
+                debug_assert_eq!(dies_at(owner.limit, values), write.dies_at, "{:?}", owner.limit);
+                let same = at
+                    .and_then(|at| self.class_at(at))
+                    .filter(|&class| classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit));
+                if let (Some(at), Some(class)) = (at, same) {
+                    self.table.slot_mut(at).set(class, values);
+                    return 0;
+                }
+                let class = self.class(classes, at, owner, Form::Packed(*owner.limit));
+                if class == ClassId::ANY {
+                    self.write_to_heap(classes, at, owner, write);
+                } else {
+                    self.put(classes, at, owner, class, values);
+                }
+            }
+            Packed::TooLarge => self.write_to_heap(classes, at, owner, write),
+        }
+        self.table.len() as isize - before as isize
+    }
+
+    fn write_to_heap(
+        &mut self,
+        classes: &Classes,
+        at: Option<usize>,
+        owner: &Owner<'_>,
+        write: Write<Change>,
+    ) {
+        let held = at.and_then(|at| match self.view(classes, at) {
+            View::Heap(index) => Some(index),
+            View::None | View::Packed(_) => None,
+        });
+        let mut state = held.and_then(|index| self.heap.take(index));
+        State::commit(&mut state, write.change);
+        match (state, at) {
+            (Some(state), _) => {
+                let class = self.class(classes, at, owner, Form::Heap);
+                let index = match held {
+                    Some(index) => {
+                        self.heap.put_back(index, state, write.dies_at);
+                        index
+                    }
+                    None => self.heap.insert(state, write.dies_at),
+                };
+                self.put(classes, at, owner, class, [u64::from(index), 0]);
+            }
+            (None, Some(at)) => self.remove(classes, at),
+            (None, None) => (),
+        }
+    }
+
+    /// The class for a write: as a rule the one that the slot has already.
+    fn class(&self, classes: &Classes, at: Option<usize>, owner: &Owner<'_>, form: Form) -> ClassId {
+        let Owner { scope, stranger, .. } = *owner;
+        let same = at.and_then(|at| self.class_at(at));
+        let same = same.filter(|&class| classes.get(class).is(scope, stranger, &form));
+        same.unwrap_or_else(|| classes.intern(&ClassKey { scope, stranger, form }))
+    }
+
+    /// The class of the key in this slot.
+    pub(super) fn class_at(&self, at: usize) -> Option<ClassId> {
+        self.table.slot(at).class()
+    }
+
+    fn put(
+        &mut self,
+        classes: &Classes,
+        at: Option<usize>,
+        owner: &Owner<'_>,
+        class: ClassId,
+        values: Values,
+    ) {
+        let Some(at) = at else {
+            count_stranger(classes, class, 1);
+            self.table.insert(Slot::new(owner.fingerprint, class, values));
+            return;
+        };
+        let slot = self.table.slot(at);
+        if let Some(old) = slot.class().filter(|&old| old != class) {
+            let was_on_heap = *classes.get(old).form() == Form::Heap;
+            if was_on_heap && *classes.get(class).form() != Form::Heap {
+                self.heap.remove(slot.values()[0] as u32);
+            }
+            count_stranger(classes, old, -1);
+            count_stranger(classes, class, 1);
+        }
+        self.table.slot_mut(at).set(class, values);
+    }
+
+    fn remove(&mut self, classes: &Classes, at: usize) {
+        let slot = self.table.remove(at);
+        if let Some(class) = slot.class() {
+            count_stranger(classes, class, -1);
+            if *classes.get(class).form() == Form::Heap {
+                self.heap.remove(slot.values()[0] as u32);
+            }
+        }
+    }
+
+    /// Looks at the next `slots` slots and forgets what has been dead for a while. Says how many keys.
+    pub(super) fn sweep(&mut self, classes: &Classes, now: Time, slots: usize) -> usize {
+        let before = self.table.len();
+        for _ in 0..slots.min(self.table.slots().len()) {
+            let at = self.advance();
+            if self.dies_at(classes, at).is_some_and(|dies_at| dies_at.plus(MARGIN) <= now) {
+                self.remove(classes, at);
+                // Another slot may have moved up to here.
+                self.cursor = at;
+            }
+        }
+        let swept = before - self.table.len();
+        if swept > 0 {
+            self.table.shrink();
+        }
+        swept
+    }
+
+    /// Looks at the next `slots` slots and forgets one key whose state is as good as none: best one that has been so for
+    /// a while. Says whether it did. State that still counts is never forgotten: that would hand out credit.
+    pub(super) fn evict(&mut self, classes: &Classes, now: Time, slots: usize) -> bool {
+        let mut full_credit = None;
+        for _ in 0..slots.min(self.table.slots().len()) {
+            let at = self.advance();
+            match self.dies_at(classes, at) {
+                Some(dies_at) if dies_at.plus(MARGIN) <= now => {
+                    self.remove(classes, at);
+                    return true;
+                }
+                Some(dies_at) if dies_at <= now => full_credit = full_credit.or(Some(at)),
+                _ => (),
+            }
+        }
+        if let Some(at) = full_credit {
+            self.remove(classes, at);
+        }
+        full_credit.is_some()
+    }
+
+    /// Everything that has state, for a snapshot.
+    pub(super) fn iter<'s>(&'s self, classes: &'s Classes) -> impl Iterator<Item = (u128, State, Time)> + 's {
+        let slots = self.table.slots().iter().enumerate().filter(|(_, slot)| !slot.is_empty());
+        slots.filter_map(|(at, slot)| {
+            let state = match self.view(classes, at) {
+                View::Packed(state) => state,
+                View::Heap(index) => self.heap.state(index)?.clone(),
+                View::None => return None,
+            };
+            Some((slot.fingerprint(), state, self.dies_at(classes, at)?))
+        })
+    }
+
+    fn advance(&mut self) -> usize {
+        let at = if self.cursor < self.table.slots().len() { self.cursor } else { 0 };
+        self.cursor = at + 1;
+        at
+    }
+
+    fn dies_at(&self, classes: &Classes, at: usize) -> Option<Time> {
+        let slot = self.table.slot(at);
+        match classes.get(slot.class()?).form() {
+            Form::Packed(limit) => Some(dies_at(limit, slot.values())),
+            Form::Heap => self.heap.dies_at(slot.values()[0] as u32),
+        }
+    }
+}
+
+/// How a change is kept.
+enum Packed {
+    Gone,
+    Values(Values),
+    TooLarge,
+}
+
+fn packed(change: &Change) -> Packed {
+    let state = match change {
+        Change::Reset | Change::Penalty(None) => return Packed::Gone,
+        Change::FixedWindow(state) => State::FixedWindow(*state),
+        Change::Bucket(state) => State::Bucket(*state),
+        Change::Meter(state) => State::Meter(*state),
+        Change::Penalty(Some(state)) => State::Penalty(*state),
+        Change::SlidingWindow(_) | Change::SlidingLog(_) | Change::Concurrency(_) | Change::Quota(_) => {
+            return Packed::TooLarge;
+        }
+    };
+    pack(&state).map_or(Packed::TooLarge, Packed::Values)
+}
+
+fn count_stranger(classes: &Classes, class: ClassId, by: isize) {
+    if let Some(strangers) = &classes.get(class).strangers {
+        // Two's complement: adding the wrapped difference takes away.
+        strangers.fetch_add(by as usize, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,76 @@
+//! Every example runs, ends by itself and shows what its first lines promise.
+//!
+//! Cargo builds examples before it runs tests, and puts them into a folder beside the tests' own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Examples and what they must print.
+const EXAMPLES: [(&str, &[&str]); 4] = [
+    (
+        "axum",
+        &[
+            "HTTP/1.1 200 OK",
+            r#"ratelimit: "search-per-key";r=0;t=1"#,
+            "HTTP/1.1 429 Too Many Requests",
+            "content-type: application/problem+json",
+            "retry-after: ",
+            "three of key k-1 served, the fourth refused, others not concerned",
+        ],
+    ),
+    (
+        "tonic",
+        &[
+            r#"billing: ok, ratelimit: "checks-per-caller";r=0;t="#,
+            "billing: ResourceExhausted, The limit is used up",
+            "nobody: PermissionDenied, Forbidden",
+            "search: ok",
+        ],
+    ),
+    ("worker", &["worker 3 sends", "ms away: not sent"]),
+    (
+        "llm_budget",
+        &[
+            "4000 reserved: not now",
+            "tokens-per-tenant: 1200 counted",
+            "8800 left",
+            "4300 left",
+            "cost 10001 is above the capacity 10000",
+        ],
+    ),
+];
+
+#[test]
+fn every_example_shows_what_it_promises() {
+    for (name, lines) in EXAMPLES {
+        let output = Command::new(program(name)).output().unwrap_or_else(|error| {
+            panic!("{name}: {error}; `cargo build --examples` makes it, and so does `cargo test` if no test is chosen")
+        });
+        let [printed, complaints] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(output.status.success(), "{name}: {}\n{printed}\n{complaints}", output.status);
+        for line in lines {
+            assert!(printed.contains(line), "{name} does not print {line:?}:\n{printed}");
+        }
+    }
+}
+
+#[test]
+fn no_example_is_forgotten() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut found: Vec<String> = folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let mut known = EXAMPLES.map(|(name, _)| name);
+    found.sort();
+    known.sort_unstable();
+    assert_eq!(found, known);
+}
+
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let profile = test.parent().and_then(Path::parent).expect("tests lie two folders below");
+    profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION)
+}

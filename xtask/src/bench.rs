@@ -1,0 +1,137 @@
+//! `cargo xtask bench`: Tollgate beside its peers, in one interleaved run; the tables and pictures of
+//! `docs/performance.md`.
+//!
+//! What is measured, and how, lies in the package `bench`. This file builds it, runs it and tells what it found.
+
+mod figures;
+mod machine;
+mod page;
+mod pictures;
+// The program that measures writes what this one reads, so both compile the same file.
+#[path = "../../bench/src/report.rs"]
+mod report;
+mod table;
+mod tables;
+mod targets;
+
+use crate::generate::{Section, with_sections};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use machine::Machine;
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PACKAGE: &str = "bench/Cargo.toml";
+/// Apart from the rest, because everything is built otherwise there.
+const TARGET: &str = "target/bench";
+const PAGE: &str = "docs/performance.md";
+const PICTURES: &str = "docs/performance";
+
+/// Everything that can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Suite {
+    /// Libraries that decide inside of one process.
+    Library,
+}
+
+impl Suite {
+    const fn name(self) -> &'static str {
+        match self {
+            Suite::Library => "library",
+        }
+    }
+}
+
+/// How to measure.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// What to measure; everything, if it is not said.
+    #[arg(long)]
+    suite: Vec<Suite>,
+    /// How often every contender runs every row.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=15))]
+    rounds: u32,
+    /// Few keys, two rounds, a build that takes no care: proves that everything works, and writes nothing.
+    #[arg(long, conflicts_with_all = ["rounds", "again"])]
+    quick: bool,
+    /// Measure nothing; write page and pictures once more from what the last run found on this machine.
+    #[arg(long)]
+    again: bool,
+}
+
+/// Measures, prints, and writes unless it was quick.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let all = Suite::value_variants();
+    let suites = if options.suite.is_empty() { all } else { &options.suite };
+    for &suite in suites {
+        let kept = root.join(TARGET).join(format!("{}.json", suite.name()));
+        let json = if options.again {
+            let hint = "run `cargo xtask bench` without --again first";
+            std::fs::read_to_string(&kept).with_context(|| format!("no last run: {hint}"))?
+        } else {
+            measure(root, suite, options)?
+        };
+        let report: Report = serde_json::from_str(&json).context("the report cannot be read")?;
+        println!("\n{}", tables::text(&report));
+        if options.quick {
+            println!(
+                "bench: quick, so the figures mean nothing, no target is judged and nothing was written"
+            );
+        } else {
+            println!("{}", targets::text(&report));
+            std::fs::write(&kept, &json).with_context(|| format!("cannot write {}", kept.display()))?;
+            write(root, suite, &report)?;
+        }
+    }
+    Ok(())
+}
+
+/// The report of one run, as JSON.
+fn measure(root: &Path, suite: Suite, options: &Options) -> Result<String> {
+    let profile = if options.quick { "quick" } else { "release" };
+    println!("bench: building {} and its peers ({profile})", suite.name());
+    let built = Command::new("cargo")
+        .args(["build", "--locked", "--manifest-path", PACKAGE, "--target-dir", TARGET, "--profile", profile])
+        .current_dir(root)
+        .status()
+        .context("cannot run cargo")?;
+    if !built.success() {
+        bail!(
+            "the build failed: {built}\nhint: if its lock file is stale, run `cargo update --workspace \
+             --manifest-path {PACKAGE}` and commit it"
+        );
+    }
+    let rounds = if options.quick { 2 } else { options.rounds };
+    let program: PathBuf = root.join(TARGET).join(profile).join("tollgate-bench");
+    let mut command = Command::new(&program);
+    command.args(["--suite", suite.name(), "--rounds", &rounds.to_string()]).stderr(Stdio::inherit());
+    if options.quick {
+        command.arg("--quick");
+    }
+    let run = command.output().with_context(|| format!("cannot run {}", program.display()))?;
+    if !run.status.success() {
+        bail!("the run failed: {}", run.status);
+    }
+    String::from_utf8(run.stdout).context("the report is not text")
+}
+
+/// Writes the suite's part of the page, and its pictures.
+fn write(root: &Path, suite: Suite, report: &Report) -> Result<()> {
+    let machine = Machine::look(root)?;
+    let folder = root.join(PICTURES);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {PICTURES}"))?;
+    let pictures = pictures::all(report);
+    for picture in &pictures {
+        std::fs::write(folder.join(&picture.file), &picture.svg)
+            .with_context(|| format!("cannot write {}", picture.file))?;
+        println!("wrote {PICTURES}/{}", picture.file);
+    }
+    let path = root.join(PAGE);
+    let text = page::section(report, &machine, &pictures);
+    let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
+    let new = with_sections(&old, &[Section { name: suite.name(), text }]).context(PAGE)?;
+    std::fs::write(&path, new).with_context(|| format!("cannot write {PAGE}"))?;
+    println!("wrote {PAGE}");
+    Ok(())
+}

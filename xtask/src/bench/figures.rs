@@ -1,0 +1,83 @@
+//! What several rounds say together.
+
+use super::report::{Measured, Report, Row};
+
+/// Whom everybody is measured by.
+pub(super) const YARDSTICK: &str = "governor DashMap";
+
+/// The middle half of the rounds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Figure {
+    pub(super) low: f64,
+    pub(super) median: f64,
+    pub(super) high: f64,
+}
+
+impl Figure {
+    /// None without rounds.
+    pub(super) fn of(rounds: &[f64]) -> Option<Figure> {
+        let mut sorted = rounds.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |quarter: usize| quantile(&sorted, quarter as f64 / 4.0);
+        Some(Figure { low: at(1)?, median: at(2)?, high: at(3)? })
+    }
+
+    /// The middle of the ratios within each round: a slow moment of the machine slows both sides of a ratio.
+    pub(super) fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Figure> {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+        Figure::of(&ratios)
+    }
+}
+
+/// The value below which this part of the sorted values lies, straight between neighbours.
+fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
+    let place = part * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
+}
+
+impl Report {
+    /// The row of this name, if it was run.
+    pub(super) fn row(&self, id: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+
+    /// What the contender holds per key, if it was weighed with so many.
+    pub(super) fn bytes_per_key(&self, keys: u64, contender: &str) -> Option<f64> {
+        let memory = self.memory.iter().find(|memory| memory.keys == keys)?;
+        let held = memory.results.iter().find(|held| held.contender == contender)?;
+        Some(held.bytes_per_key)
+    }
+}
+
+impl Row {
+    /// What was measured for the contender, if it took part.
+    pub(super) fn of(&self, contender: &str) -> Option<&Measured> {
+        self.results.iter().find(|measured| measured.contender == contender)
+    }
+
+    /// CPU time of one contender as a multiple of another's.
+    pub(super) fn cpu_ratio(&self, ours: &str, theirs: &str) -> Option<Figure> {
+        Figure::ratio(&self.of(ours)?.cpu_ns, &self.of(theirs)?.cpu_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_half_of_the_rounds_is_told() {
+        let figure = |low, median, high| Some(Figure { low, median, high });
+        assert_eq!(Figure::of(&[5.0, 1.0, 4.0, 2.0, 3.0]), figure(2.0, 3.0, 4.0));
+        assert_eq!(Figure::of(&[1.0, 2.0]), figure(1.25, 1.5, 1.75));
+        assert_eq!(Figure::of(&[7.0]), figure(7.0, 7.0, 7.0));
+        assert_eq!(Figure::of(&[]), None);
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_each_round() {
+        let slow_moment = Figure::ratio(&[1.0, 10.0, 1.0], &[2.0, 20.0, 2.0]);
+        assert_eq!(slow_moment.map(|ratio| (ratio.low, ratio.high)), Some((0.5, 0.5)));
+    }
+}
