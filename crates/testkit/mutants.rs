@@ -166,8 +166,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "bucket",
         "drains one tick too much",
-        "debt - elapsed * self.drain };",
-        "debt.saturating_sub((elapsed + 1) * self.drain) };",
+        "self.tick.whole_in(now - last).saturating_mul(self.drain)",
+        "(self.tick.whole_in(now - last) + 1).saturating_mul(self.drain)",
     ),
     ("bucket", "the clock of a millisecond rule is not cut", "let now = now.floor(tick);", ""),
     (

@@ -45,13 +45,9 @@ pub fn evaluate<'s>(plan: &Plan<'_>, now: Time, state_of: impl Fn(usize) -> Opti
     Evaluation { outcome: Outcome { now, answers }, writes }
 }
 
-/// [`evaluate`] for a Plan of one item.
-pub fn evaluate_one(item: &Item<'_>, now: Time, state: Option<&State>) -> Step<Change> {
-    let mut step = item.limit.decide(state, now, &item.operation);
-    if step.answer.is_refused() && !item.blocking {
-        step.write = None;
-    }
-    step
+/// Whether a Plan of one item is written: always, if it wants to be, but for a penalty that does not block and refuses.
+pub const fn writes_alone(item: &Item<'_>, answer: &Answer) -> bool {
+    item.blocking || !answer.is_refused()
 }
 
 /// An item that would have been admitted on its own says so, with the numbers of nothing charged.

@@ -48,7 +48,7 @@ pub use answer::{Answer, Decline, Retry, Verdict};
 pub use attributes::Attributes;
 pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
 pub use decision::{Decision, OnFailure};
-pub use evaluate::{Evaluation, evaluate, evaluate_one};
+pub use evaluate::{Evaluation, evaluate, writes_alone};
 pub use exactness::Exactness;
 pub use key::{Key, Scope, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::{Algorithm, Limit};

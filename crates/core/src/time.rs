@@ -35,6 +35,14 @@ impl Tick {
             Tick::Milli => 1_000,
         }
     }
+
+    /// How many whole ticks a span has.
+    pub const fn whole_in(self, span: Span) -> u64 {
+        match self {
+            Tick::Micro => span.0,
+            Tick::Milli => span.0 / 1_000,
+        }
+    }
 }
 
 impl Time {
@@ -70,12 +78,13 @@ impl Time {
 
     /// The start of the interval of length `span`, counted from 1970, that holds this instant.
     pub const fn floor(self, span: Span) -> Time {
-        Time(self.0 - self.0 % span.0)
+        // Most limits count in ticks of one: a division is the dearest step of a decision.
+        if span.0 == 1 { self } else { Time(self.0 - self.0 % span.0) }
     }
 
     /// The first start of such an interval at or after this instant.
     pub const fn ceil(self, span: Span) -> Time {
-        Time::from_us(self.0.div_ceil(span.0) * span.0)
+        if span.0 == 1 { self } else { Time::from_us(self.0.div_ceil(span.0) * span.0) }
     }
 }
 

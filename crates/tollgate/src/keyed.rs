@@ -6,7 +6,7 @@ use tollgate_core::{Algorithm, Answer, Limit, Operation};
 
 use crate::clock::{Clock, FastClock};
 use crate::limiter::{BuildError, random};
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{ClassId, MemoryStore};
 
 /// The smallest limiter: each key gets the same limit, in memory.
 ///
@@ -24,6 +24,7 @@ use crate::store::memory::MemoryStore;
 /// ```
 pub struct Keyed<C = FastClock> {
     limit: Limit,
+    class: ClassId,
     store: MemoryStore<C>,
     /// Starts the fingerprint of every key, with a secret of its own so that nobody can make keys that collide.
     hasher: SipHasher13,
@@ -66,7 +67,8 @@ impl<C: Clock> Keyed<C> {
         if let Some(why) = why {
             return Err(KeyedError::NeedsMore { algorithm: limit.algorithm(), why });
         }
-        Ok(Keyed { limit, store, hasher: SipHasher13::new_with_key(&random()?) })
+        let class = store.class_of(&limit);
+        Ok(Keyed { limit, class, store, hasher: SipHasher13::new_with_key(&random()?) })
     }
 
     /// May this key go on? If so, it is charged 1.
@@ -96,6 +98,6 @@ impl<C: Clock> Keyed<C> {
 
     fn step(&self, key: &[u8], operation: &Operation) -> Answer {
         let Hash128 { h1, h2 } = self.hasher.hash(key);
-        self.store.step(u128::from(h1) << 64 | u128::from(h2), &self.limit, operation)
+        self.store.step(u128::from(h1) << 64 | u128::from(h2), &self.limit, self.class, operation)
     }
 }

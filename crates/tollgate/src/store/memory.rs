@@ -11,6 +11,7 @@
 mod classes;
 mod heap;
 mod locked;
+mod packed;
 mod refusal;
 mod shard;
 mod slot;
@@ -22,12 +23,12 @@ use std::future::{Future, ready};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, Step, Store, StoreError, Subject, Time,
-    Verdict, evaluate, evaluate_one,
+    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, Store, StoreError, Subject, Time, evaluate,
 };
 
 use crate::clock::{Clock, FastClock};
-use classes::Classes;
+pub(crate) use classes::ClassId;
+use classes::{ClassKey, Classes, Form};
 use locked::{Locked, Place};
 use refusal::Refusal;
 use shard::{Owner, Shard, View};
@@ -36,7 +37,7 @@ use sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// Enough that threads seldom meet and that no shard takes long to grow; few enough that an idle store is small. A power
 /// of two.
-const SHARDS: usize = 1 << 10;
+const SHARDS: usize = 1 << 8;
 /// The shard of the overflow subjects, locked last and not counted.
 const OVERFLOW: usize = SHARDS;
 /// How many slots of a shard are looked at for room when there is none, and how many other shards. Small, because at the
@@ -62,10 +63,12 @@ pub struct MemoryStore<C = FastClock> {
 }
 
 /// A shard on cache lines of its own, so that neighbours do not slow each other down.
-#[repr(align(64))]
+///
+/// In this order, the lock and the table's own numbers are on one line.
+#[repr(C, align(64))]
 struct Shelf {
-    refusal: Refusal,
     shard: Mutex<Shard>,
+    refusal: Refusal,
 }
 
 /// How full a store is.
@@ -154,20 +157,21 @@ impl<C: Clock> MemoryStore<C> {
         }
         let mut locked = Locked::new(self, std::slice::from_ref(item));
         let place = locked.place(item, now);
-        let view = locked.view(&place);
-        let Step { answer, write } = evaluate_one(item, now, locked.state(&place, &view));
-        match write {
-            Some(write) => locked.write(&place, &Owner::at(item, &place), write),
-            None => locked.remember(&place, &own, &item.operation, &answer),
-        }
+        let answer = locked.step(&place, item, now);
         locked.unlock(now);
         answer
     }
 
     /// One operation on one key that belongs to no rule, without a Plan around it.
-    pub(crate) fn step(&self, fingerprint: u128, limit: &Limit, operation: &Operation) -> Answer {
+    pub(crate) fn step(
+        &self,
+        fingerprint: u128,
+        limit: &Limit,
+        class: ClassId,
+        operation: &Operation,
+    ) -> Answer {
         let now = self.clock.now();
-        let mut owner = Owner { fingerprint, scope: 0, stranger: false, limit };
+        let mut owner = Owner { fingerprint, scope: 0, stranger: false, limit, class: class.known() };
         let refusal = &self.shards[shard_of(fingerprint)].refusal;
         if let Some(answer) = refusal.recall(&self.classes, &owner, operation, now) {
             return answer;
@@ -182,12 +186,9 @@ impl<C: Clock> MemoryStore<C> {
             at = shard.find(owner.fingerprint);
             self.overflowed.fetch_add(1, Ordering::Relaxed);
         }
-        let (answer, more) = shard.step(&self.classes, &owner, at, now, operation);
-        match (answer.verdict, at) {
-            (Verdict::Refused(_), Some(at)) if !shared => {
-                refusal.remember(&owner, shard.class_at(at), operation, &answer);
-            }
-            _ => refusal.forget(fingerprint),
+        let (answer, more) = shard.step(&self.classes, &owner, at, now, operation, |_| true);
+        if !shared {
+            refusal.note(&shard, &owner, at, operation, &answer);
         }
         drop(shard);
         if more != 0 && !shared {
@@ -197,6 +198,12 @@ impl<C: Clock> MemoryStore<C> {
             }
         }
         answer
+    }
+
+    /// What keys of this limit that belong to no rule have in common.
+    pub(crate) fn class_of(&self, limit: &Limit) -> ClassId {
+        let form = if slot::is_packed(limit) { Form::Packed(*limit) } else { Form::Heap };
+        self.classes.intern(&ClassKey { scope: 0, stranger: false, form })
     }
 
     /// How full it is.

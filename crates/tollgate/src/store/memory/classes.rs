@@ -10,7 +10,7 @@ use super::sync::{AtomicUsize, Ordering, RwLock};
 
 /// The number of a class. A slot has room for 22 bits of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ClassId(NonZeroU32);
+pub(crate) struct ClassId(NonZeroU32);
 
 impl ClassId {
     /// The class of state that lies on the heap and of which nothing else is known.
@@ -18,6 +18,11 @@ impl ClassId {
 
     pub(super) fn new(number: u32) -> Option<ClassId> {
         NonZeroU32::new(number).map(ClassId)
+    }
+
+    /// Itself, if it says anything about the limit that wrote the state.
+    pub(super) fn known(self) -> Option<ClassId> {
+        Some(self).filter(|&class| class != ClassId::ANY)
     }
 
     pub(super) const fn get(self) -> u32 {

@@ -1,7 +1,7 @@
 //! The shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Answer, Change, Item, Operation, State, Subject, Time, Write};
+use tollgate_core::{Answer, Change, Item, Operation, State, Subject, Time, Write, writes_alone};
 
 use super::shard::{Owner, Shard, View};
 use super::sync::{MutexGuard, Ordering};
@@ -124,13 +124,18 @@ impl<'s, C> Locked<'s, C> {
         self.sweep |= more > 0 && MemoryStore::<C>::is_sweepers_turn(place.fingerprint);
     }
 
-    /// Remembers a refusal for those who ask the same again.
-    pub(super) fn remember(&self, place: &Place, owner: &Owner<'_>, operation: &Operation, answer: &Answer) {
-        let Held { number, shard } = &self.held[place.held];
+    /// Carries out the only item of a Plan.
+    pub(super) fn step(&mut self, place: &Place, item: &Item<'_>, now: Time) -> Answer {
+        let owner = Owner::at(item, place);
+        let Held { number, shard } = &mut self.held[place.held];
+        let keeps = |answer: &Answer| writes_alone(item, answer);
+        let (answer, more) = shard.step(&self.store.classes, &owner, place.slot, now, &item.operation, keeps);
         if !place.shared {
-            let class = place.slot.and_then(|slot| shard.class_at(slot));
-            self.store.shards[*number].refusal.remember(owner, class, operation, answer);
+            self.store.shards[*number].refusal.note(shard, &owner, place.slot, &item.operation, &answer);
+            self.store.count(more);
         }
+        self.sweep |= more > 0 && MemoryStore::<C>::is_sweepers_turn(place.fingerprint);
+        answer
     }
 
     /// Lets go of all shards, and looks for dead state if it is this Plan's turn to.
@@ -151,6 +156,7 @@ impl<'i> Owner<'i> {
             scope: item.key.scope().fingerprint(),
             stranger: item.strangers_max.is_some(),
             limit: &item.limit,
+            class: None,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::fence;
 use tollgate_core::{Answer, Limit, Mark, Operation, Retry, Time, Verdict};
 
 use super::classes::{ClassId, Classes};
-use super::shard::Owner;
+use super::shard::{Owner, Shard};
 use super::sync::{AtomicU64, Ordering};
 
 /// One refusal. Written only by whoever holds the shard's lock, read by anybody: the version is odd while it changes, and
@@ -45,7 +45,9 @@ impl Refusal {
         let torn = version % 2 == 1 || self.version.load(Ordering::Relaxed) != version;
         let same = high == (owner.fingerprint >> 64) as u64 && now.us() < retry_at;
         let class = ClassId::new(class as u32).filter(|_| same && !torn)?;
-        classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit).then(|| Answer {
+        let same = owner.class == Some(class)
+            || classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit);
+        same.then(|| Answer {
             verdict: Verdict::Refused(Retry::At(Time::from_us(retry_at))),
             limit,
             remaining: 0,
@@ -54,15 +56,20 @@ impl Refusal {
         })
     }
 
-    /// Remembers the answer to this question if it is a refusal that will stay as it is. The caller holds the shard's lock.
-    pub(super) fn remember(
+    /// Remembers the answer to this question if it is a refusal that will stay as it is, and forgets what was remembered
+    /// of the key if it has changed. The caller holds the shard's lock, and a refused key is still in slot `at`.
+    pub(super) fn note(
         &self,
+        shard: &Shard,
         owner: &Owner<'_>,
-        class: Option<ClassId>,
+        at: Option<usize>,
         operation: &Operation,
         answer: &Answer,
     ) {
-        if let (Verdict::Refused(Retry::At(retry_at)), Some(class)) = (answer.verdict, class)
+        let Verdict::Refused(Retry::At(retry_at)) = answer.verdict else {
+            return self.forget(owner.fingerprint);
+        };
+        if let Some(class) = at.and_then(|at| shard.class_at(at))
             && answer.remaining == 0
             && is_lasting(owner.limit, operation)
         {

@@ -4,7 +4,8 @@ use tollgate_core::{Answer, Change, Limit, Operation, Span, State, Step, Time, W
 
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
-use super::slot::{Slot, Values, dies_at, pack, unpack};
+use super::packed;
+use super::slot::{self, Slot, Values, pack, unpack};
 use super::sync::Ordering;
 use super::table::Table;
 
@@ -29,6 +30,8 @@ pub(super) struct Owner<'i> {
     /// Whether it counts as one of the rule's strangers.
     pub(super) stranger: bool,
     pub(super) limit: &'i Limit,
+    /// The class of its state if the caller knows it.
+    pub(super) class: Option<ClassId>,
 }
 
 /// The state of a key as it is found.
@@ -70,7 +73,8 @@ impl Shard {
         self.heap.state(index)
     }
 
-    /// One operation on the key in slot `at`, if it has one. Gives the answer and how many keys more or less there are.
+    /// One operation on the key in slot `at`, if it has one; `keeps` says whether what it wants written is. Gives the answer
+    /// and how many keys more or less there are.
     pub(super) fn step(
         &mut self,
         classes: &Classes,
@@ -78,7 +82,26 @@ impl Shard {
         at: Option<usize>,
         now: Time,
         operation: &Operation,
+        keeps: impl Fn(&Answer) -> bool,
     ) -> (Answer, isize) {
+        let same = self.same_class(classes, at, owner);
+        let values = same.map(|(at, _)| self.table.slot(at).values());
+        if at.is_some() == same.is_some()
+            && let Some(Step { answer, write }) = packed::step(owner.limit, values, now, operation)
+        {
+            let more = match (write, same) {
+                (Some(write), Some((at, class))) if keeps(&answer) => {
+                    debug_assert_eq!(slot::dies_at(owner.limit, write.change), write.dies_at);
+                    self.table.slot_mut(at).set(class, write.change);
+                    0
+                }
+                (Some(write), None) if keeps(&answer) => {
+                    self.write_values(classes, owner, at, write.change, write.dies_at)
+                }
+                _ => 0,
+            };
+            return (answer, more);
+        }
         let view = at.map_or(View::None, |at| self.view(classes, at));
         let state = match &view {
             View::None => None,
@@ -86,7 +109,8 @@ impl Shard {
             View::Heap(index) => self.on_heap(*index),
         };
         let Step { answer, write } = owner.limit.decide(state, now, operation);
-        (answer, write.map_or(0, |write| self.write(classes, owner, at, write)))
+        let kept = write.filter(|_| keeps(&answer));
+        (answer, kept.map_or(0, |write| self.write(classes, owner, at, write)))
     }
 
     /// Writes a change that was made for the state of this key as it is; `at` is its slot if nothing has moved. Says how
@@ -100,31 +124,61 @@ impl Shard {
     ) -> isize {
         let before = self.table.len();
         let at = at.filter(|&at| self.is_at(at, owner.fingerprint)).or_else(|| self.find(owner.fingerprint));
-        match packed(&write.change) {
+        match form_of(&write.change) {
             Packed::Gone => {
                 if let Some(at) = at {
                     self.remove(classes, at);
                 }
             }
             Packed::Values(values) => {
-                debug_assert_eq!(dies_at(owner.limit, values), write.dies_at, "{:?}", owner.limit);
-                let same = at
-                    .and_then(|at| self.class_at(at))
-                    .filter(|&class| classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit));
-                if let (Some(at), Some(class)) = (at, same) {
-                    self.table.slot_mut(at).set(class, values);
-                    return 0;
-                }
-                let class = self.class(classes, at, owner, Form::Packed(*owner.limit));
-                if class == ClassId::ANY {
-                    self.write_to_heap(classes, at, owner, write);
-                } else {
-                    self.put(classes, at, owner, class, values);
-                }
+                self.write_values(classes, owner, at, values, write.dies_at);
             }
             Packed::TooLarge => self.write_to_heap(classes, at, owner, write),
         }
         self.table.len() as isize - before as isize
+    }
+
+    fn write_values(
+        &mut self,
+        classes: &Classes,
+        owner: &Owner<'_>,
+        at: Option<usize>,
+        values: Values,
+        dies_at: Time,
+    ) -> isize {
+        debug_assert_eq!(slot::dies_at(owner.limit, values), dies_at, "{:?}", owner.limit);
+        if let Some((at, class)) = self.same_class(classes, at, owner) {
+            self.table.slot_mut(at).set(class, values);
+            return 0;
+        }
+        let class = self.class(classes, at, owner, Form::Packed(*owner.limit));
+        if class != ClassId::ANY {
+            self.put(classes, at, owner, class, values);
+        } else if let Some(state) = unpack(owner.limit, values) {
+            // So many limits are about that there is no number left for this one: its state lies on the heap, whole.
+            let index = match at.map(|at| self.view(classes, at)) {
+                Some(View::Heap(index)) => {
+                    self.heap.put_back(index, state, dies_at);
+                    index
+                }
+                _ => self.heap.insert(state, dies_at),
+            };
+            self.put(classes, at, owner, class, [u64::from(index), 0]);
+        }
+        isize::from(at.is_none())
+    }
+
+    /// The slot and its class, if this same limit wrote it under the same rule.
+    fn same_class(
+        &self,
+        classes: &Classes,
+        at: Option<usize>,
+        owner: &Owner<'_>,
+    ) -> Option<(usize, ClassId)> {
+        let (at, class) = at.and_then(|at| Some((at, self.class_at(at)?)))?;
+        let same = Some(class) == owner.class
+            || classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit);
+        same.then_some((at, class))
     }
 
     fn write_to_heap(
@@ -266,7 +320,7 @@ impl Shard {
     fn dies_at(&self, classes: &Classes, at: usize) -> Option<Time> {
         let slot = self.table.slot(at);
         match classes.get(slot.class()?).form() {
-            Form::Packed(limit) => Some(dies_at(limit, slot.values())),
+            Form::Packed(limit) => Some(slot::dies_at(limit, slot.values())),
             Form::Heap => self.heap.dies_at(slot.values()[0] as u32),
         }
     }
@@ -279,7 +333,7 @@ enum Packed {
     TooLarge,
 }
 
-fn packed(change: &Change) -> Packed {
+fn form_of(change: &Change) -> Packed {
     let state = match change {
         Change::Reset | Change::Penalty(None) => return Packed::Gone,
         Change::FixedWindow(state) => State::FixedWindow(*state),

@@ -75,6 +75,11 @@ pub(super) fn pack(state: &State) -> Option<Values> {
     }
 }
 
+/// Whether the state of this limit is packed.
+pub(super) const fn is_packed(limit: &Limit) -> bool {
+    matches!(limit, Limit::FixedWindow(_) | Limit::Bucket(_) | Limit::Meter(_) | Limit::Penalty(_))
+}
+
 /// What [`pack`] made of a state that this limit wrote; `None` for limits whose state is never packed.
 pub(super) fn unpack(limit: &Limit, [time, amount]: Values) -> Option<State> {
     let time = Time::from_us(time);

@@ -8,7 +8,7 @@
 use super::slot::Slot;
 
 /// The table grows when more than so much of it is filled.
-const FULL: (usize, usize) = (5, 6);
+const FULL: (usize, usize) = (4, 5);
 /// And shrinks when less than so much is.
 const SPARSE: (usize, usize) = (1, 3);
 /// By this much it grows, at least.
