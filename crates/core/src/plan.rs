@@ -98,7 +98,8 @@ impl<'r> Plan<'r> {
         }
         if let Some(cost) = item.operation.cost() {
             let capacity = item.limit.capacity();
-            if cost > capacity {
+            // A rule in shadow may refuse for ever: that is what it is there to show.
+            if cost > capacity && item.blocking {
                 return Err(PlanError::CostAboveCapacity { rule: rule(), cost, capacity });
             }
         }

@@ -51,6 +51,7 @@ impl FastClock {
         clock
     }
 
+    #[inline]
     fn counted_us(&self) -> u64 {
         self.counter.delta_as_nanos(self.start, self.counter.raw()) / 1_000
     }

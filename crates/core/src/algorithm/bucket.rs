@@ -73,6 +73,7 @@ impl Bucket {
     }
 
     /// The largest debt in whole units.
+    #[inline]
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -97,16 +98,19 @@ impl Bucket {
         self.ticks((self.capacity * self.scale).div_ceil(self.drain))
     }
 
+    #[inline]
     const fn ticks(&self, ticks: u64) -> Span {
         Span::from_us(ticks.saturating_mul(self.tick.us()))
     }
 
+    #[inline]
     const fn ceiling(&self) -> u64 {
         self.capacity * self.scale
     }
 
     /// The debt at `now`, in this limit's scale, and the instant it holds for: whole ticks, never before the
     /// state's own.
+    #[inline]
     fn current(&self, state: Option<&BucketState>, now: Time) -> (u64, Time) {
         let tick = Span::from_us(self.tick.us());
         let now = now.floor(tick);
@@ -118,6 +122,7 @@ impl Bucket {
         (debt.saturating_sub(drained), now)
     }
 
+    #[inline]
     fn standing(&self, debt: u64, now: Time) -> Standing {
         Standing {
             limit: self.capacity,
@@ -127,10 +132,12 @@ impl Bucket {
     }
 
     /// How long this debt takes to drain. Most rates drain one at a time, which saves a division.
+    #[inline]
     const fn drained_in(&self, debt: u64) -> Span {
         self.ticks(if self.drain == 1 { debt } else { debt.div_ceil(self.drain) })
     }
 
+    #[inline]
     fn charge(&self, debt: u64, now: Time, cost: u64) -> Step<BucketState> {
         let needed = debt + cost.max(1) * self.scale;
         if needed > self.ceiling() {
@@ -164,6 +171,7 @@ impl Bucket {
         self.set(debt - given, now, Verdict::Done { amount: given / self.scale }, Mark::None)
     }
 
+    #[inline]
     fn set(&self, debt: u64, time: Time, verdict: Verdict, mark: Mark) -> Step<BucketState> {
         let standing = self.standing(debt, time);
         standing.write(verdict, mark, BucketState { debt, time, scale: self.scale }, standing.reset_at)
@@ -171,6 +179,7 @@ impl Bucket {
 }
 
 /// `debt` counted in `1 / to` instead of `1 / from` units, rounded up; at most [`EXACT_MAX`].
+#[inline]
 fn convert(debt: u64, from: u64, to: u64) -> u64 {
     if from == to {
         return debt;
@@ -242,6 +251,7 @@ impl Machine for Bucket {
         self.capacity
     }
 
+    #[inline]
     fn decide(&self, state: Option<&BucketState>, now: Time, operation: &Operation) -> Step<BucketState> {
         let (debt, now) = self.current(state, now);
         match (*operation, self.shape) {

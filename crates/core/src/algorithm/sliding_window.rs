@@ -49,8 +49,8 @@ pub struct SlidingWindowState {
     pub counts: Counts,
 }
 
-/// Counts by age: most limits have few buckets.
-pub type Counts = SmallVec<[u64; 2]>;
+/// Counts by age. As many as six buckets need, the default, lie in the state itself.
+pub type Counts = SmallVec<[u64; 7]>;
 
 impl SlidingWindow {
     /// A limit of `limit` units per `window`, counted in `buckets` buckets.

@@ -127,6 +127,16 @@ fn a_shadow_rule_is_reported_and_never_refuses() {
 }
 
 #[test]
+fn a_shadow_rule_too_small_for_the_cost_says_so_and_refuses_nobody() {
+    let scopes = scopes();
+    let shadow = Item { blocking: false, ..item(&scopes[0], window(3, 60), 5) };
+    let decision = decide(&plan([shadow, item(&scopes[1], window(9, 60), 5)]), &[0, 0]);
+    assert!(decision.allowed);
+    let rejected: Vec<_> = decision.shadow_rejected().map(|rule| rule.numbers.unwrap().retry_after).collect();
+    assert_eq!(rejected, [RetryAfter::Never]);
+}
+
+#[test]
 fn exactness_is_the_worst_of_the_rules_that_block() {
     let scopes = scopes();
     let sliding =

@@ -146,9 +146,10 @@ impl PathPattern {
 }
 
 /// A path's segments; `None` if it is no path.
-pub(super) fn segments_of(path: &str) -> Option<impl Iterator<Item = &str>> {
-    let end = path.find(['?', '#']).unwrap_or(path.len());
-    path[..end].strip_prefix('/').map(|rest| rest.split('/').take(SEGMENTS_MAX + 1))
+pub(super) fn segments_of(path: &str) -> Option<impl Iterator<Item = &str> + Clone> {
+    let rest = path.strip_prefix('/')?;
+    let end = rest.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(rest.len());
+    Some(rest[..end].split('/').take(SEGMENTS_MAX + 1))
 }
 
 fn segment(text: &str) -> Result<Segment, PathPatternError> {

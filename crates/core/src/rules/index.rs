@@ -29,6 +29,7 @@ struct Filed {
     /// The lengths that prefixes have.
     prefix_lens: Vec<usize>,
     paths: PathTree,
+    has_paths: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,14 +70,17 @@ impl Index {
 
     /// The rules that may match, in the order of the file.
     pub(super) fn candidates(&self, attributes: &Attributes<'_>) -> Found {
-        let mut found: Found = self.always.iter().copied().collect();
+        let mut found = Found::new();
+        note(&mut found, &self.always);
         for (name, filed) in &self.attributes {
             if let Some(value) = attributes.get(name) {
                 filed.find(value, &mut found);
             }
         }
-        found.sort_unstable();
-        found.dedup();
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
         found
     }
 
@@ -86,6 +90,13 @@ impl Index {
             self.attributes.len() - 1
         });
         &mut self.attributes[at].1
+    }
+}
+
+/// Few at a time, so one by one is quicker than as a block.
+fn note(found: &mut Found, rules: &[u32]) {
+    for &rule in rules {
+        found.push(rule);
     }
 }
 
@@ -124,25 +135,31 @@ impl Filed {
                     self.prefix_lens.insert(place, prefix.len());
                 }
             }
-            Test::Path(pattern) => self.paths.file(&pattern.segments, rule),
+            Test::Path(pattern) => {
+                self.has_paths = true;
+                self.paths.file(&pattern.segments, rule);
+            }
             Test::Glob(_) => (),
         }
     }
 
     fn find(&self, value: &str, found: &mut Found) {
-        if let Some(rules) = self.values.get(value) {
-            found.extend_from_slice(rules);
+        if !self.values.is_empty()
+            && let Some(rules) = self.values.get(value)
+        {
+            note(found, rules);
         }
         for &len in &self.prefix_lens {
             // A length inside a character is no prefix of the value.
             let Some(prefix) = value.get(..len) else { continue };
             if let Some(rules) = self.prefixes.get(prefix) {
-                found.extend_from_slice(rules);
+                note(found, rules);
             }
         }
-        if let Some(segments) = segments_of(value) {
-            let segments: SmallVec<[&str; 16]> = segments.collect();
-            self.paths.find(&segments, found);
+        if self.has_paths
+            && let Some(segments) = segments_of(value)
+        {
+            self.paths.find(segments, found);
         }
     }
 }
@@ -159,19 +176,20 @@ impl PathTree {
         }
     }
 
-    fn find(&self, segments: &[&str], found: &mut Found) {
-        let Some((first, below)) = segments.split_first() else {
-            found.extend_from_slice(&self.ends);
-            return;
+    fn find<'p>(&self, mut segments: impl Iterator<Item = &'p str> + Clone, found: &mut Found) {
+        let Some(first) = segments.next() else {
+            return note(found, &self.ends);
         };
         if !first.is_empty() {
-            found.extend_from_slice(&self.rest);
+            note(found, &self.rest);
             if let Some(any) = &self.any {
-                any.find(below, found);
+                any.find(segments.clone(), found);
             }
         }
-        if let Some(literal) = self.literals.get(*first) {
-            literal.find(below, found);
+        if !self.literals.is_empty()
+            && let Some(literal) = self.literals.get(first)
+        {
+            literal.find(segments, found);
         }
     }
 }

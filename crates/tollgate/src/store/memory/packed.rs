@@ -9,6 +9,7 @@ use super::slot::Values;
 
 /// What [`Limit::decide`] answers and wants written, for the limits and operations of nearly all checks; `None` for others.
 /// `values` are what the same limit wrote before.
+#[inline]
 pub(super) fn step(
     limit: &Limit,
     values: Option<Values>,
@@ -37,6 +38,7 @@ pub(super) fn step(
     }
 }
 
+#[inline]
 fn decide<M: Machine>(
     limit: &M,
     state: Option<&M::State>,

@@ -43,6 +43,7 @@ pub(super) enum View {
 }
 
 impl Shard {
+    #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Option<usize> {
         self.table.find(fingerprint).ok()
     }
@@ -75,6 +76,7 @@ impl Shard {
 
     /// One operation on the key in slot `at`, if it has one; `keeps` says whether what it wants written is. Gives the answer
     /// and how many keys more or less there are.
+    #[inline]
     pub(super) fn step(
         &mut self,
         classes: &Classes,
@@ -169,6 +171,7 @@ impl Shard {
     }
 
     /// The slot and its class, if this same limit wrote it under the same rule.
+    #[inline]
     fn same_class(
         &self,
         classes: &Classes,
@@ -220,6 +223,7 @@ impl Shard {
     }
 
     /// The class of the key in this slot.
+    #[inline]
     pub(super) fn class_at(&self, at: usize) -> Option<ClassId> {
         self.table.slot(at).class()
     }

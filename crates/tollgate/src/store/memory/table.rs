@@ -8,7 +8,7 @@
 use super::slot::Slot;
 
 /// The table grows when more than so much of it is filled.
-const FULL: (usize, usize) = (4, 5);
+const FULL: (usize, usize) = (5, 6);
 /// And shrinks when less than so much is.
 const SPARSE: (usize, usize) = (1, 3);
 /// By this much it grows, at least.
@@ -37,11 +37,13 @@ impl Table {
         self.slots.capacity() * size_of::<Slot>()
     }
 
+    #[inline]
     fn place(&self, hash: u64) -> usize {
         ((u128::from(hash) * self.places as u128) >> u64::BITS) as usize
     }
 
     /// Where this key is, or where it would have to be.
+    #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Result<usize, usize> {
         let hash = fingerprint as u64;
         let from = self.place(hash);
@@ -58,10 +60,12 @@ impl Table {
         Err(self.slots.len())
     }
 
+    #[inline]
     pub(super) fn slot(&self, at: usize) -> &Slot {
         &self.slots[at]
     }
 
+    #[inline]
     pub(super) fn slot_mut(&mut self, at: usize) -> &mut Slot {
         &mut self.slots[at]
     }
