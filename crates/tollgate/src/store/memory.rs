@@ -112,9 +112,9 @@ impl<C: Clock> MemoryStore<C> {
 
     /// The same store with room for this many keys; without it there is room for ten million.
     ///
-    /// A key takes about 48 bytes under a window, bucket, meter or penalty, about 180 under the others and what they
-    /// keep on top: 8 bytes for each part of a sliding window, 16 to 32 for each request in a log, 32 for each lease or
-    /// reservation.
+    /// A key takes about 48 bytes under a window, bucket, meter or penalty, and 150 to 250 under the others, on top of
+    /// which come 8 bytes for each part of a sliding window beyond six, 16 to 32 for each request in a log, 48 to 96 for
+    /// each lease or reservation. Threads that insert at the same moment may pass the cap by one key each.
     #[must_use]
     pub fn keys_max(self, keys_max: usize) -> MemoryStore<C> {
         MemoryStore { keys_max, ..self }
