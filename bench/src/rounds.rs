@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::{BURST, Contender, Entrant};
@@ -94,7 +94,7 @@ pub(crate) fn run(suite: &str, stages: &[Stage], effort: &Effort) -> Result<Repo
         let mut samples = measure(stage, &contenders, effort)?;
         drop(contenders);
         for row in &stage.rows {
-            let samples = samples.remove(row.id.as_str()).unwrap_or_default();
+            let samples = samples.remove(row.id.as_str()).context("a row that was not measured")?;
             report.rows.push(results(stage, row, &samples, counting, effort)?);
         }
     }

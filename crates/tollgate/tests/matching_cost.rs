@@ -3,9 +3,11 @@
 //! Instructions are counted, not time, so that a busy machine cannot fail the test: it runs itself once more for every
 //! figure, under callgrind, which counts what happens inside of [`measured_matching`] and nothing else.
 
+#[path = "common/callgrind.rs"]
+mod callgrind;
+
 use std::env;
 use std::hint::black_box;
-use std::process::Command;
 use std::thread;
 
 use tollgate::core::rules::condition::PathPattern;
@@ -148,19 +150,8 @@ fn run_figure(figure: &str) {
 
 /// The instructions that one request takes.
 fn instructions(style: &Style, rules: usize) -> u64 {
-    let run = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured_matching*"])
-        .arg(env::current_exe().expect("a test knows its program"))
-        .args(["--exact", TEST, "--test-threads=1"])
-        .env(FIGURE, format!("{rules} {}", style.name))
-        .output()
-        .unwrap_or_else(|error| panic!("this test needs valgrind (`cargo xtask test` installs it): {error}"));
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{}\n{said}{}", run.status, String::from_utf8_lossy(&run.stdout));
-    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
-    let collected = collected.and_then(|(_, count)| count.trim().parse::<u64>().ok());
-    let collected = collected.filter(|&count| count > 0);
-    collected.unwrap_or_else(|| panic!("callgrind did not see the function\n{said}")) / REQUESTS as u64
+    let figure = format!("{rules} {}", style.name);
+    callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
 }
 
 #[test]

@@ -50,8 +50,7 @@ impl<S: Store> Limiter<S> {
                 decision = self.check(request).await?;
             }
             if decision.allowed {
-                let unused = Unused { limiter: self, decision: Some(decision) };
-                return unused.wait(deadline).await;
+                return self.wait_for_slot(decision, deadline).await;
             }
             match wake(&decision, Instant::now(), deadline, pause) {
                 Some(wake) => sleep_until(wake).await,
@@ -59,6 +58,22 @@ impl<S: Store> Limiter<S> {
             }
             pause = PAUSE_MAX.min(pause * 2);
         }
+    }
+
+    /// Waits until an admission may proceed. What waits is given back if it is dropped.
+    async fn wait_for_slot(&self, decision: Decision, deadline: Instant) -> Result<Permit<S>, AcquireError> {
+        let delay = decision.delay();
+        if Instant::now() + delay > deadline {
+            // Somebody was faster between the two questions.
+            self.follow_up_unawaited(&undo(&decision));
+            return Err(AcquireError::TooLate { decision: Box::new(decision) });
+        }
+        let mut waiting = Waiting { limiter: self, decision: Some(decision) };
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        let decision = waiting.decision.take().expect("only the end of the wait takes it");
+        Ok(self.permit(decision))
     }
 }
 
@@ -81,39 +96,15 @@ fn wake(refusal: &Decision, now: Instant, deadline: Instant, pause: Duration) ->
 }
 
 /// An admission whose slot has not come yet. Dropped, it is given back.
-struct Unused<'l, S: Store> {
+struct Waiting<'l, S: Store> {
     limiter: &'l Limiter<S>,
     decision: Option<Decision>,
 }
 
-impl<S: Store> Unused<'_, S> {
-    async fn wait(mut self, deadline: Instant) -> Result<Permit<S>, AcquireError> {
-        let delay = self.decision.as_ref().map(|decision| decision.delay()).unwrap_or_default();
-        if Instant::now() + delay > deadline {
-            // Somebody was faster between the two questions.
-            self.give_back();
-            let decision = self.decision.take().expect("it is taken once");
-            return Err(AcquireError::TooLate { decision: Box::new(decision) });
-        }
-        if !delay.is_zero() {
-            sleep(delay).await;
-        }
-        let decision = self.decision.take().expect("it is taken once");
-        Ok(self.limiter.permit(decision))
-    }
-
-    /// As far as rules take anything back.
-    fn give_back(&self) {
-        let Some(decision) = &self.decision else { return };
-        let plan = undo(decision);
-        if !plan.items().is_empty() {
-            self.limiter.store().apply_unawaited(&plan);
-        }
-    }
-}
-
-impl<S: Store> Drop for Unused<'_, S> {
+impl<S: Store> Drop for Waiting<'_, S> {
     fn drop(&mut self) {
-        self.give_back();
+        if let Some(decision) = &self.decision {
+            self.limiter.follow_up_unawaited(&undo(decision));
+        }
     }
 }

@@ -84,6 +84,13 @@ impl<S: Store> Limiter<S> {
         Ok(self.follow_up(&plan).await?)
     }
 
+    /// Carries out a follow-up from where nothing can be awaited: a guard that is dropped.
+    pub(super) fn follow_up_unawaited(&self, plan: &Plan<'_>) {
+        if !plan.items().is_empty() {
+            self.inner.store.apply_unawaited(plan);
+        }
+    }
+
     pub(super) async fn follow_up(&self, plan: &Plan<'_>) -> Result<Vec<Returned>, StoreError> {
         if plan.items().is_empty() {
             return Ok(Vec::new());

@@ -61,10 +61,7 @@ impl<S: Store> Deref for Permit<S> {
 impl<S: Store> Drop for Permit<S> {
     fn drop(&mut self) {
         if let Some(decision) = self.decision.take() {
-            let plan = leases(&decision, |token| Operation::Release { token });
-            if !plan.items().is_empty() {
-                self.limiter.store().apply_unawaited(&plan);
-            }
+            self.limiter.follow_up_unawaited(&leases(&decision, |token| Operation::Release { token }));
         }
     }
 }

@@ -70,10 +70,7 @@ impl<S: Store> Deref for Reservation<S> {
 impl<S: Store> Drop for Reservation<S> {
     fn drop(&mut self) {
         if let Some(decision) = self.decision.take() {
-            let plan = undo(&decision);
-            if !plan.items().is_empty() {
-                self.limiter.store().apply_unawaited(&plan);
-            }
+            self.limiter.follow_up_unawaited(&undo(&decision));
         }
     }
 }

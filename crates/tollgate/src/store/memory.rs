@@ -23,7 +23,7 @@ use std::future::{Future, ready};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, Store, StoreError, Subject, Time, evaluate,
+    Answer, Evaluation, Limit, Operation, Outcome, Plan, Store, StoreError, Time, evaluate, writes_alone,
 };
 
 use crate::clock::{Clock, FastClock};
@@ -127,7 +127,8 @@ impl<C: Clock> MemoryStore<C> {
         let items = plan.items();
         if let [item] = items {
             let mut answers = SmallVec::new();
-            answers.push(self.apply_one(item, now));
+            let keeps = |answer: &Answer| writes_alone(item, answer);
+            answers.push(self.step_alone(Owner::of(item), &item.operation, now, keeps));
             return Outcome { now, answers };
         }
         let mut locked = Locked::new(self, items);
@@ -142,24 +143,10 @@ impl<C: Clock> MemoryStore<C> {
         let Evaluation { outcome, writes } =
             evaluate(plan, now, |index| locked.state(&places[index], &views[index]));
         for (index, write) in writes {
-            locked.write(&places[index], &Owner::at(&items[index], &places[index]), write);
+            locked.write(&places[index], &items[index], write);
         }
         locked.unlock(now);
         outcome
-    }
-
-    /// A Plan of one item.
-    fn apply_one(&self, item: &Item<'_>, now: Time) -> Answer {
-        let own = Owner::of(item);
-        let refusal = &self.shards[shard_of(own.fingerprint)].refusal;
-        if let Some(answer) = refusal.recall(&self.classes, &own, &item.operation, now) {
-            return answer;
-        }
-        let mut locked = Locked::new(self, std::slice::from_ref(item));
-        let place = locked.place(item, now);
-        let answer = locked.step(&place, item, now);
-        locked.unlock(now);
-        answer
     }
 
     /// One operation on one key that belongs to no rule, without a Plan around it.
@@ -170,34 +157,8 @@ impl<C: Clock> MemoryStore<C> {
         class: ClassId,
         operation: &Operation,
     ) -> Answer {
-        let now = self.clock.now();
-        let mut owner = Owner { fingerprint, scope: 0, stranger: false, limit, class: class.known() };
-        let refusal = &self.shards[shard_of(fingerprint)].refusal;
-        if let Some(answer) = refusal.recall(&self.classes, &owner, operation, now) {
-            return answer;
-        }
-        let mut shard = self.lock(shard_of(fingerprint));
-        let mut at = shard.find(fingerprint);
-        let shared = at.is_none() && operation.cost().is_some() && !self.has_room(&mut shard, now);
-        if shared {
-            drop(shard);
-            shard = self.lock(OVERFLOW);
-            owner.fingerprint = Subject::OVERFLOW.to_u128();
-            at = shard.find(owner.fingerprint);
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
-        }
-        let (answer, more) = shard.step(&self.classes, &owner, at, now, operation, |_| true);
-        if !shared {
-            refusal.note(&shard, &owner, at, operation, &answer);
-        }
-        drop(shard);
-        if more != 0 && !shared {
-            self.count(more);
-            if more > 0 && MemoryStore::<C>::is_sweepers_turn(fingerprint) {
-                self.sweep_next(now);
-            }
-        }
-        answer
+        let owner = Owner { fingerprint, scope: 0, strangers_max: None, limit, class: class.known() };
+        self.step_alone(owner, operation, self.clock.now(), |_| true)
     }
 
     /// What keys of this limit that belong to no rule have in common.
@@ -238,6 +199,72 @@ impl<C> MemoryStore<C> {
         self.shards[number].shard.lock()
     }
 
+    /// One operation on one key, whatever it comes from; `keeps` says whether what it wants written is.
+    fn step_alone(
+        &self,
+        mut owner: Owner<'_>,
+        operation: &Operation,
+        now: Time,
+        keeps: impl Fn(&Answer) -> bool,
+    ) -> Answer {
+        let Shelf { shard, refusal } = &self.shards[shard_of(owner.fingerprint)];
+        if let Some(answer) = refusal.recall(&self.classes, &owner, operation, now) {
+            return answer;
+        }
+        let mut shard = shard.lock();
+        let mut at = shard.find(owner.fingerprint);
+        let shared = at.is_none() && self.overflows(&owner, operation, &mut shard, now);
+        if shared {
+            drop(shard);
+            owner = owner.shared();
+            shard = self.lock(OVERFLOW);
+            at = shard.find(owner.fingerprint);
+        }
+        let (answer, more) = shard.step(&self.classes, &owner, at, now, operation, keeps);
+        if !shared {
+            refusal.note(&shard, &owner, at, operation, &answer);
+        }
+        drop(shard);
+        if self.count_written(&owner, shared, more) {
+            self.sweep_next(now);
+        }
+        answer
+    }
+
+    /// Whether a key without state has to share the account of those for whom there is no room.
+    fn overflows(&self, owner: &Owner<'_>, operation: &Operation, shard: &mut Shard, now: Time) -> bool {
+        let shares = match operation {
+            Operation::Charge { .. }
+            | Operation::Peek { .. }
+            | Operation::Reserve { .. }
+            | Operation::Report { .. } => {
+                let of_rule = owner
+                    .strangers_max
+                    .is_none_or(|strangers_max| self.classes.strangers(owner.scope) < strangers_max as usize);
+                !(of_rule && self.has_room(shard, now))
+            }
+            // Tokens are unique: one that is unknown here may have been booked on the shared account.
+            Operation::Renew { .. }
+            | Operation::Release { .. }
+            | Operation::Settle { .. }
+            | Operation::Cancel { .. } => self.overflowed.load(Ordering::Relaxed) > 0,
+            // A refund names no holder: on the shared account it could take what others were charged.
+            Operation::Refund { .. } | Operation::Reset => false,
+        };
+        self.overflowed.fetch_add(u64::from(shares), Ordering::Relaxed);
+        shares
+    }
+
+    /// Counts keys that came or went. Says whether it is this caller's turn to look for dead state: one in a few of those
+    /// who insert, their hash decides.
+    fn count_written(&self, owner: &Owner<'_>, shared: bool, more: isize) -> bool {
+        if shared || more == 0 {
+            return false;
+        }
+        self.count(more);
+        more > 0 && (owner.fingerprint as usize).is_multiple_of(SWEEP_EVERY)
+    }
+
     /// Whether one more key may come into this shard; at the cap, whether one that counts for nothing could leave this
     /// shard or one that nobody has locked.
     fn has_room(&self, shard: &mut Shard, now: Time) -> bool {
@@ -259,11 +286,6 @@ impl<C> MemoryStore<C> {
             // Two's complement: adding the wrapped difference takes away.
             self.keys.fetch_add(more as usize, Ordering::Relaxed);
         }
-    }
-
-    /// Some of those who insert look for dead state; who, their hash decides.
-    const fn is_sweepers_turn(fingerprint: u128) -> bool {
-        (fingerprint as usize).is_multiple_of(SWEEP_EVERY)
     }
 
     /// Looks for dead state in the next shard, unless somebody is busy there.

@@ -1,10 +1,10 @@
 //! The shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Answer, Change, Item, Operation, State, Subject, Time, Write, writes_alone};
+use tollgate_core::{Change, Item, State, Time, Write};
 
 use super::shard::{Owner, Shard, View};
-use super::sync::{MutexGuard, Ordering};
+use super::sync::MutexGuard;
 use super::{MemoryStore, OVERFLOW, shard_of};
 
 /// As many shards as most Plans need.
@@ -27,11 +27,11 @@ struct Held<'s> {
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     held: usize,
-    pub(super) fingerprint: u128,
+    fingerprint: u128,
     /// The slot, unless it has moved since.
     slot: Option<usize>,
     /// Whether it is the account that a rule's overflowing subjects share.
-    pub(super) shared: bool,
+    shared: bool,
 }
 
 impl<'s, C> Locked<'s, C> {
@@ -52,45 +52,23 @@ impl<'s, C> Locked<'s, C> {
 
     /// Finds the account of an item. A new subject for which there is no room gets the one that such subjects share.
     pub(super) fn place(&mut self, item: &Item<'_>, now: Time) -> Place {
-        let place = self.find(shard_of(item.key.fingerprint()), item.key.fingerprint());
-        if place.slot.is_some() || !self.overflows(item, &place, now) {
+        let owner = Owner::of(item);
+        let place = self.find(shard_of(owner.fingerprint), owner.fingerprint);
+        let shard = &mut self.held[place.held].shard;
+        if place.slot.is_some() || !self.store.overflows(&owner, &item.operation, shard, now) {
             return place;
         }
         if self.held.last().is_none_or(|last| last.number != OVERFLOW) {
             let shard = self.store.lock(OVERFLOW);
             self.held.push(Held { number: OVERFLOW, shard });
         }
-        self.store.overflowed.fetch_add(1, Ordering::Relaxed);
-        let fingerprint = item.key.scope().key(Subject::OVERFLOW).fingerprint();
-        Place { shared: true, ..self.find(OVERFLOW, fingerprint) }
+        Place { shared: true, ..self.find(OVERFLOW, owner.shared().fingerprint) }
     }
 
     fn find(&self, number: usize, fingerprint: u128) -> Place {
         let held = self.held.iter().position(|held| held.number == number);
         let held = held.expect("the shards of all keys are locked");
         Place { held, fingerprint, slot: self.held[held].shard.find(fingerprint), shared: false }
-    }
-
-    fn overflows(&mut self, item: &Item<'_>, place: &Place, now: Time) -> bool {
-        match item.operation {
-            Operation::Charge { .. }
-            | Operation::Peek { .. }
-            | Operation::Reserve { .. }
-            | Operation::Report { .. } => {
-                let store = self.store;
-                let of_rule = item.strangers_max.is_none_or(|strangers_max| {
-                    store.classes.strangers(item.key.scope().fingerprint()) < strangers_max as usize
-                });
-                !(of_rule && store.has_room(&mut self.held[place.held].shard, now))
-            }
-            // Tokens are unique: one that is unknown here may have been booked on the shared account.
-            Operation::Renew { .. }
-            | Operation::Release { .. }
-            | Operation::Settle { .. }
-            | Operation::Cancel { .. } => self.store.overflowed.load(Ordering::Relaxed) > 0,
-            // A refund names no holder: on the shared account it could take what others were charged.
-            Operation::Refund { .. } | Operation::Reset => false,
-        }
     }
 
     /// The state there, packed state unpacked.
@@ -112,30 +90,15 @@ impl<'s, C> Locked<'s, C> {
         }
     }
 
-    pub(super) fn write(&mut self, place: &Place, owner: &Owner<'_>, write: Write<Change>) {
-        let shard = &mut self.held[place.held].shard;
-        let more = shard.write(&self.store.classes, owner, place.slot, write);
-        if !place.shared {
-            self.store.shards[self.held[place.held].number].refusal.forget(place.fingerprint);
-        }
-        if !place.shared {
-            self.store.count(more);
-        }
-        self.sweep |= more > 0 && MemoryStore::<C>::is_sweepers_turn(place.fingerprint);
-    }
-
-    /// Carries out the only item of a Plan.
-    pub(super) fn step(&mut self, place: &Place, item: &Item<'_>, now: Time) -> Answer {
-        let owner = Owner::at(item, place);
+    pub(super) fn write(&mut self, place: &Place, item: &Item<'_>, write: Write<Change>) {
+        let own = Owner::of(item);
+        let owner = if place.shared { own.shared() } else { own };
         let Held { number, shard } = &mut self.held[place.held];
-        let keeps = |answer: &Answer| writes_alone(item, answer);
-        let (answer, more) = shard.step(&self.store.classes, &owner, place.slot, now, &item.operation, keeps);
+        let more = shard.write(&self.store.classes, &owner, place.slot, write);
         if !place.shared {
-            self.store.shards[*number].refusal.note(shard, &owner, place.slot, &item.operation, &answer);
-            self.store.count(more);
+            self.store.shards[*number].refusal.forget(place.fingerprint);
         }
-        self.sweep |= more > 0 && MemoryStore::<C>::is_sweepers_turn(place.fingerprint);
-        answer
+        self.sweep |= self.store.count_written(&owner, place.shared, more);
     }
 
     /// Lets go of all shards, and looks for dead state if it is this Plan's turn to.
@@ -145,24 +108,5 @@ impl<'s, C> Locked<'s, C> {
         if sweep {
             store.sweep_next(now);
         }
-    }
-}
-
-impl<'i> Owner<'i> {
-    /// The owner of an item's own account.
-    pub(super) fn of(item: &'i Item<'_>) -> Owner<'i> {
-        Owner {
-            fingerprint: item.key.fingerprint(),
-            scope: item.key.scope().fingerprint(),
-            stranger: item.strangers_max.is_some(),
-            limit: &item.limit,
-            class: None,
-        }
-    }
-
-    /// The owner of the account where an item found its place.
-    pub(super) fn at(item: &'i Item<'_>, place: &Place) -> Owner<'i> {
-        let own = Owner::of(item);
-        Owner { fingerprint: place.fingerprint, stranger: own.stranger && !place.shared, ..own }
     }
 }

@@ -45,9 +45,7 @@ impl Refusal {
         let torn = version % 2 == 1 || self.version.load(Ordering::Relaxed) != version;
         let same = high == (owner.fingerprint >> 64) as u64 && now.us() < retry_at;
         let class = ClassId::new(class as u32).filter(|_| same && !torn)?;
-        let same = owner.class == Some(class)
-            || classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit);
-        same.then(|| Answer {
+        owner.wrote(classes, class).then(|| Answer {
             verdict: Verdict::Refused(Retry::At(Time::from_us(retry_at))),
             limit,
             remaining: 0,

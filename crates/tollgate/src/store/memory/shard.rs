@@ -1,6 +1,6 @@
 //! A part of all keys, behind one lock.
 
-use tollgate_core::{Answer, Change, Limit, Operation, Span, State, Step, Time, Write};
+use tollgate_core::{Answer, Change, Item, Limit, Operation, Span, State, Step, Subject, Time, Write};
 
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
@@ -27,11 +27,40 @@ pub(super) struct Owner<'i> {
     pub(super) fingerprint: u128,
     /// The fingerprint of the rule's scope.
     pub(super) scope: u128,
-    /// Whether it counts as one of the rule's strangers.
-    pub(super) stranger: bool,
+    /// Set if it counts as one of the rule's strangers: how many of them have an account of their own.
+    pub(super) strangers_max: Option<u32>,
     pub(super) limit: &'i Limit,
     /// The class of its state if the caller knows it.
     pub(super) class: Option<ClassId>,
+}
+
+impl<'i> Owner<'i> {
+    /// The owner of an item's own account.
+    pub(super) fn of(item: &'i Item<'_>) -> Owner<'i> {
+        Owner {
+            fingerprint: item.key.fingerprint(),
+            scope: item.key.scope().fingerprint(),
+            strangers_max: item.strangers_max,
+            limit: &item.limit,
+            class: None,
+        }
+    }
+
+    /// The owner of the account that those of its rule share for whom there is no room.
+    pub(super) fn shared(self) -> Owner<'i> {
+        // A key's fingerprint is that of its scope and its subject, as `Key` says.
+        let fingerprint = self.scope ^ Subject::OVERFLOW.to_u128();
+        Owner { fingerprint, strangers_max: None, ..self }
+    }
+
+    const fn is_stranger(&self) -> bool {
+        self.strangers_max.is_some()
+    }
+
+    /// Whether state of this class lies in its slot, written by the same limit under the same rule.
+    pub(super) fn wrote(&self, classes: &Classes, class: ClassId) -> bool {
+        Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_stranger(), self.limit)
+    }
 }
 
 /// The state of a key as it is found.
@@ -179,9 +208,7 @@ impl Shard {
         owner: &Owner<'_>,
     ) -> Option<(usize, ClassId)> {
         let (at, class) = at.and_then(|at| Some((at, self.class_at(at)?)))?;
-        let same = Some(class) == owner.class
-            || classes.get(class).is_packed(owner.scope, owner.stranger, owner.limit);
-        same.then_some((at, class))
+        owner.wrote(classes, class).then_some((at, class))
     }
 
     fn write_to_heap(
@@ -216,7 +243,7 @@ impl Shard {
 
     /// The class for a write: as a rule the one that the slot has already.
     fn class(&self, classes: &Classes, at: Option<usize>, owner: &Owner<'_>, form: Form) -> ClassId {
-        let Owner { scope, stranger, .. } = *owner;
+        let (scope, stranger) = (owner.scope, owner.is_stranger());
         let same = at.and_then(|at| self.class_at(at));
         let same = same.filter(|&class| classes.get(class).is(scope, stranger, &form));
         same.unwrap_or_else(|| classes.intern(&ClassKey { scope, stranger, form }))
