@@ -15,7 +15,7 @@ pub mod rule_set;
 pub use condition::{Condition, Test};
 pub use cost::Cost;
 pub use per::{Per, Subjects};
-pub use planning::{Explained, Met, Planned, Request};
+pub use planning::{Explained, Planned, Request};
 pub use rule::{FailureRule, Missing, Mode, Origin, Override, Rollout, Rule};
 pub use rule_limit::RuleLimit;
 pub use rule_set::{RuleSet, RuleSetError};

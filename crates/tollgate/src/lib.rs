@@ -128,3 +128,7 @@ pub use tollgate_core::rules::Request;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/embed.md")]
 struct Guide;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::rules::{Met, Request, RuleSet};
+use tollgate_core::rules::{Planned, Request, RuleSet};
 use tollgate_core::{
     Decision as Found, Decline, Outcome, Plan, Span, Store, StoreError, SubjectHashers, Time, Token,
 };
@@ -92,9 +92,9 @@ impl<'q, S: Store> Checking<'q, S> {
         found: &mut Found,
     ) -> Result<bool, CheckError> {
         plan.clear();
-        let met = rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
-        let Met::Rules { .. } = met else {
-            *found = decision::without_store(&met);
+        let planned = rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
+        let Planned::Plan { .. } = planned else {
+            *found = decision::without_store(&planned);
             return Ok(false);
         };
         match self.intent {

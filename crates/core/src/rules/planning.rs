@@ -49,36 +49,7 @@ impl<'a> From<&'a Attributes<'a>> for Request<'a> {
 
 /// What the rules make of a request.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a Plan stays on the stack: a box would allocate on every check"
-)]
-pub enum Planned<'r> {
-    /// On the deny list: refused before any store is asked.
-    Denied(&'r Exception),
-    /// On the bypass list: allowed before any store is asked.
-    Bypassed(&'r Exception),
-    /// A rule refuses without asking: it allows nothing, or the subject it demands is not there.
-    Refused {
-        /// The rule.
-        rule: &'r Rule,
-        /// Whether the subject is missing.
-        missing: bool,
-    },
-    /// To be asked of the store.
-    Plan {
-        /// The Plan.
-        plan: Plan<'r>,
-        /// Rules that matched but found no subject: to be counted.
-        skipped: u32,
-        /// Rules whose cost expression failed: to be counted and logged.
-        cost_failed: u32,
-    },
-}
-
-/// What the rules make of a request, beside the Plan.
-#[derive(Clone, Copy, Debug)]
-pub enum Met<'r> {
+pub enum Planned<'r, P = Plan<'r>> {
     /// On the deny list: refused before any store is asked.
     Denied(&'r Exception),
     /// On the bypass list: allowed before any store is asked.
@@ -92,8 +63,10 @@ pub enum Met<'r> {
         /// Whether the subject is missing.
         missing: bool,
     },
-    /// The store is to be asked.
-    Rules {
+    /// To be asked of the store.
+    Plan {
+        /// The Plan, or nothing where it was made elsewhere.
+        plan: P,
         /// Rules that matched but found no subject: to be counted.
         skipped: u32,
         /// Rules whose cost expression failed: to be counted and logged.
@@ -136,10 +109,10 @@ impl RuleSet {
     ) -> Result<Planned<'r>, PlanError> {
         let mut plan = Plan::new();
         Ok(match self.plan_into(request, hashers, now, &mut plan)? {
-            Met::Denied(exception) => Planned::Denied(exception),
-            Met::Bypassed(exception) => Planned::Bypassed(exception),
-            Met::Refused { rule, missing, .. } => Planned::Refused { rule, missing },
-            Met::Rules { skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
+            Planned::Denied(exception) => Planned::Denied(exception),
+            Planned::Bypassed(exception) => Planned::Bypassed(exception),
+            Planned::Refused { rule, place, missing } => Planned::Refused { rule, place, missing },
+            Planned::Plan { plan: (), skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
         })
     }
 
@@ -151,13 +124,13 @@ impl RuleSet {
         hashers: &SubjectHashers,
         now: Time,
         plan: &mut Plan<'r>,
-    ) -> Result<Met<'r>, PlanError> {
+    ) -> Result<Planned<'r, ()>, PlanError> {
         let attributes = request.attributes;
         if let Some(denied) = self.deny.iter().find(|exception| exception.holds(attributes)) {
-            return Ok(Met::Denied(denied));
+            return Ok(Planned::Denied(denied));
         }
         if let Some(bypassed) = self.bypass.iter().find(|exception| exception.holds(attributes)) {
-            return Ok(Met::Bypassed(bypassed));
+            return Ok(Planned::Bypassed(bypassed));
         }
         let (mut skipped, mut cost_failed) = (0, 0);
         for place in self.matching(attributes) {
@@ -167,7 +140,7 @@ impl RuleSet {
                 match rule.missing {
                     Missing::Skip => skipped += 1,
                     Missing::Refuse if rule.mode == Mode::Enforce => {
-                        return Ok(Met::Refused { rule, place: place as u32, missing: true });
+                        return Ok(Planned::Refused { rule, place: place as u32, missing: true });
                     }
                     Missing::Refuse => skipped += 1,
                 }
@@ -179,7 +152,7 @@ impl RuleSet {
                 self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
             let Some(limit) = in_force.at(now) else {
                 if blocking {
-                    return Ok(Met::Refused { rule, place: place as u32, missing: false });
+                    return Ok(Planned::Refused { rule, place: place as u32, missing: false });
                 }
                 continue;
             };
@@ -200,7 +173,7 @@ impl RuleSet {
                 plan.push(Item { key, ..item })?;
             }
         }
-        Ok(Met::Rules { skipped, cost_failed })
+        Ok(Planned::Plan { plan: (), skipped, cost_failed })
     }
 
     /// How every rule looks at a request, whether it matches or not.

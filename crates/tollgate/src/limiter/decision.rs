@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{RetryAfter, RuleOutcome};
-use tollgate_core::rules::{Met, Rule, RuleSet};
+use tollgate_core::rules::{Planned, Rule, RuleSet};
 use tollgate_core::{Decision as Found, Limit, Mark, Plan, Receipt, Subject};
 
 /// Few enough rules match one request that their accounts stay on the stack.
@@ -54,11 +54,11 @@ pub(super) fn note_accounts(plan: &Plan<'_>, accounts: &mut Accounts) {
 }
 
 /// The answer to a request that no store has to be asked about.
-pub(super) fn without_store(met: &Met<'_>) -> Found {
-    match *met {
-        Met::Denied(_) | Met::Rules { .. } => Found::listed(false),
-        Met::Bypassed(_) => Found::listed(true),
-        Met::Refused { rule, place, .. } => Found::refused_outright(RuleOutcome {
+pub(super) fn without_store(planned: &Planned<'_, ()>) -> Found {
+    match *planned {
+        Planned::Denied(_) | Planned::Plan { .. } => Found::listed(false),
+        Planned::Bypassed(_) => Found::listed(true),
+        Planned::Refused { rule, place, .. } => Found::refused_outright(RuleOutcome {
             place,
             algorithm: rule.limit.algorithm(),
             allowed: false,

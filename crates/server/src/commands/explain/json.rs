@@ -112,7 +112,7 @@ fn answer(explanation: &Explanation<'_>) -> Value {
     match &explanation.planned {
         Ok(Planned::Denied(exception)) => excepted("denied", exception),
         Ok(Planned::Bypassed(exception)) => excepted("bypassed", exception),
-        Ok(Planned::Refused { rule, missing }) => {
+        Ok(Planned::Refused { rule, missing, .. }) => {
             let why = if *missing { "missing-subject" } else { "limit-deny" };
             json!({ "kind": "refused", "rule": rule.scope.rule(), "why": why })
         }

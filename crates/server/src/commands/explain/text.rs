@@ -160,7 +160,7 @@ fn answer(explanation: &Explanation<'_>) -> String {
         Ok(Planned::Bypassed(exception)) => {
             format!("{GREEN}Allowed{GREEN:#} by the bypass list. {}", excepted(exception, explanation))
         }
-        Ok(Planned::Refused { rule, missing }) => {
+        Ok(Planned::Refused { rule, missing, .. }) => {
             let why = if *missing {
                 "nobody to count is there, and it says `missing: refuse`"
             } else {
