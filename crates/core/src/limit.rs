@@ -126,6 +126,20 @@ impl Limit {
         }
     }
 
+    /// The number that every answer tells as the limit in force.
+    pub const fn stated(&self) -> u64 {
+        match self {
+            Limit::FixedWindow(limit) => limit.limit(),
+            Limit::SlidingWindow(limit) => limit.limit(),
+            Limit::SlidingLog(limit) => limit.limit(),
+            Limit::Bucket(limit) => limit.capacity(),
+            Limit::Concurrency(limit) => limit.limit(),
+            Limit::Quota(limit) => limit.allowance(),
+            Limit::Meter(limit) => limit.limit(),
+            Limit::Penalty(limit) => limit.numbers().free + 1,
+        }
+    }
+
     /// The time its number stands for: the window, the period that holds `at`, or the time a bucket takes to fill.
     /// None where no length of time brings units back.
     pub fn window(&self, at: Time) -> Option<Span> {

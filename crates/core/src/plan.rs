@@ -4,9 +4,10 @@ use smallvec::SmallVec;
 
 use crate::answer::{Answer, Decline, Verdict};
 use crate::decision::OnFailure;
-use crate::key::Key;
+use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::operation::{Operation, Token};
+use crate::request_id::RequestId;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// Few enough rules match one request that their items stay on the stack.
@@ -17,6 +18,7 @@ pub(crate) const INLINE: usize = 4;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan<'r> {
     items: SmallVec<[Item<'r>; INLINE]>,
+    request: Option<RequestId>,
 }
 
 /// One operation on one key.
@@ -126,6 +128,17 @@ impl<'r> Plan<'r> {
     /// Empties it.
     pub fn clear(&mut self) {
         self.items.clear();
+        self.request = None;
+    }
+
+    /// Carries it out once, however often it is sent under this id. Everything else about it must be settled before.
+    pub fn once(&mut self, id: Subject, horizon: Span, rules_version: u64) {
+        self.request = Some(RequestId::new(id, horizon, rules_version, &self.items));
+    }
+
+    /// The id it is carried out under, if it has one.
+    pub const fn request(&self) -> Option<&RequestId> {
+        self.request.as_ref()
     }
 
     /// Turns its questions into ones that are answered without writing anything.
@@ -182,6 +195,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether it booked something: a refusal books nothing, nor does what costs nothing.
+    pub fn books(&self, plan: &Plan<'_>) -> bool {
+        let mut booked = false;
+        for (item, answer) in plan.items().iter().zip(&self.answers) {
+            if item.asks() && item.blocking && !answer.is_admitted() {
+                return false;
+            }
+            booked |= match (item.operation, answer.verdict) {
+                (_, Verdict::Done { .. }) => true,
+                (
+                    Operation::Charge { cost, .. } | Operation::Reserve { cost, .. },
+                    Verdict::Admitted { .. },
+                ) => cost > 0 && !matches!(item.limit, Limit::Penalty(_)),
+                _ => false,
+            };
+        }
+        booked
+    }
+
     /// The first answer that could not be decided, if any.
     pub fn declined(&self) -> Option<(usize, Decline)> {
         self.answers.iter().enumerate().find_map(|(index, answer)| match answer.verdict {

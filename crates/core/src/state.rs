@@ -6,11 +6,14 @@
 //! in its lowest byte, the kind in the next, and the number of repeated records above them. Every other word
 //! but the halves of tokens is at most 2^53 - 1, and every instant is in microseconds.
 //!
+//! The log alone has records of 14 bytes, two numbers of 7 bytes each, in a ring of `slots` of them of which the
+//! oldest is at place `first`: a store can drop the oldest and add the newest without moving the rest.
+//!
 //! | kind | name | words after word 0 | repeated |
 //! |---|---|---|---|
 //! | 1 | fixed window | start, window, used | |
 //! | 2 | sliding window | bucket, newest | count, newest bucket first |
-//! | 3 | sliding log | base | time, running total |
+//! | 3 | sliding log | base, first, slots | time, running total |
 //! | 4 | bucket | debt, time, scale | |
 //! | 5 | concurrency | seen | until, token, weight |
 //! | 6 | quota | start, end, seen, used | until, token, cost |
@@ -23,7 +26,7 @@ use crate::algorithm::fixed_window::{FixedWindow, FixedWindowState};
 use crate::algorithm::meter::{Meter, MeterState};
 use crate::algorithm::penalty::{Penalty, PenaltyState};
 use crate::algorithm::quota::{Quota, QuotaChange, QuotaState, RESERVATIONS_MAX, Reservation};
-use crate::algorithm::sliding_log::{ENTRIES_MAX, Entry, LogChange, SlidingLog, SlidingLogState};
+use crate::algorithm::sliding_log::{ENTRIES_MAX, Entry, LogChange, SlidingLog, SlidingLogState, distance};
 use crate::algorithm::sliding_window::{BUCKETS_MAX, SlidingWindow, SlidingWindowState};
 use crate::machine::Machine;
 use crate::operation::Token;
@@ -31,6 +34,8 @@ use crate::time::{EXACT_MAX, Span, Time};
 
 const VERSION: u8 = 1;
 const WORD: usize = size_of::<u64>();
+/// Bytes of a number in a log's entry.
+const SHORT: usize = 7;
 
 /// What a store keeps under one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,9 +133,10 @@ impl State {
                 }
             }
             State::SlidingLog(state) => {
-                words.head(3, state.entries.len()).number(state.base);
+                let count = state.entries.len();
+                words.head(3, count).number(state.base).number(0).number(count as u64);
                 for entry in &state.entries {
-                    words.time(entry.time).number(entry.total);
+                    words.short(entry.time.us()).short(entry.total);
                 }
             }
             State::Bucket(state) => {
@@ -166,17 +172,20 @@ impl State {
         let (kind, count) = reader.head()?;
         let (fixed, repeated, count_max) = match kind {
             1 | 4 => (3, 0, 0),
-            2 => (2, 1, BUCKETS_MAX as usize + 1),
-            3 => (1, 2, ENTRIES_MAX as usize),
-            5 => (1, 4, LEASES_MAX as usize),
-            6 => (4, 4, RESERVATIONS_MAX),
+            2 => (2, WORD, BUCKETS_MAX as usize + 1),
+            3 => (3, 0, ENTRIES_MAX as usize),
+            5 => (1, 4 * WORD, LEASES_MAX as usize),
+            6 => (4, 4 * WORD, RESERVATIONS_MAX),
             7 | 8 => (2, 0, 0),
             _ => return Err(CorruptState::Kind(kind)),
         };
         if count > count_max {
             return Err(CorruptState::Range { word: 0, found: count as u64 });
         }
-        reader.expect(1 + fixed + repeated * count)?;
+        let fixed = (1 + fixed) * WORD;
+        if kind != 3 {
+            reader.expect(fixed + repeated * count)?;
+        }
         Ok(match kind {
             1 => State::FixedWindow(FixedWindowState {
                 start: reader.time()?,
@@ -190,10 +199,23 @@ impl State {
             }),
             3 => {
                 let base = reader.number()?;
-                let (mut time, mut total) = (Time::ZERO, base);
-                let entries = (0..count)
-                    .map(|_| {
-                        (time, total) = (reader.time_from(time)?, reader.number_from(total)?);
+                let first = reader.number()?;
+                let slots = reader.within(count as u64, ENTRIES_MAX)?;
+                if first > slots.saturating_sub(1) {
+                    return Err(CorruptState::Range { word: 2, found: first });
+                }
+                reader.expect(fixed + 2 * SHORT * slots as usize)?;
+                let (mut time, mut cost) = (Time::ZERO, 0);
+                let entries = (first..first + count as u64)
+                    .map(|place| {
+                        reader.at = fixed + 2 * SHORT * (place % slots) as usize;
+                        time = reader.short(time.us(), EXACT_MAX).map(Time::from_us)?;
+                        let total = reader.short(0, EXACT_MAX)?;
+                        let found = distance(base, total);
+                        if found < cost {
+                            return Err(CorruptState::Range { word: reader.at / WORD, found: total });
+                        }
+                        cost = found;
                         Ok(Entry { time, total })
                     })
                     .collect::<Result<_, _>>()?;
@@ -257,6 +279,11 @@ impl Words {
         self.word(number)
     }
 
+    fn short(&mut self, number: u64) -> &mut Words {
+        self.bytes.extend_from_slice(&number.to_le_bytes()[..SHORT]);
+        self
+    }
+
     fn time(&mut self, time: Time) -> &mut Words {
         self.word(time.us())
     }
@@ -270,11 +297,11 @@ impl Words {
     }
 }
 
-/// Reads words and checks each.
+/// Reads numbers and checks each.
 struct Reader<'b> {
     bytes: &'b [u8],
-    /// Index of the next word.
-    word: usize,
+    /// Where the next number begins.
+    at: usize,
 }
 
 impl<'b> Reader<'b> {
@@ -282,11 +309,11 @@ impl<'b> Reader<'b> {
         if bytes.len() < WORD {
             return Err(CorruptState::Length { found: bytes.len(), expected: WORD });
         }
-        Ok(Reader { bytes, word: 0 })
+        Ok(Reader { bytes, at: 0 })
     }
 
     fn head(&mut self) -> Result<(u8, usize), CorruptState> {
-        let head = self.raw()?;
+        let head = self.raw(WORD)?;
         let [version, kind, ..] = head.to_le_bytes();
         if version != VERSION {
             return Err(CorruptState::Version(version));
@@ -295,23 +322,31 @@ impl<'b> Reader<'b> {
         Ok((kind, usize::try_from(head >> 16).unwrap_or(usize::MAX)))
     }
 
-    fn expect(&self, words: usize) -> Result<(), CorruptState> {
-        let (found, expected) = (self.bytes.len(), words * WORD);
+    fn expect(&self, expected: usize) -> Result<(), CorruptState> {
+        let found = self.bytes.len();
         if found == expected { Ok(()) } else { Err(CorruptState::Length { found, expected }) }
     }
 
-    fn raw(&mut self) -> Result<u64, CorruptState> {
-        let at = self.word * WORD;
-        let bytes = self.bytes.get(at..at + WORD).and_then(|bytes| bytes.try_into().ok());
-        self.word += 1;
-        let expected = self.word * WORD;
-        bytes.map(u64::from_le_bytes).ok_or(CorruptState::Length { found: self.bytes.len(), expected })
+    fn raw(&mut self, len: usize) -> Result<u64, CorruptState> {
+        let bytes = self.bytes.get(self.at..self.at + len);
+        self.at += len;
+        let (found, expected) = (self.bytes.len(), self.at);
+        let bytes = bytes.ok_or(CorruptState::Length { found, expected })?;
+        Ok(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+    }
+
+    fn between(&mut self, len: usize, min: u64, max: u64) -> Result<u64, CorruptState> {
+        let word = self.at / WORD;
+        let found = self.raw(len)?;
+        if (min..=max).contains(&found) { Ok(found) } else { Err(CorruptState::Range { word, found }) }
     }
 
     fn within(&mut self, min: u64, max: u64) -> Result<u64, CorruptState> {
-        let word = self.word;
-        let found = self.raw()?;
-        if (min..=max).contains(&found) { Ok(found) } else { Err(CorruptState::Range { word, found }) }
+        self.between(WORD, min, max)
+    }
+
+    fn short(&mut self, min: u64, max: u64) -> Result<u64, CorruptState> {
+        self.between(SHORT, min, max)
     }
 
     fn number(&mut self) -> Result<u64, CorruptState> {
@@ -339,6 +374,6 @@ impl<'b> Reader<'b> {
     }
 
     fn token(&mut self) -> Result<Token, CorruptState> {
-        Ok(Token(u128::from(self.raw()?) << 64 | u128::from(self.raw()?)))
+        Ok(Token(u128::from(self.raw(WORD)?) << 64 | u128::from(self.raw(WORD)?)))
     }
 }

@@ -30,6 +30,9 @@ pub enum StoreError {
     /// It will not work until somebody changes a setting.
     #[error("the store refuses to work with these settings")]
     Misconfigured(#[source] Box<dyn Error + Send + Sync>),
+    /// The request's id was used for another request, and is still remembered. Nothing was carried out.
+    #[error("this request id was used for another request; choose a new id for each request")]
+    IdReused,
     /// What it holds under a key is no state of ours.
     #[error("the state of rule {rule:?} cannot be read")]
     Corrupt {

@@ -1,10 +1,8 @@
 //! What every store must do, whatever it keeps its state in: one suite, run on each.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use tokio::runtime::Runtime;
 use tollgate::{Clock, ManualClock};
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::concurrency::Concurrency;
@@ -23,6 +21,9 @@ use crate::model::Model;
 const START: Time = Time::from_us(1_700_000_000_000_000);
 const ITEMS_MAX: usize = 4;
 const SUBJECTS: u8 = 2;
+const IDS: u8 = 3;
+/// Short enough that ids are forgotten within a history.
+const HORIZON: Span = Span::from_secs(2);
 
 /// One generated Plan, in raw numbers that the suite gives a meaning to.
 #[derive(Clone, Debug)]
@@ -31,6 +32,9 @@ struct Act {
     advance_by: u32,
     /// A check, or a follow-up on earlier admissions.
     follow_up: bool,
+    /// Which request id it has, if any, and whether it is an earlier request sent again.
+    id: u8,
+    again: bool,
     items: Vec<Pick>,
 }
 
@@ -69,9 +73,26 @@ pub fn limits() -> Result<Vec<Limit>, LimitError> {
     ])
 }
 
+/// Every algorithm that counts requests, each with the same limit in the same time.
+pub fn counting_limits(limit: u64, window: Span) -> Result<Vec<Limit>, LimitError> {
+    Ok(vec![
+        Limit::FixedWindow(FixedWindow::new(limit, window)?),
+        Limit::SlidingWindow(SlidingWindow::new(limit, window, 6, Counting::Strict)?),
+        Limit::SlidingWindow(SlidingWindow::new(limit, window, 6, Counting::Interpolated)?),
+        Limit::SlidingLog(SlidingLog::new(limit, window)?),
+        Limit::Bucket(Bucket::tokens(1, window, limit)?),
+        Limit::Bucket(Bucket::meter(1, window, limit)?),
+        Limit::Bucket(Bucket::queue(1, window, limit - 1)?),
+        Limit::Concurrency(Concurrency::new(limit, window)?),
+        Limit::Quota(Quota::new(limit, 0, QuotaPeriod::Rolling(window))?),
+        Limit::Meter(Meter::new(Some(limit), Some(window))?),
+    ])
+}
+
 /// Drives the store and the model of Plans with the same generated Plans, about `steps` of them, and compares
-/// every field of every outcome: all-or-nothing, shadow, several rules, every algorithm and operation.
+/// every field of every outcome: all-or-nothing, shadow, several rules, every algorithm and operation, request ids.
 pub fn agrees_with_the_model<S: Store>(
+    runtime: &Runtime,
     store: impl Fn(&'static ManualClock) -> S,
     steps: u64,
     seed: u64,
@@ -91,7 +112,7 @@ pub fn agrees_with_the_model<S: Store>(
         runner
             .run_one(tree, |acts| {
                 clock.set(START);
-                history(&store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
+                history(runtime, &store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
                 done.set(done.get() + acts.len() as u64);
                 Ok(())
             })
@@ -111,17 +132,26 @@ fn acts() -> impl Strategy<Value = Act> {
             blocking: shadow != 3,
         },
     );
-    (any::<u8>(), any::<u32>(), 0..4_u8, prop::collection::vec(pick, 1..=ITEMS_MAX)).prop_map(
-        |(advance, advance_by, follow_up, items)| Act {
+    let items = prop::collection::vec(pick, 1..=ITEMS_MAX);
+    (any::<u8>(), any::<u32>(), 0..4_u8, 0..12_u8, 0..8_u8, items).prop_map(
+        |(advance, advance_by, follow_up, id, again, items)| Act {
             advance,
             advance_by,
             follow_up: follow_up == 3,
+            id,
+            again: again == 7,
             items,
         },
     )
 }
 
-fn history<S: Store>(store: &S, clock: &ManualClock, limits: &[Limit], acts: &[Act]) -> Result<(), String> {
+fn history<S: Store>(
+    runtime: &Runtime,
+    store: &S,
+    clock: &ManualClock,
+    limits: &[Limit],
+    acts: &[Act],
+) -> Result<(), String> {
     let model = Model::new(clock);
     let scopes: Vec<Scope> = (0..limits.len())
         .map(|index| Scope::new("test", &format!("rule-{index}")))
@@ -130,6 +160,7 @@ fn history<S: Store>(store: &S, clock: &ManualClock, limits: &[Limit], acts: &[A
     let subjects = SubjectHasher::new([1; 32]);
     let mut booked: Vec<(Mark, u64)> = vec![(Mark::Counter, 1)];
     let mut tokens: Vec<Token> = vec![Token(1)];
+    let mut named: Option<Plan<'_>> = None;
     for (number, act) in acts.iter().enumerate() {
         move_clock(clock, act);
         let mut plan = Plan::new();
@@ -145,11 +176,22 @@ fn history<S: Store>(store: &S, clock: &ManualClock, limits: &[Limit], acts: &[A
                 continue;
             }
         }
-        let expected = model.apply_now(&plan);
-        let found = at_once(store.apply(&plan)).map_err(|error| error.to_string())?;
+        if act.id < IDS {
+            let id = subjects.subject([("id", act.id.to_string().as_str())]);
+            plan.once(id, HORIZON, 1);
+        }
+        if let Some(earlier) = named.clone().filter(|_| act.again) {
+            plan = earlier;
+        }
+        let expected = model.apply_now(&plan).map_err(|error| error.to_string());
+        let found = runtime.block_on(store.apply(&plan)).map_err(|error| error.to_string());
         if found != expected {
             return Err(format!("plan {number} {plan:#?}\nmodel {expected:#?}\nfound {found:#?}"));
         }
+        if plan.request().is_some() {
+            named = Some(plan.clone());
+        }
+        let Ok(found) = found else { continue };
         for (item, answer) in
             plan.items().iter().zip(&found.answers).filter(|(_, answer)| answer.mark != Mark::None)
         {
@@ -199,17 +241,5 @@ fn operation(
         0 => Operation::Peek { cost },
         1 if matches!(limit, Limit::Quota(_)) => Operation::Reserve { cost, token, hold: Span::from_ms(700) },
         _ => Operation::Charge { cost, token },
-    }
-}
-
-/// The output of a future that needs no waiting for.
-///
-/// # Panics
-///
-/// If it does: suites for stores behind a network bring a runtime.
-pub fn at_once<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("this store was said to answer at once"),
     }
 }

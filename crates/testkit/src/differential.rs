@@ -77,6 +77,11 @@ pub fn run<S: Suite, M: TestMachine>(make: Make<S, M>, steps: u64, seed: u64) ->
     run_with::<S, M>(make, steps, seed, |_| ())
 }
 
+/// The same for who only wants to know whether there is a difference: the history is not made smaller.
+pub fn hunt<S: Suite, M: TestMachine>(make: Make<S, M>, steps: u64, seed: u64) -> Result<Tally, Difference> {
+    compare::<S, M>(make, steps, seed, 0, |_| ())
+}
+
 /// The same, telling `progress` after each history how many steps have been compared.
 pub fn run_with<S: Suite, M: TestMachine>(
     make: Make<S, M>,
@@ -84,8 +89,17 @@ pub fn run_with<S: Suite, M: TestMachine>(
     seed: u64,
     progress: impl Fn(u64),
 ) -> Result<Tally, Difference> {
-    let config =
-        Config { failure_persistence: None, max_shrink_iters: 20_000, cases: u32::MAX, ..Config::default() };
+    compare::<S, M>(make, steps, seed, 20_000, progress)
+}
+
+fn compare<S: Suite, M: TestMachine>(
+    make: Make<S, M>,
+    steps: u64,
+    seed: u64,
+    max_shrink_iters: u32,
+    progress: impl Fn(u64),
+) -> Result<Tally, Difference> {
+    let config = Config { failure_persistence: None, max_shrink_iters, cases: u32::MAX, ..Config::default() };
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &key));

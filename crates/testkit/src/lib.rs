@@ -3,7 +3,11 @@
 
 pub mod conformance;
 pub mod differential;
+pub mod fault_proxy;
 pub mod history;
 pub mod model;
+pub mod naive;
 pub mod oracle;
+pub mod redis;
 pub mod suite;
+pub mod twin;

@@ -6,7 +6,7 @@ use std::future::{Future, ready};
 
 use tollgate::Clock;
 use tollgate_core::{
-    Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Time, Verdict,
+    Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Subject, Time, Verdict,
 };
 
 use crate::oracle::bucket::BucketOracle;
@@ -23,6 +23,15 @@ use crate::oracle::{self, Oracle};
 pub struct Model<C> {
     clock: C,
     keys: RefCell<BTreeMap<u128, AnyOracle>>,
+    /// By the tag of the Plan's first item and the id.
+    requests: RefCell<BTreeMap<(Subject, Subject), Remembered>>,
+}
+
+/// What was booked under a request id.
+struct Remembered {
+    content: u128,
+    until: Time,
+    outcome: Outcome,
 }
 
 #[derive(Clone)]
@@ -40,20 +49,38 @@ enum AnyOracle {
 impl<C: Clock> Model<C> {
     /// An empty model on this clock.
     pub fn new(clock: C) -> Model<C> {
-        Model { clock, keys: RefCell::default() }
+        Model { clock, keys: RefCell::default(), requests: RefCell::default() }
     }
 
     /// What any store must find.
-    pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
+    pub fn apply_now(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        let Some((request, first)) = plan.request().zip(plan.items().first()) else {
+            return Ok(self.carry_out(plan));
+        };
+        let id = (first.key.tag(), request.id);
+        let now = self.clock.now();
+        match self.requests.borrow().get(&id).filter(|known| now < known.until) {
+            Some(known) if known.content == request.content => return Ok(known.outcome.clone()),
+            Some(_) => return Err(StoreError::IdReused),
+            None => (),
+        }
+        let outcome = self.carry_out(plan);
+        if booked(plan, &outcome) {
+            let (content, until) = (request.content, now.plus(request.horizon));
+            let remembered = Remembered { content, until, outcome: outcome.clone() };
+            self.requests.borrow_mut().insert(id, remembered);
+        }
+        Ok(outcome)
+    }
+
+    fn carry_out(&self, plan: &Plan<'_>) -> Outcome {
         let now = self.clock.now();
         let mut keys = self.keys.borrow_mut();
         let before = keys.clone();
         let mut answers: Vec<Answer> =
             plan.items().iter().map(|item| step(&mut keys, item, item.operation, now)).collect();
 
-        let refuses =
-            |item: &Item<'_>, answer: &Answer| item.asks() && item.blocking && !answer.is_admitted();
-        let blocked = plan.items().iter().zip(&answers).any(|(item, answer)| refuses(item, answer));
+        let blocked = blocked(plan, &answers);
         for (item, answer) in plan.items().iter().zip(&mut answers) {
             let counts = if answer.is_refused() { item.blocking } else { !blocked };
             if !counts {
@@ -69,13 +96,31 @@ impl<C: Clock> Model<C> {
     }
 }
 
+fn blocked(plan: &Plan<'_>, answers: &[Answer]) -> bool {
+    let refuses = |item: &Item<'_>, answer: &Answer| item.asks() && item.blocking && !answer.is_admitted();
+    plan.items().iter().zip(answers).any(|(item, answer)| refuses(item, answer))
+}
+
+/// Whether something was booked: a refusal is none, nor is an admission that costs nothing.
+fn booked(plan: &Plan<'_>, outcome: &Outcome) -> bool {
+    let took_effect = |item: &Item<'_>, answer: &Answer| match (item.operation, answer.verdict) {
+        (_, Verdict::Done { .. }) => true,
+        (Operation::Charge { cost, .. } | Operation::Reserve { cost, .. }, Verdict::Admitted { .. }) => {
+            cost > 0 && !matches!(item.limit, Limit::Penalty(_))
+        }
+        _ => false,
+    };
+    let mut items = plan.items().iter().zip(&outcome.answers);
+    !blocked(plan, &outcome.answers) && items.any(|(item, answer)| took_effect(item, answer))
+}
+
 impl<C: Clock> Store for Model<C> {
     fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
-        ready(Ok(self.apply_now(plan)))
+        ready(self.apply_now(plan))
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
-        self.apply_now(plan);
+        drop(self.apply_now(plan));
     }
 
     fn now(&self) -> Time {

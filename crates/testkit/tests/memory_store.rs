@@ -7,17 +7,12 @@ use std::time::{Duration, Instant};
 
 use tollgate::store::memory::MemoryStore;
 use tollgate::{Attributes, Clock, Keyed, Limiter, ManualClock};
-use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
-use tollgate_core::algorithm::meter::Meter;
-use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
-use tollgate_core::algorithm::sliding_log::SlidingLog;
-use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
     Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
-use tollgate_testkit::conformance::agrees_with_the_model;
+use tollgate_testkit::conformance::{agrees_with_the_model, counting_limits};
 
 const NOW: Time = Time::from_us(1_700_000_000_000_000);
 const LIMIT: u64 = 1_000;
@@ -28,21 +23,8 @@ fn clock() -> &'static ManualClock {
     Box::leak(Box::new(ManualClock::at(NOW)))
 }
 
-/// Every algorithm that counts requests, at the same limit.
 fn limits(limit: u64) -> Vec<Limit> {
-    let hour = Span::from_secs(3_600);
-    vec![
-        Limit::FixedWindow(FixedWindow::new(limit, hour).unwrap()),
-        Limit::SlidingWindow(SlidingWindow::new(limit, hour, 6, Counting::Strict).unwrap()),
-        Limit::SlidingWindow(SlidingWindow::new(limit, hour, 6, Counting::Interpolated).unwrap()),
-        Limit::SlidingLog(SlidingLog::new(limit, hour).unwrap()),
-        Limit::Bucket(Bucket::tokens(1, hour, limit).unwrap()),
-        Limit::Bucket(Bucket::meter(1, hour, limit).unwrap()),
-        Limit::Bucket(Bucket::queue(1, hour, limit - 1).unwrap()),
-        Limit::Concurrency(Concurrency::new(limit, hour).unwrap()),
-        Limit::Quota(Quota::new(limit, 0, QuotaPeriod::Rolling(hour)).unwrap()),
-        Limit::Meter(Meter::new(Some(limit), Some(hour)).unwrap()),
-    ]
+    counting_limits(limit, Span::from_secs(3_600)).unwrap()
 }
 
 fn subject(name: &str) -> Subject {
@@ -73,7 +55,8 @@ fn admitted(ask: impl Fn(usize) -> bool + Sync) -> usize {
 
 #[test]
 fn memory_store_agrees_with_the_model_of_plans() {
-    agrees_with_the_model(MemoryStore::with_clock, 300_000, 1)
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    agrees_with_the_model(&runtime, MemoryStore::with_clock, 300_000, 1)
         .unwrap_or_else(|difference| panic!("{difference}"));
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic;
 
-use tollgate_testkit::differential::{Difference, Tally, run};
+use tollgate_testkit::differential::{self, Difference, Tally};
 use tollgate_testkit::{make, suite};
 
 /// A copy of an algorithm that is wrong in one line.
@@ -18,28 +18,28 @@ struct Mutant {
 
 macro_rules! hunt {
     (fixed_window, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::FixedWindow, _>(make!(fixed_window, $at), $steps, $seed)
+        differential::hunt::<suite::FixedWindow, _>(make!(fixed_window, $at), $steps, $seed)
     };
     (sliding_window, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::SlidingWindow, _>(make!(sliding_window, $at), $steps, $seed)
+        differential::hunt::<suite::SlidingWindow, _>(make!(sliding_window, $at), $steps, $seed)
     };
     (sliding_log, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::SlidingLog, _>(make!(sliding_log, $at), $steps, $seed)
+        differential::hunt::<suite::SlidingLog, _>(make!(sliding_log, $at), $steps, $seed)
     };
     (bucket, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::Bucket, _>(make!(bucket, $at), $steps, $seed)
+        differential::hunt::<suite::Bucket, _>(make!(bucket, $at), $steps, $seed)
     };
     (concurrency, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::Concurrency, _>(make!(concurrency, $at), $steps, $seed)
+        differential::hunt::<suite::Concurrency, _>(make!(concurrency, $at), $steps, $seed)
     };
     (quota, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::Quota, _>(make!(quota, $at), $steps, $seed)
+        differential::hunt::<suite::Quota, _>(make!(quota, $at), $steps, $seed)
     };
     (meter, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::Meter, _>(make!(meter, $at), $steps, $seed)
+        differential::hunt::<suite::Meter, _>(make!(meter, $at), $steps, $seed)
     };
     (penalty, $at:ident, $steps:expr, $seed:expr) => {
-        run::<suite::Penalty, _>(make!(penalty, $at), $steps, $seed)
+        differential::hunt::<suite::Penalty, _>(make!(penalty, $at), $steps, $seed)
     };
 }
 

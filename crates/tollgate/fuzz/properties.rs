@@ -76,7 +76,7 @@ fn ask(rules: &RuleSet) {
         [("path", path), ("action", action), ("method", "GET")]
             .iter()
             .for_each(|(name, value)| attributes.set(name, value));
-        let request = Request { attributes: &attributes, cost: 1, token: Token(1) };
+        let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
         for now in [Time::ZERO, Time::from_us(1_790_000_000_000_000), Time::MAX] {
             // More rules than a Plan can hold are an error of the request, not of the file.
             drop(rules.plan(&request, &hasher.clone().into(), now));

@@ -45,6 +45,8 @@ struct Inner<S> {
     store: S,
     hashers: SubjectHashers,
     tokens: Tokens,
+    /// How long request ids are remembered.
+    horizon: Span,
 }
 
 /// What a check does if it is admitted.
@@ -87,12 +89,12 @@ impl<'q, S: Store> Checking<'q, S> {
     /// Makes the Plan. Says whether the store must be asked; if not, the decision is made.
     fn plan<'r>(
         &self,
-        rules: &'r RuleSet,
+        in_force: &'r InForce,
         plan: &mut Plan<'r>,
         found: &mut Found,
     ) -> Result<bool, CheckError> {
         plan.clear();
-        let planned = rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
+        let planned = in_force.rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
         let Planned::Plan { .. } = planned else {
             *found = decision::without_store(&planned);
             return Ok(false);
@@ -102,6 +104,10 @@ impl<'q, S: Store> Checking<'q, S> {
             Intent::Peek => plan.peek(),
             Intent::Look => plan.look(),
             Intent::Reserve { hold } => plan.reserve(hold),
+        }
+        if let (Some(id), Intent::Charge | Intent::Reserve { .. }) = (self.request.id, self.intent) {
+            let id = self.limiter.hashers.current().subject([("request", id)]);
+            plan.once(id, self.limiter.horizon, in_force.text_hash);
         }
         Ok(true)
     }
@@ -114,6 +120,9 @@ impl<'q, S: Store> Checking<'q, S> {
         found: &mut Found,
         accounts: &mut Accounts,
     ) -> Result<bool, CheckError> {
+        if matches!(outcome, Err(StoreError::IdReused)) {
+            return Err(CheckError::IdReused);
+        }
         match found.decide(plan, outcome) {
             Ok(()) => {
                 decision::note_accounts(plan, accounts);
@@ -172,7 +181,7 @@ impl<S: Store> Limiter<S> {
         let Decision { in_force, found, accounts } = &mut decision;
         let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
         let mut plan = Plan::new();
-        while checking.plan(&in_force.rules, &mut plan, found)? {
+        while checking.plan(in_force, &mut plan, found)? {
             let outcome = self.inner.store.apply(&plan).await;
             if checking.conclude(&plan, outcome.as_ref(), found, accounts)? {
                 break;
@@ -184,14 +193,19 @@ impl<S: Store> Limiter<S> {
 
     /// Puts other rules in force, at once and for every clone. Counts stay: consumption is stored, not what remains.
     pub fn replace_rules(&self, rules: RuleSet) {
+        self.put_in_force(&rules, 0);
+    }
+
+    fn put_in_force(&self, rules: &RuleSet, text_hash: u64) {
         // Two at the same moment get two versions: receipts carry them.
-        self.inner.rules.rcu(|old| InForce { rules: rules.clone(), version: old.version + 1 });
+        self.inner.rules.rcu(|old| InForce { rules: rules.clone(), version: old.version + 1, text_hash });
     }
 
     /// [`replace_rules`](Limiter::replace_rules) with those of this YAML text. If they are wrong, all problems are told
     /// and the old rules stay.
     pub fn replace_rules_yaml(&self, rules: &str) -> Result<(), BuildError> {
-        self.replace_rules(builder::load_yaml(rules)?);
+        let (rules, text_hash) = builder::load_yaml(rules)?;
+        self.put_in_force(&rules, text_hash);
         Ok(())
     }
 
@@ -234,9 +248,9 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let Decision { in_force, found, accounts } = &mut decision;
         let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
         let mut plan = Plan::new();
-        while checking.plan(&in_force.rules, &mut plan, found)? {
-            let outcome = self.inner.store.apply_now(&plan);
-            if checking.conclude(&plan, Ok(&outcome), found, accounts)? {
+        while checking.plan(in_force, &mut plan, found)? {
+            let outcome = self.inner.store.apply_once(&plan);
+            if checking.conclude(&plan, outcome.as_ref(), found, accounts)? {
                 break;
             }
         }

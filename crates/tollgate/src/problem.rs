@@ -76,33 +76,27 @@ impl<'a> Problem<'a> {
     /// The problem with a request that could not be decided.
     ///
     /// A cost that no wait makes admissible is the request's own fault: 413, which clients do not retry, and which
-    /// says what would help. Everything else is ours: 500.
+    /// says what would help. So is an id that was used for another request: 409. Everything else is ours: 500.
     pub fn of_error(error: &'a CheckError) -> Problem<'a> {
         let (status, title, code) = match error {
             CheckError::Plan(PlanError::CostAboveCapacity { .. } | PlanError::CostTooLarge { .. }) => {
                 (413, "Content Too Large", "cost-above-capacity")
             }
+            CheckError::IdReused => (409, "Conflict", "request-id-reused"),
             _ => (500, "Internal Server Error", "undecided"),
         };
         let rule = match error {
+            CheckError::IdReused => None,
             CheckError::Plan(
                 PlanError::CostAboveCapacity { rule, .. }
                 | PlanError::CostTooLarge { rule, .. }
                 | PlanError::TokenMissing { rule }
                 | PlanError::DuplicateKey { rule }
                 | PlanError::Mixed { rule },
-            ) => rule,
-            CheckError::Undecided(undecided) => &undecided.rule,
+            ) => Some(rule.as_str()),
+            CheckError::Undecided(undecided) => Some(undecided.rule.as_str()),
         };
-        Problem {
-            status,
-            kind: BLANK,
-            title,
-            code,
-            rule: Some(rule),
-            retry_after_ms: None,
-            violated: SmallVec::new(),
-        }
+        Problem { status, kind: BLANK, title, code, rule, retry_after_ms: None, violated: SmallVec::new() }
     }
 
     /// The document.

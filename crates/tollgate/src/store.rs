@@ -1,3 +1,5 @@
 //! Stores: where state is kept.
 
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;

@@ -3,8 +3,8 @@
 //! Each entry carries the running total of cost at its instant, so that the cost of any stretch of the log is
 //! one subtraction and every search is a binary one. Requests of one tick share an entry.
 //!
-//! Largest intermediate: `running total + cost`, below 2^53, because the limit is at most 2^52 and the totals
-//! are rebased when they would pass it: at most about once per window.
+//! Largest intermediate: `running total + cost`, below 2^54. Totals wrap at 2^53; the limit is at most 2^52, so that
+//! the cost of a stretch, the distance of two totals, is never ambiguous.
 
 use std::collections::VecDeque;
 
@@ -22,6 +22,9 @@ pub const ENTRIES_MAX: u64 = 1 << 20;
 pub const ENTRIES_DEFAULT: u64 = 1 << 16;
 /// How many of the newest entries a refund searches: its work is bounded.
 pub const REFUND_REACH: usize = 16;
+
+/// Running totals wrap here.
+const WRAP: u64 = EXACT_MAX + 1;
 
 /// At most `limit` units in any span of length `window`, and at most `entries` instants to remember in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,7 +110,8 @@ impl SlidingLog {
         let expired = state.entries.partition_point(|entry| entry.time.plus(self.window) <= now);
         let base = expired.checked_sub(1).map_or(state.base, |last| state.entries[last].total);
         let room = newest.time == now || ((state.entries.len() - expired) as u64) < self.entries;
-        Current { now, entries: Some(&state.entries), expired, base, used: newest.total - base, room }
+        let used = distance(base, newest.total);
+        Current { now, entries: Some(&state.entries), expired, base, used, room }
     }
 
     fn standing(&self, current: &Current<'_>, used: u64, newest: Option<Time>) -> Standing {
@@ -143,8 +147,8 @@ impl SlidingLog {
     /// When enough of the oldest cost, and enough of the oldest entries, will have left.
     fn retry(&self, current: &Current<'_>, needed: u64) -> Time {
         let Some(entries) = current.entries else { return current.now };
-        let total = current.base + current.used;
-        let cost_leaves = entries.partition_point(|entry| total - entry.total + needed > self.limit);
+        let total = entries.back().map_or(current.base, |newest| newest.total);
+        let cost_leaves = entries.partition_point(|entry| distance(entry.total, total) + needed > self.limit);
         let live = (entries.len() - current.expired) as u64;
         // By then the newest entry's instant has passed: nothing can share it, there must be room for one more.
         let entry_leaves =
@@ -167,8 +171,8 @@ impl SlidingLog {
         if index + REFUND_REACH < entries.len() {
             return standing.decline(Decline::TooOld);
         }
-        let before = index.checked_sub(1).map_or(current.base, |last| entries[last].total).max(current.base);
-        let given = cost.min(entries[index].total - before);
+        let before = if index > current.expired { entries[index - 1].total } else { current.base };
+        let given = cost.min(distance(before, entries[index].total));
         if given == 0 {
             return standing.decline(Decline::NotHeld);
         }
@@ -196,11 +200,14 @@ impl SlidingLog {
         if rest == 0 {
             return now;
         }
-        let total_of = |at: usize| entries[at].total - if at >= index { given } else { 0 };
-        let total = total_of(entries.len() - 1);
-        // Bounded: an entry is only taken from while it is among the newest, so few above the cost are empty.
-        let newest = (0..entries.len()).rev().take_while(|&at| total_of(at) == total).last();
-        newest.map_or(now, |at| entries[at].time.plus(self.window))
+        // The entry and all above it move by the same amount.
+        let from = entries[index].time;
+        let moved = |entry: &Entry| {
+            if entry.time < from { entry.total } else { wrapped(entry.total + WRAP - given) }
+        };
+        let total = entries.back().map(moved);
+        let newest = entries.partition_point(|entry| Some(moved(entry)) != total);
+        entries.get(newest).map_or(now, |entry| entry.time.plus(self.window))
     }
 }
 
@@ -228,7 +235,7 @@ impl Current<'_> {
     fn newest_cost(&self) -> Option<Time> {
         let entries = self.entries.filter(|_| self.used > 0)?;
         let total = entries.back()?.total;
-        entries.get(entries.partition_point(|entry| entry.total < total)).map(|entry| entry.time)
+        entries.get(entries.partition_point(|entry| entry.total != total)).map(|entry| entry.time)
     }
 }
 
@@ -238,17 +245,22 @@ impl SlidingLogState {
             self.base = self.entries[last].total;
             self.entries.drain(..expired);
         }
-        let mut total = self.entries.back().map_or(self.base, |entry| entry.total);
-        if total > EXACT_MAX - cost {
-            self.entries.iter_mut().for_each(|entry| entry.total -= self.base);
-            total -= self.base;
-            self.base = 0;
-        }
+        let total = wrapped(self.entries.back().map_or(self.base, |entry| entry.total) + cost);
         match self.entries.back_mut() {
-            Some(newest) if newest.time == time => newest.total = total + cost,
-            _ => self.entries.push_back(Entry { time, total: total + cost }),
+            Some(newest) if newest.time == time => newest.total = total,
+            _ => self.entries.push_back(Entry { time, total }),
         }
     }
+}
+
+/// A running total, brought back below where totals wrap.
+const fn wrapped(total: u64) -> u64 {
+    total & (WRAP - 1)
+}
+
+/// The cost between two running totals.
+pub(crate) const fn distance(from: u64, to: u64) -> u64 {
+    wrapped(to + WRAP - from)
 }
 
 impl Machine for SlidingLog {
@@ -274,7 +286,8 @@ impl Machine for SlidingLog {
         match change {
             LogChange::Add { expired, time, cost } => state.add(expired, time, cost),
             LogChange::Take { index, cost } => {
-                state.entries.range_mut(index..).for_each(|entry| entry.total -= cost);
+                let newer = state.entries.range_mut(index..);
+                newer.for_each(|entry| entry.total = wrapped(entry.total + WRAP - cost));
             }
         }
     }

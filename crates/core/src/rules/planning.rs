@@ -20,18 +20,27 @@ pub struct Request<'a> {
     pub cost: u64,
     /// The token of any lease it takes.
     pub token: Token,
+    /// Its id, if it may be sent more than once and is to be charged once.
+    pub id: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
     /// A request that costs 1 unless a rule says otherwise.
     pub const fn new(attributes: &'a Attributes<'a>) -> Request<'a> {
-        Request { attributes, cost: 1, token: Token::NONE }
+        Request { attributes, cost: 1, token: Token::NONE, id: None }
     }
 
     /// The same at another cost.
     #[must_use]
     pub const fn cost(self, cost: u64) -> Request<'a> {
         Request { cost, ..self }
+    }
+
+    /// The same under an id of the caller's own: sent again within the limiter's horizon, it gets the same answer and is
+    /// not charged again. Only what was admitted is remembered. Never take an id from whom the limit is meant for.
+    #[must_use]
+    pub const fn id(self, id: &'a str) -> Request<'a> {
+        Request { id: Some(id), ..self }
     }
 
     /// The same with a token of the caller's own for any lease it takes.

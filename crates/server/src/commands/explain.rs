@@ -27,8 +27,9 @@ use crate::{exit, terminal};
 ///   tollgate explain --rules rules.yaml action=search tenant=acme api_key=k-1
 ///   tollgate explain --rules rules.yaml --at 2026-12-24T18:00:00Z --cost 5 action=export tenant=acme
 ///
-/// Subjects are hashed with a secret key, and the hash decides who is in a rollout. Without --hash-key-file an example key
-/// is used: everything else is as on your servers, but the hashes are not, nor is who is in.
+/// Subjects are hashed with a secret key, and the hash decides who is in a rollout. Without --hash-key-file and
+/// TOLLGATE_HASH_KEY an example key is used: everything else is as on your servers, but the hashes are not, nor is who
+/// is in.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -72,11 +73,12 @@ struct Explanation<'a> {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (source, rules) = args.asked.rules("there is nothing to explain")?;
-    let hasher = args.asked.hasher()?;
+    let given = args.asked.hash_key.given()?;
+    let hasher = args.asked.hash_key.given_or_example()?;
     let attributes = args.asked.attributes()?;
     let now = args.at.unwrap_or_else(|| SystemClock.now());
     // Leases need an owner; nothing is ever taken with this one.
-    let request = Request { attributes: &attributes, cost: args.asked.cost, token: Token(1) };
+    let request = Request { attributes: &attributes, cost: args.asked.cost, token: Token(1), id: None };
     let planned = rules.plan(&request, &hasher.clone().into(), now);
     let explained = match planned {
         Ok(Planned::Denied(_) | Planned::Bypassed(_)) => Vec::new(),
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         request,
         now,
         hasher: &hasher,
-        example_key: args.asked.hash_key_file.is_none(),
+        example_key: given.is_none(),
         explained,
         planned,
         written: Written::new(&source, &rules),

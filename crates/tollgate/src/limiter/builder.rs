@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tollgate_core::request_id::HORIZON_DEFAULT;
 use tollgate_core::rules::RuleSet;
-use tollgate_core::{Store, SubjectHasher, SubjectHashers};
+use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
 
 use super::decision::InForce;
 use super::tokens::Tokens;
@@ -20,6 +22,7 @@ pub struct Builder<S> {
     rules: Rules,
     store: S,
     hashers: Option<SubjectHashers>,
+    horizon: Span,
 }
 
 enum Rules {
@@ -52,7 +55,12 @@ pub enum BuildError {
 
 impl Builder<MemoryStore> {
     pub(super) fn new() -> Builder<MemoryStore> {
-        Builder { rules: Rules::Ready(RuleSet::default()), store: MemoryStore::new(), hashers: None }
+        Builder {
+            rules: Rules::Ready(RuleSet::default()),
+            store: MemoryStore::new(),
+            hashers: None,
+            horizon: HORIZON_DEFAULT,
+        }
     }
 }
 
@@ -74,7 +82,7 @@ impl<S: Store> Builder<S> {
 
     /// Keeps the state here instead of in memory of its own making.
     pub fn store<T: Store>(self, store: T) -> Builder<T> {
-        Builder { rules: self.rules, store, hashers: self.hashers }
+        Builder { rules: self.rules, store, hashers: self.hashers, horizon: self.horizon }
     }
 
     /// Makes subjects with this secret, which all servers of one store must share. Without it a limiter makes up its
@@ -83,23 +91,33 @@ impl<S: Store> Builder<S> {
         Builder { hashers: Some(hashers.into()), ..self }
     }
 
+    /// How long request ids are remembered: a minute unless told otherwise. See [`Request::id`].
+    ///
+    /// [`Request::id`]: tollgate_core::rules::Request::id
+    pub fn request_horizon(self, horizon: Duration) -> Builder<S> {
+        let us = u64::try_from(horizon.as_micros()).unwrap_or(u64::MAX);
+        Builder { horizon: Span::from_us(us), ..self }
+    }
+
     /// The limiter, or everything that is wrong.
     pub fn build(self) -> Result<Limiter<S>, BuildError> {
-        let rules = self.rules.load()?;
+        let (rules, text_hash) = self.rules.load()?;
         let hashers = match self.hashers {
             Some(hashers) => hashers,
             None => SubjectHasher::new(random()?).into(),
         };
-        let rules = ArcSwap::from_pointee(InForce { rules, version: 0 });
+        let rules = ArcSwap::from_pointee(InForce { rules, version: 0, text_hash });
         let tokens = Tokens::new(random()?);
-        Ok(Limiter { inner: Arc::new(Inner { rules, store: self.store, hashers, tokens }) })
+        let Builder { store, horizon, .. } = self;
+        Ok(Limiter { inner: Arc::new(Inner { rules, store, hashers, tokens, horizon }) })
     }
 }
 
 impl Rules {
-    fn load(self) -> Result<RuleSet, BuildError> {
+    /// The rules, and a hash of the text they came from.
+    fn load(self) -> Result<(RuleSet, u64), BuildError> {
         let source = match self {
-            Rules::Ready(rules) => return Ok(rules),
+            Rules::Ready(rules) => return Ok((rules, 0)),
             Rules::Yaml(text) => Source::new("rules", text.as_bytes()),
             Rules::File(path) => match std::fs::read(&path) {
                 Ok(bytes) => Source::new(path.display().to_string(), &bytes),
@@ -107,13 +125,16 @@ impl Rules {
             },
         };
         let mut problems = Problems::new();
-        load(&source, &mut problems)
-            .ok_or_else(|| BuildError::Rules { problems: problems.render(&source, Colour::Plain) })
+        let rules = load(&source, &mut problems)
+            .ok_or_else(|| BuildError::Rules { problems: problems.render(&source, Colour::Plain) })?;
+        let hash = blake3::hash(source.text().as_bytes());
+        let text_hash = hash.as_bytes()[..8].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        Ok((rules, text_hash))
     }
 }
 
-/// The rules in this text, or all that is wrong with them.
-pub(super) fn load_yaml(rules: &str) -> Result<RuleSet, BuildError> {
+/// The rules in this text and its hash, or all that is wrong with them.
+pub(super) fn load_yaml(rules: &str) -> Result<(RuleSet, u64), BuildError> {
     Rules::Yaml(rules.to_owned()).load()
 }
 

@@ -12,4 +12,7 @@ pub enum CheckError {
     /// The store answered, but with no decision.
     #[error(transparent)]
     Undecided(#[from] Undecided),
+    /// The request's id was used for another request, and is still remembered.
+    #[error("this request id was used for another request; choose a new id for each request")]
+    IdReused,
 }

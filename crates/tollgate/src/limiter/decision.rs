@@ -18,6 +18,8 @@ const INLINE: usize = 4;
 pub(super) struct InForce {
     pub(super) rules: RuleSet,
     pub(super) version: u64,
+    /// Tells the rules from others, the same on every server that read the same text; 0 if there is no text.
+    pub(super) text_hash: u64,
 }
 
 /// The one answer: `allowed` and everything around it (see [`core::Decision`](tollgate_core::Decision) for the fields),

@@ -16,7 +16,7 @@ fn rules(text: &str) -> RuleSet {
 fn plan<'r>(rules: &'r RuleSet, attributes: &[(&'static str, &'static str)]) -> Planned<'r> {
     let mut all = Attributes::new();
     attributes.iter().for_each(|(name, value)| all.set(name, value));
-    let request = Request { attributes: &all, cost: 1, token: Token(1) };
+    let request = Request { attributes: &all, cost: 1, token: Token(1), id: None };
     rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap()
 }
 
@@ -128,7 +128,7 @@ fn a_rollout_enforces_for_its_share_and_shadows_for_the_rest() {
             .filter(|user| {
                 let name = user.to_string();
                 let attributes = Attributes::new().with("user", &name);
-                let request = Request { attributes: &attributes, cost: 1, token: Token(1) };
+                let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
                 let planned = rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap();
                 let Planned::Plan { plan, .. } = planned else { panic!("a Plan") };
                 plan.items()[0].blocking
@@ -181,7 +181,7 @@ fn login_protection_counts_account_and_address_together() {
 fn while_a_hash_key_changes_every_rule_is_charged_under_both() {
     let rules = rules("version: 1\nrules:\n  - { id: a, per: user, limit: { fixed-window: 5/s } }\n");
     let attributes = Attributes::new().with("user", "u");
-    let request = Request { attributes: &attributes, cost: 1, token: Token(1) };
+    let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
     let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
     let both = tollgate_core::key::SubjectHashers::changing(new, old).unwrap();
     let Planned::Plan { plan, .. } = rules.plan(&request, &both, NOW).unwrap() else { panic!("a Plan") };

@@ -13,6 +13,7 @@ mod heap;
 mod locked;
 mod packed;
 mod refusal;
+mod requests;
 mod shard;
 mod slot;
 mod snapshot;
@@ -31,6 +32,7 @@ pub(crate) use classes::ClassId;
 use classes::{ClassKey, Classes, Form};
 use locked::{Locked, Place};
 use refusal::Refusal;
+use requests::Requests;
 use shard::{Owner, Shard, View};
 pub use snapshot::{RestoreError, Restored};
 use sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
@@ -59,6 +61,7 @@ pub struct MemoryStore<C = FastClock> {
     /// The shard that is searched next for dead state.
     sweep_next: AtomicUsize,
     overflowed: AtomicU64,
+    requests: Requests,
     clock: C,
 }
 
@@ -106,6 +109,7 @@ impl<C: Clock> MemoryStore<C> {
             keys_max: KEYS_MAX,
             sweep_next: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),
+            requests: Requests::new(),
             clock,
         }
     }
@@ -120,7 +124,15 @@ impl<C: Clock> MemoryStore<C> {
         MemoryStore { keys_max, ..self }
     }
 
-    /// Carries out `plan`. Nothing is awaited: memory always answers.
+    /// Carries out `plan`, once if it has a request id. Nothing is awaited: memory always answers.
+    pub fn apply_once(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        match plan.request() {
+            None => Ok(self.apply_now(plan)),
+            Some(request) => self.requests.once(plan, request, self.clock.now(), || self.apply_now(plan)),
+        }
+    }
+
+    /// Carries out `plan` as if it had no request id.
     pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
         // Before the locks, so that nobody waits for a clock. State from a later instant counts as of that instant.
         let now = self.clock.now();
@@ -312,7 +324,7 @@ const fn shard_of(fingerprint: u128) -> usize {
 
 impl<C: Clock> Store for MemoryStore<C> {
     fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
-        ready(Ok(self.apply_now(plan)))
+        ready(self.apply_once(plan))
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {

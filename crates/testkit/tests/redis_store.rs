@@ -1,0 +1,427 @@
+//! The store in Redis, on real servers: what it answers, from many processes, through broken connections, on a flushed
+//! script cache, and what it leaves behind.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tollgate::ManualClock;
+use tollgate::store::redis::{RedisError, RedisSettings, RedisStore, TimeSource};
+use tollgate_core::{
+    Answer, Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
+};
+use tollgate_testkit::conformance::{agrees_with_the_model, counting_limits};
+use tollgate_testkit::redis::{Flavour, Server, no_orphans};
+
+#[path = "common/on_redis.rs"]
+mod on_redis;
+
+use on_redis::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};
+
+const ATTEMPTS: u64 = 10_000;
+
+/// Asks from 64 tasks until `attempts` have been made, and says how many were admitted and how many failed.
+fn crowd<S: Store + Clone + Send + Sync + 'static>(
+    runtime: &Runtime,
+    store: &S,
+    attempts: u64,
+    plan: impl Fn(u64) -> Plan<'static> + Send + Sync + 'static,
+) -> (u64, u64) {
+    let (next, admitted, failed) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0), AtomicU64::new(0));
+    let plan = Arc::new(plan);
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..64)
+            .map(|_| {
+                let (store, next, plan) = (store.clone(), Arc::clone(&next), Arc::clone(&plan));
+                tokio::spawn(async move {
+                    let (mut admitted, mut failed) = (0, 0);
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= attempts {
+                            return (admitted, failed);
+                        }
+                        match store.apply(&plan(number)).await {
+                            Ok(outcome) => {
+                                admitted += u64::from(outcome.answers.iter().all(Answer::is_admitted));
+                            }
+                            Err(_) => failed += 1,
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            let (some, none) = task.await.unwrap();
+            admitted.fetch_add(some, Ordering::Relaxed);
+            failed.fetch_add(none, Ordering::Relaxed);
+        }
+    });
+    (admitted.into_inner(), failed.into_inner())
+}
+
+#[test]
+fn redis_agrees_with_the_model_of_plans_whatever_server_it_is() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour).unwrap();
+        let runtime = runtime();
+        let number = AtomicU64::new(0);
+        let store = |clock: &'static ManualClock| {
+            let prefix = number.fetch_add(1, Ordering::Relaxed);
+            let url = format!("{}?prefix=h{prefix}:", server.url());
+            let _inside = runtime.enter();
+            settings(&url)
+                .time(TimeSource::Application)
+                .clock(clock)
+                // The clock of the suite jumps; that of the server does not.
+                .margin(Duration::from_secs(3_600))
+                .open()
+                .unwrap()
+        };
+        agrees_with_the_model(&runtime, store, 10_000, 7).unwrap_or_else(|difference| panic!("{difference}"));
+        assert!(no_orphans(&mut server.admin().unwrap(), "h", TTL_MAX, &[]).unwrap() > 1_000);
+    }
+}
+
+#[test]
+fn three_processes_get_exactly_the_limit_under_every_algorithm() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    for limit in 0..counting_limits(LIMIT, WINDOW).unwrap().len() {
+        server.admin().unwrap().flushall().unwrap();
+        let shares = [3_334, 3_333, 3_333];
+        let mut first = 0;
+        let mut contenders: Vec<Child> = shares
+            .iter()
+            .map(|share| {
+                let arguments = [server.url(), limit.to_string(), share.to_string(), first.to_string()];
+                first += share;
+                Command::new(env!("CARGO_BIN_EXE_contender"))
+                    .args(arguments)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(first, ATTEMPTS);
+        for contender in &mut contenders {
+            contender.stdin.take().unwrap().write_all(b"\n").unwrap();
+        }
+        let admitted = contenders.into_iter().map(|mut contender| {
+            let mut line = String::new();
+            BufReader::new(contender.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert!(contender.wait().unwrap().success());
+            line.trim().parse::<u64>().unwrap()
+        });
+        assert_eq!(admitted.sum::<u64>(), LIMIT, "limit {limit}");
+        assert_eq!(clean(&server), 1);
+    }
+}
+
+#[test]
+fn three_mixed_rules_are_charged_all_or_none() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let (tight, loose) =
+        (counting_limits(LIMIT, WINDOW).unwrap(), counting_limits(LIMIT + 500, WINDOW).unwrap());
+    let scopes: &'static [Scope; 3] =
+        Box::leak(Box::new(["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap())));
+    for first in 0..tight.len() {
+        server.admin().unwrap().flushall().unwrap();
+        let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
+        let plan_of = move |number: u64, cost: u64| {
+            let mut plan = Plan::new();
+            for place in 0..3 {
+                let at = (place + number as usize) % 3;
+                let operation = Operation::Charge { cost, token: Token(u128::from(number) + 1) };
+                plan.push(Item::new(scopes[at].key(subject(USER)), mixed[at], operation)).unwrap();
+            }
+            plan
+        };
+        let (admitted, failed) = crowd(&runtime, &store, 3_000, move |number| plan_of(number, 1));
+        assert_eq!((admitted, failed), (LIMIT, 0), "{mixed:?}");
+        let mut look = plan_of(0, 1);
+        look.look();
+        let left = runtime.block_on(store.apply(&look)).unwrap().answers;
+        assert_eq!(
+            left.iter().map(|answer| answer.remaining).collect::<Vec<_>>(),
+            [0, 500, 500],
+            "{mixed:?}"
+        );
+        assert_eq!(clean(&server), 3);
+    }
+}
+
+#[test]
+fn a_flushed_script_cache_is_healed_within_the_call() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let (done, flushes) = (AtomicBool::new(false), AtomicU64::new(0));
+    let limit = counting_limits(5 * LIMIT, WINDOW).unwrap()[4];
+    let (admitted, failed) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut admin = server.admin().unwrap();
+            while !done.load(Ordering::Relaxed) {
+                admin.script_flush().unwrap();
+                flushes.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let began = Instant::now();
+        let (mut admitted, mut failed, mut attempts) = (0, 0, 0);
+        while began.elapsed() < Duration::from_secs(2) {
+            let found = crowd(&runtime, &store, 2_000, move |number| charge(limit, shared(), number));
+            (admitted, failed, attempts) = (admitted + found.0, failed + found.1, attempts + 2_000);
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(attempts > 5 * LIMIT, "only {attempts} attempts");
+        (admitted, failed)
+    });
+    assert!(flushes.into_inner() >= 20);
+    assert_eq!((admitted, failed), (5 * LIMIT, 0));
+    clean(&server);
+}
+
+#[test]
+fn an_id_is_bound_to_what_it_asks_for() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let scope = Scope::new("test", "named").unwrap();
+    let plan = |cost: u64, version: u64| {
+        let mut plan = Plan::new();
+        plan.push(Item::new(scope.key(subject(USER)), limit, Operation::charge(cost))).unwrap();
+        plan.once(subject("request"), Span::from_secs(60), version);
+        plan
+    };
+    let ask = |plan: &Plan<'_>| runtime.block_on(store.apply(plan));
+    let first = ask(&plan(1, 1)).unwrap();
+    assert_eq!(ask(&plan(1, 1)).unwrap(), first, "the same answer, whole");
+    assert!(matches!(ask(&plan(2, 1)), Err(StoreError::IdReused)));
+    assert!(matches!(ask(&plan(1, 2)), Err(StoreError::IdReused)));
+    assert_eq!(first.answers[0].remaining, LIMIT - 1);
+    assert_eq!(clean(&server), 2);
+}
+
+#[test]
+fn a_corrupt_key_fails_its_own_plan_and_no_other() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let scope = Scope::new("test", "broken").unwrap();
+    let mut admin = server.admin().unwrap();
+    for limit in counting_limits(LIMIT, WINDOW).unwrap() {
+        admin.flushall().unwrap();
+        let (bad, good) = (scope.key(subject("bad")), scope.key(subject("good")));
+        let plan_of = |key| {
+            let mut plan = Plan::new();
+            let operation = Operation::Charge { cost: 1, token: Token(1) };
+            plan.push(Item::new(key, limit, operation)).unwrap();
+            plan
+        };
+        runtime.block_on(store.apply(&plan_of(bad))).unwrap();
+        let name = bad.to_string();
+        let tollgate_testkit::redis::Value::Bulk(fine) = admin.command(&[b"GET", name.as_bytes()]).unwrap()
+        else {
+            panic!("no state");
+        };
+        State::decode(&fine).unwrap();
+        let mut broken = vec![fine[..fine.len() - 1].to_vec(), b"x".to_vec(), [9; 8].to_vec()];
+        // A number that no machine writes, wherever one stands.
+        for word in 1..fine.len() / 8 {
+            let mut bytes = fine.clone();
+            bytes[word * 8..word * 8 + 8].copy_from_slice(&[0xff; 8]);
+            if State::decode(&bytes).is_err() {
+                broken.push(bytes);
+            }
+        }
+        for bytes in broken {
+            admin.command(&[b"SET", name.as_bytes(), &bytes, b"PX", b"60000"]).unwrap();
+            // In one batch: what waits travels together.
+            let (first, second) = runtime.block_on(async {
+                let (bad, good) = (plan_of(bad), plan_of(good));
+                tokio::join!(store.apply(&bad), store.apply(&good))
+            });
+            assert!(matches!(first, Err(StoreError::Corrupt { .. })), "{limit:?} {bytes:?}: {first:?}");
+            assert!(second.is_ok(), "{limit:?}: {second:?}");
+        }
+        admin.command(&[b"DEL", name.as_bytes()]).unwrap();
+        admin.command(&[b"LPUSH", name.as_bytes(), b"a list"]).unwrap();
+        let found = runtime.block_on(store.apply(&plan_of(bad)));
+        assert!(matches!(found, Err(StoreError::Corrupt { .. })), "{limit:?}: {found:?}");
+    }
+}
+
+/// A log of thousands of entries is edited in place, wraps, grows and shrinks; the twins' suite only knows short ones.
+#[test]
+fn a_long_log_is_the_same_in_redis_and_in_memory() {
+    use tollgate::MemoryStore;
+    use tollgate_core::Mark;
+    use tollgate_core::algorithm::sliding_log::SlidingLog;
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let clock: &'static ManualClock =
+        Box::leak(Box::new(ManualClock::at(Time::from_us(1_700_000_000_000_000))));
+    let store = {
+        let _inside = runtime.enter();
+        let settings = settings(&server.url()).time(TimeSource::Application).clock(clock);
+        settings.margin(Duration::from_secs(3_600)).open().unwrap()
+    };
+    let memory = MemoryStore::with_clock(clock);
+    let limit = Limit::SlidingLog(SlidingLog::with_entries(1 << 40, Span::from_ms(50), 2_000).unwrap());
+    let scope = Scope::new("test", "log").unwrap();
+    let key = scope.key(subject(USER));
+    let mut random = 1_u64;
+    let mut draw = move |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let mut booked: Vec<Mark> = Vec::new();
+    let (mut refused, mut longest) = (0, 0);
+    for step in 0..12_000_u64 {
+        // Dense for a while, then sparse: the log grows to its bound and shrinks again.
+        clock.advance(Span::from_us(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
+        let operation = match draw(20) {
+            0 if !booked.is_empty() => {
+                let back = draw(booked.len().min(20) as u64) as usize;
+                Operation::Refund { mark: booked[booked.len() - 1 - back], cost: 1 + draw(3) }
+            }
+            1 => Operation::Peek { cost: 1 << 40 },
+            2 => Operation::Peek { cost: draw(1 << 40) },
+            _ => Operation::charge(1 + draw(1 << 28)),
+        };
+        let mut plan = Plan::new();
+        plan.push(Item::new(key, limit, operation)).unwrap();
+        let (found, expected): (Outcome, Outcome) =
+            (runtime.block_on(store.apply(&plan)).unwrap(), memory.apply_now(&plan));
+        assert_eq!(found, expected, "step {step} {operation:?}");
+        let answer = found.answers[0];
+        booked.extend((answer.mark != Mark::None).then_some(answer.mark));
+        refused += u64::from(answer.is_refused());
+        if step % 500 == 0 {
+            let mut admin = server.admin().unwrap();
+            let reply = admin.command(&[b"GET", key.to_string().as_bytes()]).unwrap();
+            let tollgate_testkit::redis::Value::Bulk(bytes) = reply else { panic!("{reply:?}") };
+            let State::SlidingLog(log) = State::decode(&bytes).unwrap() else { panic!("another kind") };
+            longest = longest.max(log.entries.len());
+        }
+    }
+    assert!(longest > 1_500 && refused > 100, "longest {longest}, refused {refused}");
+}
+
+#[test]
+fn a_stopped_server_fails_the_call_in_time_and_a_late_caller_is_never_charged() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let short = Duration::from_millis(50);
+    let store: RedisStore =
+        runtime.block_on(RedisSettings::url(&server.url()).unwrap().deadline(short).connect()).unwrap();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[9];
+    let scope = Scope::new("test", "stopped").unwrap();
+    runtime.block_on(store.apply(&charge(limit, &scope, 0))).unwrap();
+    server.stop().unwrap();
+    let stopped = Instant::now();
+    let slowest = (1..40)
+        .map(|number| {
+            let began = Instant::now();
+            let found = runtime.block_on(store.apply(&charge(limit, &scope, number)));
+            assert!(matches!(found, Err(StoreError::Transient(_))), "{found:?}");
+            began.elapsed()
+        })
+        .max()
+        .unwrap();
+    assert!(slowest < short * 4, "{slowest:?}");
+    // Two batches are under way at a time, and a connection that owes an answer is given up after a second.
+    let under_way = 2 * (stopped.elapsed().as_secs() + 1);
+    server.resume().unwrap();
+    let answered = Instant::now();
+    let outcome = loop {
+        if let Ok(outcome) = runtime.block_on(store.apply(&charge(limit, &scope, 99))) {
+            break outcome;
+        }
+        assert!(answered.elapsed() < LONG, "never came back");
+    };
+    // The first, the last, and at most what was on the wire when it went on: all others were never sent.
+    let charged = LIMIT - outcome.answers[0].remaining;
+    assert!((2..=2 + under_way).contains(&charged), "{charged} of which {under_way} under way");
+    clean(&server);
+}
+
+#[test]
+fn who_may_not_come_in_is_told_so_and_never_let_pass() {
+    let line = "tollgate on >secret ~tg:* resetchannels -@all +eval +evalsha +get +getrange +set +setrange +pexpire +del +time +select";
+    let server = Server::builder(Flavour::Redis70).password("admin").user(line).start().unwrap();
+    let runtime = runtime();
+    let port = server.port();
+    for (url, wanted) in [
+        (format!("redis://127.0.0.1:{port}"), "NOAUTH"),
+        (format!("redis://tollgate:wrong@127.0.0.1:{port}"), "WRONGPASS"),
+        (format!("redis://tollgate:secret@127.0.0.1:{port}/99"), "DB index"),
+    ] {
+        let error = runtime.block_on(settings(&url).connect()).err().unwrap();
+        let tollgate::store::redis::OpenError::Redis(StoreError::Misconfigured(cause)) = error else {
+            panic!("{url}: {error:?}");
+        };
+        assert!(cause.to_string().contains(wanted), "{url}: {cause}");
+        assert!(!cause.to_string().contains("secret"));
+    }
+    // The line is enough for everything.
+    let url = format!("redis://tollgate:secret@127.0.0.1:{port}/1");
+    let store = runtime.block_on(settings(&url).connect()).unwrap();
+    let scope = Scope::new("test", "allowed").unwrap();
+    for limit in counting_limits(LIMIT, WINDOW).unwrap() {
+        let plan = charge(limit, &scope, 1);
+        assert!(runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted(), "{limit:?}");
+        let mut reset = Plan::new();
+        reset.push(Item::new(scope.key(subject(USER)), limit, Operation::Reset)).unwrap();
+        runtime.block_on(store.apply(&reset)).unwrap();
+    }
+    // Another prefix is not: it is a setting, and no reason to let everybody pass.
+    let store = runtime.block_on(settings(&format!("{url}?prefix=other:")).connect()).unwrap();
+    let found = runtime.block_on(store.apply(&charge(counting_limits(2, WINDOW).unwrap()[0], &scope, 1)));
+    assert!(matches!(found, Err(StoreError::Misconfigured(_))), "{found:?}");
+}
+
+#[test]
+fn tls_trusts_whom_it_is_told_to() {
+    let server = Server::builder(Flavour::Redis70).tls().start().unwrap();
+    let runtime = runtime();
+    let url = server.tls_url().unwrap();
+    let authority = server.certificates().unwrap().authority().display().to_string();
+    let store = runtime.block_on(settings(&format!("{url}?ca={authority}")).connect()).unwrap();
+    let scope = Scope::new("test", "secret").unwrap();
+    let plan = charge(counting_limits(2, WINDOW).unwrap()[0], &scope, 1);
+    let admitted = || runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted();
+    assert_eq!([admitted(), admitted(), admitted()], [true, true, false]);
+    // Nobody else vouches for it.
+    assert!(runtime.block_on(settings(&url).connect()).is_err());
+}
+
+#[test]
+fn more_than_may_wait_are_turned_away_at_once() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).waiting_max(100).connect()).unwrap();
+    server.stop().unwrap();
+    let scope = Scope::new("test", "waiting").unwrap();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let plans: Vec<Plan<'_>> = (0..1_000).map(|number| charge(limit, &scope, number)).collect();
+    let busy = runtime.block_on(async {
+        let mut asked: Vec<_> = plans.iter().map(|plan| Box::pin(store.apply(plan))).collect();
+        let mut busy = 0;
+        for ask in &mut asked {
+            let found = tokio::time::timeout(Duration::from_millis(1), ask.as_mut()).await;
+            let Ok(Err(StoreError::Transient(cause))) = found else { continue };
+            busy += usize::from(matches!(*cause.downcast::<RedisError>().unwrap(), RedisError::Busy));
+        }
+        busy
+    });
+    // Those under way, and those that wait.
+    assert!((1_000 - 100 - 2 * 64..1_000 - 100).contains(&busy), "{busy}");
+    server.resume().unwrap();
+}

@@ -1,0 +1,47 @@
+//! Calls of the script as bytes, for whoever brings a connection: the tests that compare the twins with core.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate_core::{Outcome, Plan, StoreError, Time};
+
+use super::TimeSource;
+use super::batch::{Batch, Job, Terms};
+use super::script::Scripts;
+use super::wire::{Encoded, cut, decode};
+
+/// Makes commands out of Plans and outcomes out of replies.
+#[doc(hidden)]
+pub struct Caller {
+    scripts: Scripts,
+    terms: Terms,
+}
+
+impl Caller {
+    /// Scripts are made of what `edit` makes of a file's name and source.
+    pub fn new(
+        time: TimeSource,
+        margin: Duration,
+        edit: impl Fn(&str, &str) -> String + Send + Sync + 'static,
+    ) -> Caller {
+        Caller { scripts: Scripts::edited(Box::new(edit)), terms: Terms::new(time, margin) }
+    }
+
+    /// The command that carries out these Plans, each at its caller's instant, one after another in one step.
+    pub fn command(&self, plans: &[(&Plan<'_>, Time)], by_digest: bool) -> Vec<u8> {
+        let jobs = plans.iter().map(|(plan, now)| Job {
+            plan: Encoded::new(plan, "", *now),
+            deadline: Instant::now(),
+            asker: None,
+        });
+        let mut command = Vec::new();
+        Batch::new(jobs.collect(), self.terms, &self.scripts).write(&mut command, by_digest);
+        command
+    }
+
+    /// What was found for each of the Plans.
+    pub fn outcomes(&self, plans: &[&Plan<'_>], mut reply: &[u8]) -> Vec<Result<Outcome, StoreError>> {
+        let mut own = |plan: &Plan<'_>| decode(plan, cut(&mut reply, plan.items().len())?);
+        plans.iter().map(|plan| own(plan)).collect()
+    }
+}

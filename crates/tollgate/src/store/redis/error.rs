@@ -1,0 +1,78 @@
+//! What can go wrong between here and Redis, and whether the Plan may have been carried out all the same.
+
+use std::sync::Arc;
+
+use tollgate_core::StoreError;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RedisError {
+    /// So many checks are waiting that one more could only be late. It was not sent.
+    #[error("too many checks are waiting for Redis")]
+    Busy,
+    /// It was still waiting to be sent when its time was over.
+    #[error("the deadline passed before the check could be sent to Redis")]
+    TooLate,
+    /// It was sent, and no reply came in time: it may have been carried out.
+    #[error("Redis did not answer within the deadline")]
+    NoReply,
+    /// It was sent, and the connection broke before the reply: it may have been carried out.
+    #[error("the connection to Redis broke before its reply")]
+    Lost(#[source] Option<Arc<std::io::Error>>),
+    /// No connection can be made. It was not sent.
+    #[error("cannot connect to Redis at {address}")]
+    Connect {
+        /// Host and port.
+        address: Arc<str>,
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
+    /// Redis answers with an error: nothing was carried out.
+    #[error("Redis answers: {0}")]
+    Refused(Arc<str>),
+    /// Something answers that is not Redis, or not as our script does.
+    #[error("Redis answers with nonsense: {0}")]
+    Nonsense(&'static str),
+    /// The store was dropped.
+    #[error("the store is being shut down")]
+    Closed,
+}
+
+/// Error words that stand until somebody changes a setting. Everything else may pass.
+const SETTINGS: [&str; 5] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR"];
+/// What may pass although Redis calls it a plain error: it wraps what a script met, and has no word for a full house.
+const PASSING: [&str; 7] =
+    ["OOM ", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "LOADING", "max number of clients"];
+
+impl RedisError {
+    /// Whether the Plan may have been carried out although there is no answer.
+    pub const fn may_be_done(&self) -> bool {
+        matches!(self, RedisError::NoReply | RedisError::Lost(_) | RedisError::Nonsense(_))
+    }
+
+    /// Whether waiting does not help.
+    fn is_misconfigured(&self) -> bool {
+        match self {
+            RedisError::Refused(answer) => {
+                let word = answer.split_ascii_whitespace().next().unwrap_or_default();
+                SETTINGS.contains(&word) && !PASSING.iter().any(|passing| answer.contains(passing))
+            }
+            _ => false,
+        }
+    }
+
+    /// The first word of what Redis answered, in capitals by its custom.
+    pub(super) fn is(&self, word: &str) -> bool {
+        matches!(self, RedisError::Refused(answer) if answer.split_ascii_whitespace().next() == Some(word))
+    }
+}
+
+impl From<RedisError> for StoreError {
+    fn from(error: RedisError) -> StoreError {
+        if error.is_misconfigured() {
+            StoreError::Misconfigured(Box::new(error))
+        } else {
+            StoreError::Transient(Box::new(error))
+        }
+    }
+}

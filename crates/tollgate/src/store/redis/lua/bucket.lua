@@ -1,0 +1,94 @@
+-- Token bucket, leaky meter and leaky shaper: a debt that drains. Twin of core's bucket.rs.
+-- State: debt, time, scale. Numbers: capacity, scale, drain, tick, shape (0 tokens, 1 meter, 2 queue).
+
+-- `debt` counted in 1 / to instead of 1 / from units, rounded up, at most 2^53 - 1: a product of 106 bits, so the
+-- quotient is built bit by bit. Only the first step after a rule's numbers changed comes here.
+local function convert(debt, from, to)
+  local whole, rest = floor(debt / from), debt % from
+  local quotient, left = 0, 0
+  local bit = 4503599627370496
+  while bit >= 1 do
+    quotient = quotient + quotient
+    if left >= from - left then
+      quotient, left = quotient + 1, left - (from - left)
+    else
+      left = left + left
+    end
+    if to >= bit then
+      to = to - bit
+      quotient = quotient + whole
+      if left >= from - rest then
+        quotient, left = quotient + 1, left - (from - rest)
+      else
+        left = left + rest
+      end
+    end
+    if quotient > MAX then
+      return MAX
+    end
+    bit = bit / 2
+  end
+  return min(left > 0 and quotient + 1 or quotient, MAX)
+end
+
+local function bucket(state, now, op, cost, _, extra, mark, at)
+  local capacity, scale, drain, tick, shape = unpack_from('<ddddd', batch, at)
+  local ceiling = capacity * scale
+  local time = now - now % tick
+  local debt = 0
+  if state then
+    sized(state, 32)
+    local last, from
+    debt, last, from = unpack_from('<I8I8I8', state, 9)
+    within(1, debt, 0, MAX)
+    within(2, last, 0, MAX)
+    within(3, from, 1, MAX)
+    if tick > 1 then
+      last = min(ceil_div(last, tick) * tick, MAX)
+    end
+    time = max(time, last)
+    if from ~= scale then
+      debt = convert(debt, from, scale)
+    end
+    debt = max(min(debt, MAX - ceiling) - floor((time - last) / tick) * drain, 0)
+  end
+
+  local verdict, number, mark_kind, mark_at, next_debt = NOT_SUPPORTED, 0, NONE, 0, nil
+  if op == CHARGE or op == PEEK then
+    local needed = debt + max(cost, 1) * scale
+    if needed > ceiling then
+      local wait = min(ceil_div(needed - ceiling, drain) * tick, MAX)
+      verdict, number = REFUSED, min(time + wait, MAX)
+    else
+      verdict = ADMITTED
+      if shape == 2 then
+        number = min(ceil_div(debt, drain) * tick, MAX)
+      end
+      if cost > 0 then
+        next_debt = debt + cost * scale
+        if shape ~= 2 then
+          mark_kind, mark_at = AT, time
+        end
+      end
+    end
+  elseif op == REFUND and shape ~= 2 then
+    verdict = NOT_HELD
+    if mark == AT then
+      local elapsed = floor(max(time - (extra - extra % tick), 0) / tick)
+      local charged = min(cost, capacity) * scale
+      if elapsed < ceil_div(charged, drain) and debt > 0 then
+        local given = min(charged - elapsed * drain, debt)
+        verdict, number, next_debt = DONE, floor(given / scale), debt - given
+      end
+    end
+  end
+
+  local now_owed = next_debt or debt
+  local remaining = floor(max(ceiling - now_owed, 0) / scale)
+  local reset = min(time + min(ceil_div(now_owed, drain) * tick, MAX), MAX)
+  if not next_debt then
+    return verdict, number, remaining, reset, NONE, 0
+  end
+  local change = pack('<BBI6I8I8I8', 1, 4, 0, next_debt, time, scale)
+  return verdict, number, remaining, reset, mark_kind, mark_at, change, reset
+end

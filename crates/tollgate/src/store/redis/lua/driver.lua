@@ -1,0 +1,223 @@
+-- Carries out a batch of Plans, each as one indivisible step on the state its predecessors left.
+--
+-- KEYS: every key that is read or written. ARGV[1], packed: which clock, tolerance in microseconds, margin in
+-- milliseconds, number of Plans; then for each Plan its length in bytes, the caller's instant, number of items, and the
+-- place of its request id's key (0 if it has none) with horizon and digest; then for each item the place of its key, kind,
+-- operation, flags (1 blocks, 2 dearer than the limit could ever admit), cost, extra, mark kind, token, and the limit's
+-- numbers behind their length.
+--
+-- Reply, packed: for each Plan what became of it and the instant it was decided at, and for each item verdict, mark kind,
+-- number, remaining, reset, instant of the mark.
+--
+-- State is read once, stepped in memory and written once, after the last Plan was decided: whatever raises an error
+-- before that has changed nothing.
+
+local DECIDED, REPLAYED, OTHER_CONTENT, CORRUPT = 0, 1, 2, 3
+local STORE, CALLER = 0, 1
+local LOG = 3
+
+local which, tolerance, margin, plans, at = unpack_from('<BddH', batch, 1)
+local clock
+if which <= CALLER then
+  local time = redis.call('TIME')
+  clock = time[1] * 1000000 + time[2]
+end
+
+-- By place of the key: what is under it (false if nothing), when what was changed dies, and on which clock.
+local held, dies_at, changed_at, changed = {}, {}, {}, {}
+-- The item at hand, to be named if its state is corrupt.
+local deciding
+
+-- The bytes under a key: for a log only its beginning, nil if there is nothing.
+local function read(place, kind)
+  local bytes
+  if kind == LOG then
+    bytes = redis.pcall('GETRANGE', KEYS[place], 0, 255)
+  else
+    bytes = redis.pcall('GET', KEYS[place])
+  end
+  if type(bytes) == 'table' then
+    if bytes.err:find('WRONGTYPE', 1, true) then
+      corrupt(KIND, 0, 0)
+    end
+    error(bytes.err, 0)
+  end
+  if not bytes or bytes == '' then
+    return false
+  end
+  if #bytes < 8 then
+    corrupt(LENGTH, 8, #bytes)
+  end
+  local version, found = bytes:byte(1, 2)
+  if version ~= 1 then
+    corrupt(VERSION, 0, version)
+  end
+  if found < 1 or found > 8 then
+    corrupt(KIND, 0, found)
+  end
+  if kind == LOG and found ~= LOG then
+    return read(place, found)
+  end
+  return bytes
+end
+
+-- The state of this kind under a key, nil if there is none. State of another algorithm counts as none: a rule that
+-- changes its algorithm starts afresh.
+local function state_of(place, kind)
+  local state = held[place]
+  if state == nil then
+    state = read(place, kind)
+    held[place] = state
+  end
+  if not state then
+    return nil
+  end
+  if type(state) == 'table' then
+    return kind == LOG and state or nil
+  end
+  if state:byte(2) ~= kind then
+    return nil
+  end
+  if kind == LOG then
+    state = open_log(place, state)
+    held[place] = state
+  end
+  return state
+end
+
+local function commit(place, kind, change, dies, now)
+  if kind == LOG and change then
+    local log = held[place]
+    held[place] = edit_log(type(log) == 'table' and log or nil, place, change)
+  else
+    held[place] = change
+  end
+  if not dies_at[place] then
+    changed[#changed + 1] = place
+  end
+  dies_at[place], changed_at[place] = dies, clock or now
+end
+
+-- Decides the item at this place of the batch. Returns everything that is to be known of it: where the next one begins,
+-- the answer's six numbers, whether it blocks, and whether that matters; then what to write and what it was decided on.
+local function decide(now, at)
+  local place, kind, op, flags, cost, extra, mark, token, length, numbers = unpack_from('<HBBBddBBc0B', batch, at)
+  local twin, state = twins[kind], state_of(place, kind)
+  local blocks = flags % 2 == 1
+  local asks = op == CHARGE or op == PEEK or op == RESERVE
+  if flags >= 2 then
+    local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers)
+    return numbers + length, NEVER, NONE, 0, remaining, reset, 0, blocks, blocks
+  elseif op == RESET then
+    local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers)
+    return numbers + length, DONE, NONE, 0, remaining, reset, 0, blocks, false, place, kind, false, now
+  end
+  local verdict, number, remaining, reset, mark_kind, mark_at, change, dies =
+    twin(state, now, op, cost, token, extra, mark, numbers)
+  if op == PEEK then
+    mark_kind, mark_at, change = NONE, 0, nil
+  end
+  return numbers + length, verdict, mark_kind, number, remaining, reset, mark_at, blocks,
+    blocks and asks and verdict ~= ADMITTED, place, kind, change, dies, twin, state, numbers
+end
+
+-- Decides a Plan of one item and charges it. Returns the packed answer and whether an admission was booked.
+local function step_one(now, at)
+  deciding = 1
+  local _, verdict, mark_kind, number, remaining, reset, mark_at, blocks, blocked, place, kind, change, dies =
+    decide(now, at)
+  local refused = verdict == REFUSED or verdict == NEVER
+  local books = change ~= nil and (blocks or not refused)
+  if books then
+    commit(place, kind, change, dies, now)
+  end
+  return pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_at), books and not blocked
+end
+
+-- Decides all items of a Plan, then charges all or none.
+local function step(now, at, count)
+  local items, blocked, booked = {}, false, false
+  for index = 1, count do
+    deciding = index
+    local item = { decide(now, at) }
+    at = item[1]
+    blocked = blocked or item[9]
+    items[index] = item
+  end
+  for index = 1, count do
+    local _, verdict, mark_kind, number, remaining, reset, mark_at, blocks, _, place, kind, change, dies, twin, state, numbers =
+      unpack(items[index], 1, 16)
+    local refused = verdict == REFUSED or verdict == NEVER
+    if blocked and verdict == ADMITTED then
+      -- It would have been admitted on its own: it says so, with the numbers of nothing charged.
+      mark_kind, number, mark_at = NONE, 0, 0
+      _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers)
+    elseif change ~= nil and (refused and blocks or not refused and not blocked) then
+      commit(place, kind, change, dies, now)
+      booked = booked or not blocked
+    end
+    items[index] = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_at)
+  end
+  return table.concat(items), booked
+end
+
+local replies = {}
+for index = 1, plans do
+  local length, asked, count, id, body = unpack_from('<I4dBH', batch, at)
+  local horizon, digest
+  if id > 0 then
+    horizon, digest, body = unpack_from('<dc16', batch, body)
+  end
+  at = at + length
+  local now = asked
+  if which == STORE then
+    now = clock
+  elseif which == CALLER then
+    now = max(clock - tolerance, min(asked, clock + tolerance))
+  end
+  local known = id > 0 and held[id]
+  if id > 0 and known == nil then
+    known = redis.call('GET', KEYS[id])
+    held[id] = known
+  end
+  if known and unpack_from('<d', known, 17) <= now then
+    known = nil
+  end
+  if known then
+    if known:sub(1, 16) == digest then
+      replies[index] = pack('<B', REPLAYED) .. known:sub(25)
+    else
+      replies[index] = pack('<Bd', OTHER_CONTENT, now)
+    end
+  else
+    local fine, answers, booked = pcall(count == 1 and step_one or step, now, body, count)
+    if fine then
+      replies[index] = pack('<Bd', DECIDED, now) .. answers
+      if id > 0 and booked then
+        local forgotten = min(now + horizon, MAX)
+        held[id] = digest .. pack('<d', forgotten) .. replies[index]:sub(2)
+        if not dies_at[id] then
+          changed[#changed + 1] = id
+        end
+        dies_at[id], changed_at[id] = forgotten, clock or now
+      end
+    elseif type(answers) == 'table' and type(answers[1]) == 'number' then
+      replies[index] = pack('<BdBBdd', CORRUPT, now, deciding, answers[1], answers[2], answers[3])
+    else
+      error(answers, 0)
+    end
+  end
+end
+
+for _, place in ipairs(changed) do
+  local state = held[place]
+  local ttl = ('%.0f'):format(max(ceil_div(dies_at[place] - changed_at[place], 1000), 0) + margin)
+  if not state then
+    redis.call('DEL', KEYS[place])
+  elseif type(state) == 'table' then
+    write_log(state, ttl)
+  else
+    redis.call('SET', KEYS[place], state, 'PX', ttl)
+  end
+end
+return table.concat(replies)
