@@ -78,7 +78,8 @@ enum Task {
     /// stand still, jump and step back, while two rule sets share a key. A difference is printed as the smallest
     /// history that shows it. The tests run a shorter form of this.
     #[command(after_help = "Example:\n  \
-        cargo xtask oracle --steps 10000000 --seed 7")]
+        cargo xtask oracle --steps 10000000 --seed 7\n  \
+        cargo xtask oracle --twins --steps 10000000")]
     Oracle {
         /// Steps in all, shared equally by the algorithms.
         #[arg(long, default_value_t = 1_000_000)]
@@ -86,6 +87,9 @@ enum Task {
         /// Where the generated histories start from.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// The Lua twins on a real Redis as well: each step is asked of oracle, core and twin.
+        #[arg(long)]
+        twins: bool,
     },
 
     /// Measure Tollgate beside its peers, and write what was found into docs/performance.md.
@@ -106,7 +110,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Test => test::run(root),
         Task::Tidy => tidy::run(root),
-        Task::Oracle { steps, seed } => oracle::run(steps, seed),
+        Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
         Task::Bench(options) => bench::run(root, &options),
         Task::Gen { check: true } => generate::check(root),
         Task::Gen { check: false } => generate::write(root),

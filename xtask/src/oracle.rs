@@ -1,30 +1,42 @@
-//! `cargo xtask oracle`: the real algorithms against their naive models, for as many steps as one likes.
+//! `cargo xtask oracle`: the real algorithms, and their twins in Redis, against naive models, for as many steps as one
+//! likes.
 
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 use tollgate_core::algorithm;
 use tollgate_testkit::differential::{Difference, Tally, run_with};
-use tollgate_testkit::{make, suite};
+use tollgate_testkit::redis::{Flavour, Server};
+use tollgate_testkit::twin::on_server;
+use tollgate_testkit::{make, make_twin, suite};
 
 /// How often a terminal is told how far a run has come, in steps.
 const PROGRESS: u64 = 50_000;
 
 type Run = fn(u64, u64, &dyn Fn(u64)) -> Result<Tally, Difference>;
 
+struct Compared {
+    name: &'static str,
+    core: Run,
+    twin: Run,
+}
+
 /// Every suite, by the name of its algorithm.
 macro_rules! suites {
     ($($suite:ident $file:ident),+ $(,)?) => {
-        &[$((
-            <suite::$suite as suite::Suite>::NAME,
-            |steps, seed, progress| {
+        &[$(Compared {
+            name: <suite::$suite as suite::Suite>::NAME,
+            core: |steps, seed, progress| {
                 run_with::<suite::$suite, _>(make!($file, algorithm::$file), steps, seed, progress)
             },
-        )),+]
+            twin: |steps, seed, progress| {
+                run_with::<suite::$suite, _>(make_twin!($file, $suite), steps, seed, progress)
+            },
+        }),+]
     };
 }
 
-const SUITES: &[(&str, Run)] = suites![
+const SUITES: &[Compared] = suites![
     FixedWindow fixed_window,
     SlidingWindow sliding_window,
     SlidingLog sliding_log,
@@ -36,7 +48,15 @@ const SUITES: &[(&str, Run)] = suites![
 ];
 
 /// Runs `steps` in all, an equal share for each algorithm.
-pub(crate) fn run(steps: u64, seed: u64) -> Result<()> {
+pub(crate) fn run(steps: u64, seed: u64, twins: bool) -> Result<()> {
+    if !twins {
+        return compare(steps, seed, |suite| suite.core);
+    }
+    let server = Server::start(Flavour::Redis70)?;
+    on_server(server.port(), |_, source| source.to_owned(), || compare(steps, seed, |suite| suite.twin))
+}
+
+fn compare(steps: u64, seed: u64, which: fn(&Compared) -> Run) -> Result<()> {
     let share = steps.div_ceil(SUITES.len() as u64);
     println!("seed {seed}, {share} steps per algorithm");
     println!(
@@ -44,9 +64,9 @@ pub(crate) fn run(steps: u64, seed: u64) -> Result<()> {
         "algorithm", "steps", "admitted", "refused", "done", "declined", "written", "seconds"
     );
     let (mut compared, mut differences) = (0, 0);
-    for (name, suite) in SUITES {
-        let start = Instant::now();
-        match suite(share, seed, &|done| progress(name, done, share)) {
+    for suite in SUITES {
+        let (name, start) = (suite.name, Instant::now());
+        match which(suite)(share, seed, &|done| progress(name, done, share)) {
             Ok(Tally { steps, admitted, refused, done, declined, written }) => {
                 compared += steps;
                 let seconds = start.elapsed().as_secs_f64();
@@ -62,7 +82,7 @@ pub(crate) fn run(steps: u64, seed: u64) -> Result<()> {
     }
     println!("{compared} steps compared, {differences} differences");
     if differences > 0 {
-        bail!("core and oracle differ; the smallest histories found are above");
+        bail!("they differ; the smallest histories found are above");
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tollgate::ManualClock;
 use tollgate::store::redis::{RedisError, RedisSettings, RedisStore, TimeSource};
+use tollgate::{Clock, ManualClock, SystemClock};
 use tollgate_core::{
     Answer, Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
 };
@@ -312,6 +312,120 @@ fn a_long_log_is_the_same_in_redis_and_in_memory() {
         }
     }
     assert!(longest > 1_500 && refused > 100, "longest {longest}, refused {refused}");
+}
+
+/// A check on a log of 100,000 entries reads a few of them and writes one.
+#[test]
+fn a_log_of_a_hundred_thousand_takes_16_bytes_an_entry_and_few_steps() {
+    use tollgate_core::algorithm::sliding_log::{Entry, SlidingLog, SlidingLogState};
+    const ENTRIES: u64 = 100_000;
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let clock: &'static ManualClock =
+        Box::leak(Box::new(ManualClock::at(Time::from_us(1_700_000_000_000_000))));
+    let store = {
+        let _inside = runtime.enter();
+        let settings = settings(&server.url()).time(TimeSource::Application).clock(clock);
+        settings.margin(Duration::from_secs(3_600)).open().unwrap()
+    };
+    // Entries a second apart, the oldest of which leave one by one.
+    let second = Span::from_secs(1);
+    let window = Span::from_secs(ENTRIES);
+    let limit = Limit::SlidingLog(SlidingLog::with_entries(1 << 40, window, ENTRIES + 10_000).unwrap());
+    let start = clock.now().minus(Span::from_us(ENTRIES * second.us()));
+    let entries = (1..=ENTRIES)
+        .map(|number| Entry { time: start.plus(Span::from_us(number * second.us())), total: number });
+    let state = State::SlidingLog(SlidingLogState { base: 0, entries: entries.collect() });
+    let key = shared().key(subject(USER)).to_string();
+    let mut admin = server.admin().unwrap();
+    admin.command(&[b"SET", key.as_bytes(), &state.encode(), b"PX", b"600000000"]).unwrap();
+
+    let mut commands = |operation, steps: u64| {
+        admin.command(&[b"CONFIG", b"RESETSTAT"]).unwrap();
+        for _ in 0..steps {
+            clock.advance(second);
+            let mut plan = Plan::new();
+            plan.push(Item::new(shared().key(subject(USER)), limit, operation)).unwrap();
+            runtime.block_on(store.apply(&plan)).unwrap();
+        }
+        let stats = admin.info("commandstats").unwrap();
+        let calls = |name: &str| {
+            let line = stats.get(&format!("cmdstat_{name}"))?;
+            line.split(',').find_map(|part| part.strip_prefix("calls="))?.parse::<u64>().ok()
+        };
+        let all: Vec<u64> = ["getrange", "setrange", "set", "get", "pexpire"]
+            .map(|name| calls(name).unwrap_or(0) / steps)
+            .to_vec();
+        let bytes = admin.memory_usage(key.as_bytes()).unwrap().unwrap();
+        (all, bytes)
+    };
+    // The first admission cuts the ring anew; the others edit it in place.
+    commands(Operation::charge(1), 1);
+    let (charged, bytes) = commands(Operation::charge(1), 50);
+    let (refused, _) = commands(Operation::Peek { cost: 1 << 40 }, 50);
+    println!(
+        "reads, writes, sets, gets, expiries per charge: {charged:?}, per refusal: {refused:?}; {bytes} bytes"
+    );
+    assert!(charged[0] <= 6 && charged[1..] == [2, 0, 0, 1], "{charged:?}");
+    // A refusal searches for the entry that must leave: one read for each halving of the log.
+    assert!(refused[0] <= 40 && refused[1..] == [0, 0, 0, 0], "{refused:?}");
+    assert!(bytes <= 16 * ENTRIES, "{bytes} bytes for {ENTRIES} entries");
+}
+
+#[test]
+fn a_callers_clock_is_kept_within_its_tolerance_of_that_of_redis() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let clock: &'static ManualClock = Box::leak(Box::new(ManualClock::at(Time::ZERO)));
+    let tolerance = Span::from_secs(2);
+    let store = {
+        let _inside = runtime.enter();
+        settings(&server.url()).time(TimeSource::Caller { tolerance }).clock(clock).open().unwrap()
+    };
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let decided_at = |caller: Time| {
+        clock.set(caller);
+        runtime.block_on(store.apply(&charge(limit, shared(), 1))).unwrap().now
+    };
+    let before = SystemClock.now();
+    let (slow, fast) = (decided_at(Time::ZERO), decided_at(Time::MAX));
+    let right = SystemClock.now();
+    let (same, after) = (decided_at(right), SystemClock.now());
+    assert!(before.minus(tolerance) <= slow && slow <= after.minus(tolerance), "{slow:?}");
+    assert!(before.plus(tolerance) <= fast && fast <= after.plus(tolerance), "{fast:?}");
+    assert_eq!(same, right);
+    clean(&server);
+}
+
+/// A key that is not declared breaks a cluster the day it reshards, and no server says so before.
+#[test]
+fn scripts_touch_declared_keys_only() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tollgate/src/store/redis/lua");
+    let mut calls = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for (_, call) in
+            source.match_indices("redis.call(").chain(source.match_indices("redis.pcall(")).map(|(at, _)| {
+                let line = source[at..].lines().next().unwrap();
+                (at, &line[line.find('(').unwrap() + 1..])
+            })
+        {
+            calls += 1;
+            let declared = call.starts_with("'TIME')")
+                || call
+                    .split_once(", ")
+                    .is_some_and(|(_, key)| key.starts_with("KEYS[") || key.starts_with("key,"));
+            assert!(declared, "redis.call({call}");
+        }
+        for (at, _) in source.match_indices("local key =") {
+            assert!(
+                source[at..].starts_with("local key = KEYS["),
+                "{}",
+                source[at..].lines().next().unwrap()
+            );
+        }
+    }
+    assert!(calls >= 8, "{calls} calls");
 }
 
 #[test]

@@ -1,10 +1,39 @@
 //! What must hold for any bytes, for the fuzz target and for the tests that feed it.
 
+use std::time::Duration;
+
+use tollgate::core::algorithm::fixed_window::FixedWindow;
 use tollgate::core::rules::{Request, RuleSet};
-use tollgate::core::{Attributes, SubjectHasher, Time, Token};
+use tollgate::core::{
+    Attributes, EXACT_MAX, Item, Limit, Operation, Plan, Scope, Span, SubjectHasher, Time, Token,
+};
 use tollgate::rules::lint::LintOptions;
 use tollgate::rules::{load, load_and_lint};
 use tollgate::rules_file::{Colour, Kind, Node, Problems, Source, parse, sarif};
+use tollgate::store::redis::{Caller, TimeSource};
+
+/// The bytes are what a server sent for two Plans: they are read, waited for or refused, and what is read is in range.
+pub(crate) fn redis_reply(bytes: &[u8]) {
+    let caller = Caller::new(TimeSource::Store, Duration::from_secs(1), |_, source| source.to_owned());
+    let scope = Scope::new("fuzz", "rule").expect("a name");
+    let subjects = SubjectHasher::new([1; 32]);
+    let key = |name| scope.key(subjects.subject([("user", name)]));
+    let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).expect("a limit"));
+    let (mut one, mut two) = (Plan::new(), Plan::new());
+    one.push(Item::new(key("a"), limit, Operation::charge(1))).expect("an item");
+    for name in ["b", "c"] {
+        two.push(Item::new(key(name), limit, Operation::Peek { cost: 1 })).expect("an item");
+    }
+    let Ok(Some(found)) = caller.read(&[&one, &two], bytes) else { return };
+    assert_eq!(found.len(), 2, "one outcome for each Plan");
+    for (plan, outcome) in [&one, &two].into_iter().zip(found) {
+        let Ok(outcome) = outcome else { continue };
+        assert_eq!(outcome.answers.len(), plan.items().len());
+        assert!(
+            outcome.now <= Time::MAX && outcome.answers.iter().all(|answer| answer.remaining <= EXACT_MAX)
+        );
+    }
+}
 
 /// The bytes are a rules file: it is refused with a reason or read whole, and whatever it says can be told and used.
 pub(crate) fn rules(bytes: &[u8]) {

@@ -1,4 +1,5 @@
-//! The reader of rules files takes any bytes: the corpus of its fuzz target, good files with something changed, noise.
+//! The readers of rules files and of what Redis sends take any bytes: the corpus of their fuzz targets, good files with
+//! something changed, noise.
 
 #[path = "common/files.rs"]
 mod files;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use files::{CRATE, files_below, read};
 use mutation::{good_files, nearly_good};
-use properties::rules;
+use properties::{redis_reply, rules};
 use proptest::prelude::*;
 
 /// The most that any of the small files here may take to be read, told and used in every way.
@@ -33,6 +34,25 @@ fn the_corpus_of_the_fuzz_target_holds() {
         // The name is printed if the property fails.
         println!("{}", path.display());
         rules_in_time(&read(&path));
+    }
+}
+
+#[test]
+fn the_corpus_of_redis_replies_holds_cut_anywhere_and_with_any_byte_changed() {
+    let corpus = files_below(&Path::new(CRATE).join("fuzz/corpus/redis_reply"), "");
+    assert!(corpus.len() >= 10, "{} files", corpus.len());
+    for path in corpus {
+        println!("{}", path.display());
+        let bytes = read(&path);
+        for place in 0..bytes.len() {
+            redis_reply(&bytes[..place]);
+            let mut changed = bytes.clone();
+            for byte in [0, b'0', 0x7f, 0xff] {
+                changed[place] = byte;
+                redis_reply(&changed);
+            }
+        }
+        redis_reply(&bytes);
     }
 }
 

@@ -468,6 +468,63 @@ mod rule_changes {
     }
 }
 
+mod request_ids {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_sent_again_gets_the_same_answer_and_is_charged_once() {
+        let limiter = limiter(&["{ id: daily, per: user, limit: { fixed-window: 10/d } }"]);
+        let attributes = user();
+        let request = Request::new(&attributes).cost(3).id("r-1");
+        let first = limiter.check(request).await.unwrap().to_json();
+        assert_eq!(limiter.check(request).await.unwrap().to_json(), first);
+        assert_eq!(limiter.check_now(request).unwrap().to_json(), first);
+        assert_eq!(remaining(&limiter), [7]);
+        assert!(limiter.check(request.id("r-2")).await.unwrap().allowed);
+        assert_eq!(remaining(&limiter), [4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_is_for_one_request_and_for_a_minute() {
+        let limiter = limiter(&["{ id: daily, per: user, limit: { fixed-window: 10/d } }"]);
+        let attributes = user();
+        let request = Request::new(&attributes).id("r-1");
+        limiter.check(request).await.unwrap();
+        assert!(matches!(limiter.check(request.cost(2)).await, Err(CheckError::IdReused)));
+        assert!(matches!(limiter.check_now(request.cost(2)), Err(CheckError::IdReused)));
+        assert_eq!(remaining(&limiter), [9]);
+        advance(Duration::from_secs(60)).await;
+        assert!(limiter.check(request.cost(2)).await.unwrap().allowed);
+        assert_eq!(remaining(&limiter), [7]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_not_remembered_and_looking_needs_no_id() {
+        let limiter = limiter(&["{ id: slow, per: user, limit: { token-bucket: 1/s, burst: 1 } }"]);
+        let attributes = user();
+        limiter.check(Request::new(&attributes)).await.unwrap();
+        let request = Request::new(&attributes).id("r-1");
+        assert!(!limiter.check(request).await.unwrap().allowed);
+        advance(Duration::from_secs(1)).await;
+        assert!(limiter.peek(request).await.unwrap().allowed);
+        assert!(limiter.check(request).await.unwrap().allowed);
+        assert!(limiter.check(request).await.unwrap().allowed, "the same answer again");
+        assert!(!limiter.peek(request).await.unwrap().allowed, "nothing is left for a new one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_id_under_other_rules_is_another_request() {
+        let limiter = limiter(&["{ id: daily, per: user, limit: { fixed-window: 10/d } }"]);
+        let attributes = user();
+        let request = Request::new(&attributes).id("r-1");
+        limiter.check(request).await.unwrap();
+        limiter
+            .replace_rules_yaml(&file(&["{ id: daily, per: user, limit: { fixed-window: 20/d } }"]))
+            .unwrap();
+        assert!(matches!(limiter.check(request).await, Err(CheckError::IdReused)));
+    }
+}
+
 mod without_a_store {
     use super::*;
 

@@ -7,6 +7,8 @@ use tollgate_core::{Outcome, Plan, StoreError, Time};
 
 use super::TimeSource;
 use super::batch::{Batch, Job, Terms};
+use super::error::RedisError;
+use super::reply::{self, Reply};
 use super::script::Scripts;
 use super::wire::{Encoded, cut, decode};
 
@@ -37,6 +39,20 @@ impl Caller {
         let mut command = Vec::new();
         Batch::new(jobs.collect(), self.terms, &self.scripts).write(&mut command, by_digest);
         command
+    }
+
+    /// What was found for each of the Plans, read from whatever a server sent; None if the reply has not come whole.
+    pub fn read(
+        &self,
+        plans: &[&Plan<'_>],
+        sent: &[u8],
+    ) -> Result<Option<Vec<Result<Outcome, StoreError>>>, RedisError> {
+        Ok(match reply::parse(sent)? {
+            Some((Reply::Value(Some(reply)), _)) => Some(self.outcomes(plans, reply)),
+            Some((Reply::Value(None), _)) => return Err(RedisError::Nonsense("the script answers nothing")),
+            Some((Reply::Error(answer), _)) => return Err(RedisError::Refused(answer)),
+            None => None,
+        })
     }
 
     /// What was found for each of the Plans.
