@@ -33,21 +33,27 @@ impl<'a> Attributes<'a> {
 
     /// Gives `name` this value in place of any it had.
     pub fn set(&mut self, name: &'a str, value: &'a str) {
-        let known =
-            self.inline[..self.len].iter_mut().chain(&mut self.more).find(|(known, _)| *known == name);
-        match known {
-            Some((_, old)) => *old = value,
-            None if self.len < INLINE => {
-                self.inline[self.len] = (name, value);
-                self.len += 1;
+        if let Some((_, old)) = self.inline[..self.len].iter_mut().find(|(known, _)| *known == name) {
+            *old = value;
+        } else if let Some(free) = self.inline.get_mut(self.len) {
+            *free = (name, value);
+            self.len += 1;
+        } else {
+            match self.more.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, old)) => *old = value,
+                None => self.more.push((name, value)),
             }
-            None => self.more.push((name, value)),
         }
     }
 
     /// The value of `name`. An attribute nobody set has none, not an empty one.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+        // Not by one iterator over both: as a rule there are no others, and it must not cost anything that there might be.
+        let among = |entries: &[(&'a str, &'a str)]| {
+            entries.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+        };
+        let found = among(&self.inline[..self.len]);
+        if self.more.is_empty() { found } else { found.or_else(|| among(&self.more)) }
     }
 
     /// All of them, in the order they were first set.

@@ -89,6 +89,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Adds an item, or says why no store should ever see it.
+    #[inline]
     pub fn push(&mut self, item: Item<'r>) -> Result<(), PlanError> {
         let rule = || item.key.scope().rule().to_owned();
         let asked = match item.operation {

@@ -182,7 +182,7 @@ impl SubjectHasher {
     pub fn subject<'p>(&self, parts: impl IntoIterator<Item = (&'p str, &'p str)>) -> Subject {
         // Gathered first where that is possible, as a rule: hashing in one go takes half the instructions.
         let (mut gathered, mut len) = ([0; GATHERED_MAX], 0);
-        let mut hasher = self.start;
+        let mut hasher = None;
         for (kind, value) in parts {
             for part in [kind, value] {
                 for bytes in [&(part.len() as u64).to_le_bytes(), part.as_bytes()] {
@@ -190,6 +190,7 @@ impl SubjectHasher {
                         room.copy_from_slice(bytes);
                         len += bytes.len();
                     } else {
+                        let hasher = hasher.get_or_insert(self.start);
                         hasher.write(&gathered[..len]);
                         hasher.write(bytes);
                         len = 0;
@@ -197,8 +198,13 @@ impl SubjectHasher {
                 }
             }
         }
-        hasher.write(&gathered[..len]);
-        let Hash128 { h1, h2 } = hasher.finish128();
+        let Hash128 { h1, h2 } = match hasher {
+            None => self.start.hash(&gathered[..len]),
+            Some(mut hasher) => {
+                hasher.write(&gathered[..len]);
+                hasher.finish128()
+            }
+        };
         let hash = u128::from(h1) << 64 | u128::from(h2);
         Subject(u128::from(self.key_id) << HASH_BITS | hash >> (u128::BITS - HASH_BITS))
     }

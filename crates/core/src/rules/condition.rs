@@ -61,7 +61,7 @@ pub enum PathPatternError {
     TooLong,
 }
 
-/// More segments than this no pattern needs, and no path is searched beyond.
+/// More segments than this no pattern needs. No path is searched beyond those of a pattern.
 const SEGMENTS_MAX: usize = 64;
 
 impl Condition {
@@ -146,10 +146,27 @@ impl PathPattern {
 }
 
 /// A path's segments; `None` if it is no path.
-pub(super) fn segments_of(path: &str) -> Option<impl Iterator<Item = &str> + Clone> {
-    let rest = path.strip_prefix('/')?;
-    let end = rest.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(rest.len());
-    Some(rest[..end].split('/').take(SEGMENTS_MAX + 1))
+pub(super) fn segments_of(path: &str) -> Option<Segments<'_>> {
+    Some(Segments { rest: Some(path.strip_prefix('/')?) })
+}
+
+/// Splits at slashes, up to a query. One pass, and no further than somebody asks: most paths part early from all patterns.
+#[derive(Clone)]
+pub(super) struct Segments<'p> {
+    rest: Option<&'p str>,
+}
+
+impl<'p> Iterator for Segments<'p> {
+    type Item = &'p str;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'p str> {
+        let rest = self.rest?;
+        let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+        let (segment, behind) = rest.split_at(end);
+        self.rest = behind.strip_prefix('/');
+        Some(segment)
+    }
 }
 
 fn segment(text: &str) -> Result<Segment, PathPatternError> {

@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap as HashMap;
 use smallvec::SmallVec;
 
-use super::condition::{Condition, Segment, Test, segments_of};
+use super::condition::{Condition, Segment, Segments, Test, segments_of};
 use crate::attributes::Attributes;
 
 /// Positions of rules in their file.
@@ -176,7 +176,7 @@ impl PathTree {
         }
     }
 
-    fn find<'p>(&self, mut segments: impl Iterator<Item = &'p str> + Clone, found: &mut Found) {
+    fn find(&self, mut segments: Segments<'_>, found: &mut Found) {
         let Some(first) = segments.next() else {
             return note(found, &self.ends);
         };

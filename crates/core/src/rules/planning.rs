@@ -142,20 +142,28 @@ impl RuleSet {
             return Ok(Planned::Bypassed(bypassed));
         }
         let (mut skipped, mut cost_failed) = (0, 0);
+        // Rules that follow each other mostly count the same subjects: found and hashed once.
+        let mut counted: Option<(u32, Subjects<'_>, Subject)> = None;
         for place in self.matching(attributes) {
             let place = place as usize;
             let rule = &self.rules[place];
-            let Ok(subjects) = rule.per.find(attributes) else {
-                match rule.missing {
-                    Missing::Skip => skipped += 1,
-                    Missing::Refuse if rule.mode == Mode::Enforce => {
-                        return Ok(Planned::Refused { rule, place: place as u32, missing: true });
+            let like = self.counts_like[place];
+            if counted.as_ref().is_none_or(|&(known, ..)| known != like) {
+                let Ok(subjects) = rule.per.find(attributes) else {
+                    match rule.missing {
+                        Missing::Skip => skipped += 1,
+                        Missing::Refuse if rule.mode == Mode::Enforce => {
+                            return Ok(Planned::Refused { rule, place: place as u32, missing: true });
+                        }
+                        Missing::Refuse => skipped += 1,
                     }
-                    Missing::Refuse => skipped += 1,
-                }
-                continue;
-            };
-            let subject = subjects.hash(hashers.current());
+                    continue;
+                };
+                let subject = subjects.hash(hashers.current());
+                counted = Some((like, subjects, subject));
+            }
+            let Some((_, subjects, subject)) = &counted else { continue };
+            let subject = *subject;
             let blocking = rule.blocks(subject);
             let in_force =
                 self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
@@ -168,7 +176,7 @@ impl RuleSet {
             let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
             cost_failed += u32::from(failed);
             let item = Item {
-                key: self.key(place, &subjects, subject, hashers.current()),
+                key: self.key(place, subjects, subject, hashers.current()),
                 limit,
                 operation: Operation::Charge { cost, token: request.token },
                 blocking,
@@ -178,7 +186,7 @@ impl RuleSet {
             };
             plan.push(item)?;
             if let Some(previous) = hashers.previous() {
-                let key = self.key(place, &subjects, subjects.hash(previous), previous);
+                let key = self.key(place, subjects, subjects.hash(previous), previous);
                 plan.push(Item { key, ..item })?;
             }
         }

@@ -19,6 +19,8 @@ pub struct RuleSet {
     pub(super) deny: Vec<Exception>,
     pub(super) bypass: Vec<Exception>,
     pub(super) partition: Vec<String>,
+    /// Per rule, the first one that counts the same subjects.
+    pub(super) counts_like: Vec<u32>,
     /// Per rule, whether its subjects lie in the slot of their partition.
     pub(super) shares_slot: Vec<bool>,
     leases: bool,
@@ -94,6 +96,8 @@ impl RuleSet {
             .iter()
             .map(|rule| !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)))
             .collect();
+        let first_like = |rule: &Rule| rules.iter().take_while(|other| other.per != rule.per).count() as u32;
+        let counts_like = rules.iter().map(first_like).collect();
         let leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
         let timeless = !rules.iter().any(|rule| by_calendar(&rule.limit))
@@ -104,6 +108,7 @@ impl RuleSet {
             deny,
             bypass,
             partition,
+            counts_like,
             shares_slot,
             leases,
             timeless,
