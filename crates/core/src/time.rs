@@ -40,7 +40,7 @@ impl Tick {
     pub const fn whole_in(self, span: Span) -> u64 {
         match self {
             Tick::Micro => span.0,
-            Tick::Milli => span.0 / 1_000,
+            Tick::Milli => span.whole_ms(),
         }
     }
 }
@@ -77,14 +77,28 @@ impl Time {
     }
 
     /// The start of the interval of length `span`, counted from 1970, that holds this instant.
+    #[inline]
     pub const fn floor(self, span: Span) -> Time {
         // Most limits count in ticks of one: a division is the dearest step of a decision.
-        if span.0 == 1 { self } else { Time(self.0 - self.0 % span.0) }
+        if span.0 == 1 { self } else { self.floor_dividing(span) }
     }
 
     /// The first start of such an interval at or after this instant.
+    #[inline]
     pub const fn ceil(self, span: Span) -> Time {
-        if span.0 == 1 { self } else { Time::from_us(self.0.div_ceil(span.0) * span.0) }
+        if span.0 == 1 { self } else { self.ceil_dividing(span) }
+    }
+
+    // Never inlined, like all that a tick of one spares: next to the branch that spares it, the compiler would rather
+    // divide every time and choose afterwards, and whoever holds a lock would wait for it.
+    #[inline(never)]
+    const fn floor_dividing(self, span: Span) -> Time {
+        Time(self.0 - self.0 % span.0)
+    }
+
+    #[inline(never)]
+    const fn ceil_dividing(self, span: Span) -> Time {
+        Time::from_us(self.0.div_ceil(span.0) * span.0)
     }
 }
 
@@ -122,6 +136,11 @@ impl Span {
     /// Seconds, rounded up.
     pub const fn secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
+    }
+
+    #[inline(never)]
+    const fn whole_ms(self) -> u64 {
+        self.0 / 1_000
     }
 
     /// Whether there is nothing in it.

@@ -72,11 +72,13 @@ impl<C: Clock> Keyed<C> {
     }
 
     /// May this key go on? If so, it is charged 1.
+    #[inline]
     pub fn check(&self, key: impl AsRef<[u8]>) -> Answer {
         self.charge(key, 1)
     }
 
     /// May this key spend `cost`? A cost above the limit's capacity is refused for ever.
+    #[inline]
     pub fn charge(&self, key: impl AsRef<[u8]>, cost: u64) -> Answer {
         self.step(key.as_ref(), &Operation::charge(cost))
     }
@@ -96,6 +98,7 @@ impl<C: Clock> Keyed<C> {
         &self.store
     }
 
+    #[inline]
     fn step(&self, key: &[u8], operation: &Operation) -> Answer {
         let Hash128 { h1, h2 } = self.hasher.hash(key);
         self.store.step(u128::from(h1) << 64 | u128::from(h2), &self.limit, self.class, operation)

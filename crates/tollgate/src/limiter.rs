@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, Guard};
+use smallvec::SmallVec;
 use tollgate_core::rules::{Planned, Request, RuleSet};
 use tollgate_core::{
     Decision as Found, Decline, Outcome, Plan, Span, Store, StoreError, SubjectHashers, Time, Token,
@@ -248,9 +249,10 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let Decision { in_force, found, accounts } = &mut decision;
         let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
         let mut plan = Plan::new();
+        let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
         while checking.plan(in_force, &mut plan, found)? {
-            let outcome = self.inner.store.apply_once(&plan);
-            if checking.conclude(&plan, outcome.as_ref(), found, accounts)? {
+            let done = self.inner.store.apply_into(&plan, &mut outcome);
+            if checking.conclude(&plan, done.as_ref().map(|()| &outcome), found, accounts)? {
                 break;
             }
         }

@@ -6,9 +6,9 @@
 //! Largest intermediate: `debt + cost * scale`, at most 2^53 - 1, because the loader demands
 //! `2 * capacity * scale <= 2^53 - 1` and a debt read from a store is cut to what leaves room for one capacity.
 
-use crate::answer::{Decline, Retry, Verdict};
+use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step};
+use crate::machine::{Machine, Standing, Step, Write};
 use crate::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
@@ -110,7 +110,7 @@ impl Bucket {
 
     /// The debt at `now`, in this limit's scale, and the instant it holds for: whole ticks, never before the
     /// state's own.
-    #[inline]
+    #[inline(always)]
     fn current(&self, state: Option<&BucketState>, now: Time) -> (u64, Time) {
         let tick = Span::from_us(self.tick.us());
         let now = now.floor(tick);
@@ -144,19 +144,42 @@ impl Bucket {
             let wait = self.ticks((needed - self.ceiling()).div_ceil(self.drain));
             return self.standing(debt, now).keep(Verdict::Refused(Retry::At(now.plus(wait))));
         }
-        let delay = match self.shape {
-            Shape::Queue => self.ticks(debt.div_ceil(self.drain)),
-            Shape::Tokens | Shape::Meter => Span::ZERO,
-        };
-        let admitted = Verdict::Admitted { delay };
         if cost == 0 {
-            return self.standing(debt, now).keep(admitted);
+            return self.standing(debt, now).keep(Verdict::Admitted { delay: self.delay(debt) });
         }
+        let left = BucketState { debt: debt + cost * self.scale, time: now, scale: self.scale };
+        let answer = self.admitted(&left, cost);
+        Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
+    }
+
+    /// What a charge of 1 to `capacity` leaves behind, if it is admitted: all that a store must find out under a lock. It
+    /// takes no division; those are for the numbers that people see.
+    #[inline]
+    pub fn charged(&self, state: Option<&BucketState>, now: Time, cost: u64) -> Option<BucketState> {
+        let (debt, time) = self.current(state, now);
+        let debt = debt + cost * self.scale;
+        (debt <= self.ceiling()).then_some(BucketState { debt, time, scale: self.scale })
+    }
+
+    /// The answer to the charge of `cost` that left this behind.
+    #[inline]
+    pub fn admitted(&self, left: &BucketState, cost: u64) -> Answer {
+        let (debt, now) = (left.debt - cost * self.scale, left.time);
         let mark = match self.shape {
             Shape::Queue => Mark::None,
             Shape::Tokens | Shape::Meter => Mark::At { time: now },
         };
-        self.set(debt + cost * self.scale, now, admitted, mark)
+        let verdict = Verdict::Admitted { delay: self.delay(debt) };
+        Answer { mark, ..self.standing(left.debt, now).answer(verdict) }
+    }
+
+    /// How long who comes after this debt has to wait.
+    #[inline]
+    const fn delay(&self, debt: u64) -> Span {
+        match self.shape {
+            Shape::Queue => self.ticks(debt.div_ceil(self.drain)),
+            Shape::Tokens | Shape::Meter => Span::ZERO,
+        }
     }
 
     /// Gives back the part of a charge that has not drained since.
@@ -181,9 +204,11 @@ impl Bucket {
 /// `debt` counted in `1 / to` instead of `1 / from` units, rounded up; at most [`EXACT_MAX`].
 #[inline]
 fn convert(debt: u64, from: u64, to: u64) -> u64 {
-    if from == to {
-        return debt;
-    }
+    if from == to { debt } else { convert_dividing(debt, from, to) }
+}
+
+#[inline(never)]
+fn convert_dividing(debt: u64, from: u64, to: u64) -> u64 {
     let exact = (u128::from(debt) * u128::from(to)).div_ceil(u128::from(from));
     exact.min(u128::from(EXACT_MAX)) as u64
 }

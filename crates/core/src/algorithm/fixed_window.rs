@@ -2,9 +2,9 @@
 //!
 //! Largest intermediate: `used + cost`, below 2^54 and compared as `cost <= limit - used` in other hosts.
 
-use crate::answer::{Decline, Retry, Verdict};
+use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step};
+use crate::machine::{Machine, Standing, Step, Write};
 use crate::operation::{Mark, Operation};
 use crate::time::{Span, Time};
 
@@ -64,14 +64,33 @@ impl FixedWindow {
         if used + cost.max(1) > self.limit {
             return self.standing(used, free_at).keep(Verdict::Refused(Retry::At(free_at)));
         }
-        let used = used + cost;
-        let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(used, free_at).keep(admitted);
+            return self.standing(used, free_at).keep(Verdict::Admitted { delay: Span::ZERO });
         }
-        let end = start.plus(self.window);
-        let next = FixedWindowState { start, window: self.window, used };
-        self.standing(used, end).write(admitted, Mark::Window { start }, next, end)
+        let left = FixedWindowState { start, window: self.window, used: used + cost };
+        let answer = self.admitted(&left);
+        Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
+    }
+
+    /// What a charge of 1 to `limit` leaves behind, if it is admitted: all that a store must find out under a lock.
+    #[inline]
+    pub fn charged(
+        &self,
+        state: Option<&FixedWindowState>,
+        now: Time,
+        cost: u64,
+    ) -> Option<FixedWindowState> {
+        let Current { start, used, .. } = self.current(state, now);
+        let used = used + cost;
+        (used <= self.limit).then_some(FixedWindowState { start, window: self.window, used })
+    }
+
+    /// The answer to the charge that left this behind.
+    #[inline]
+    pub fn admitted(&self, left: &FixedWindowState) -> Answer {
+        let standing = self.standing(left.used, left.start.plus(self.window));
+        let mark = Mark::Window { start: left.start };
+        Answer { mark, ..standing.answer(Verdict::Admitted { delay: Span::ZERO }) }
     }
 
     fn refund(

@@ -2,9 +2,9 @@
 //!
 //! Largest intermediate: `value + cost`, compared as `cost <= limit - value` in other hosts.
 
-use crate::answer::{Decline, Retry, Verdict};
+use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step};
+use crate::machine::{Machine, Standing, Step, Write};
 use crate::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -62,11 +62,27 @@ impl Meter {
             let free_at = self.free_at(state, value, touched);
             return self.standing(value, free_at).keep(Verdict::Refused(Retry::At(free_at)));
         }
-        let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(value, self.free_at(state, value, touched)).keep(admitted);
+            let standing = self.standing(value, self.free_at(state, value, touched));
+            return standing.keep(Verdict::Admitted { delay: Span::ZERO });
         }
-        self.set(value + cost, touched, admitted, Mark::Counter)
+        let left = MeterState { value: value + cost, touched };
+        let answer = self.admitted(&left);
+        Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
+    }
+
+    /// What a charge of 1 to `limit` leaves behind, if it is admitted: all that a store must find out under a lock.
+    #[inline]
+    pub fn charged(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Option<MeterState> {
+        let MeterState { value, touched } = self.current(state, now);
+        (value + cost <= self.limit).then_some(MeterState { value: value + cost, touched })
+    }
+
+    /// The answer to the charge that left this behind.
+    #[inline]
+    pub fn admitted(&self, left: &MeterState) -> Answer {
+        let standing = self.standing(left.value, left.touched.plus(self.expiry));
+        Answer { mark: Mark::Counter, ..standing.answer(Verdict::Admitted { delay: Span::ZERO }) }
     }
 
     fn refund(&self, state: Option<&MeterState>, now: Time, mark: Mark, cost: u64) -> Step<MeterState> {

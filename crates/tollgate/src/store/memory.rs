@@ -30,7 +30,7 @@ use tollgate_core::{
 use crate::clock::{Clock, FastClock};
 pub(crate) use classes::ClassId;
 use classes::{ClassKey, Classes, Form};
-use locked::{Locked, Place};
+use locked::{Charges, Locked, Place};
 use refusal::Refusal;
 use requests::Requests;
 use shard::{Owner, Shard, View};
@@ -126,42 +126,57 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Carries out `plan`, once if it has a request id. Nothing is awaited: memory always answers.
     pub fn apply_once(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
-        match plan.request() {
-            None => Ok(self.apply_now(plan)),
-            Some(request) => self.requests.once(plan, request, self.clock.now(), || self.apply_now(plan)),
-        }
+        let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
+        self.apply_into(plan, &mut outcome)?;
+        Ok(outcome)
     }
 
     /// Carries out `plan` as if it had no request id.
     pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
-        // Before the locks, so that nobody waits for a clock. State from a later instant counts as of that instant.
-        let now = self.clock.now();
-        let items = plan.items();
-        if let [item] = items {
-            let mut answers = SmallVec::new();
-            let keeps = |answer: &Answer| writes_alone(item, answer);
-            answers.push(self.step_alone(Owner::of(item), &item.operation, now, keeps));
-            return Outcome { now, answers };
-        }
-        let mut locked = Locked::new(self, items);
-        let mut places = SmallVec::<[Place; 4]>::new();
-        for item in items {
-            places.push(locked.place(item, now));
-        }
-        let mut views = SmallVec::<[View; 4]>::new();
-        for place in &places {
-            views.push(locked.view(place));
-        }
-        let Evaluation { outcome, writes } =
-            evaluate(plan, now, |index| locked.state(&places[index], &views[index]));
-        for (index, write) in writes {
-            locked.write(&places[index], &items[index], write);
-        }
-        locked.unlock(now);
+        let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
+        self.carry_out(plan, &mut outcome);
         outcome
     }
 
+    /// [`apply_once`](MemoryStore::apply_once) into an Outcome that is there already: it is large, and moving it costs a
+    /// good part of making it.
+    pub(crate) fn apply_into(&self, plan: &Plan<'_>, outcome: &mut Outcome) -> Result<(), StoreError> {
+        match plan.request() {
+            None => self.carry_out(plan, outcome),
+            Some(request) => {
+                *outcome = self.requests.once(plan, request, self.clock.now(), || self.apply_now(plan))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, plan: &Plan<'_>, outcome: &mut Outcome) {
+        // Before the locks, so that nobody waits for a clock. State from a later instant counts as of that instant.
+        let now = self.clock.now();
+        outcome.now = now;
+        outcome.answers.clear();
+        match plan.items() {
+            [item] => {
+                let keeps = |answer: &Answer| writes_alone(item, answer);
+                outcome.answers.push(self.step_alone(Owner::of(item), &item.operation, now, keeps));
+            }
+            items => {
+                let mut locked = Locked::new(self, items);
+                let mut charges = Charges::new();
+                if locked.charge_all(items, now, &mut charges).is_none() {
+                    *outcome = apply_locked(locked, plan, now);
+                    return;
+                }
+                locked.unlock(now);
+                for charge in &charges {
+                    outcome.answers.push(charge.answer());
+                }
+            }
+        }
+    }
+
     /// One operation on one key that belongs to no rule, without a Plan around it.
+    #[inline]
     pub(crate) fn step(
         &self,
         fingerprint: u128,
@@ -211,10 +226,12 @@ impl<C> MemoryStore<C> {
         self.shards[number].shard.lock()
     }
 
-    /// One operation on one key, whatever it comes from; `keeps` says whether what it wants written is.
+    /// One operation on one key, whatever it comes from; `keeps` says whether what it wants written is. An admission is
+    /// always kept.
+    #[inline]
     fn step_alone(
         &self,
-        mut owner: Owner<'_>,
+        owner: Owner<'_>,
         operation: &Operation,
         now: Time,
         keeps: impl Fn(&Answer) -> bool,
@@ -224,7 +241,32 @@ impl<C> MemoryStore<C> {
             return answer;
         }
         let mut shard = shard.lock();
-        let mut at = shard.find(owner.fingerprint);
+        let at = shard.find(owner.fingerprint);
+        if let Operation::Charge { cost, .. } = *operation
+            && let Some(at) = at
+            && let Some(charged) = shard.charge(&self.classes, &owner, at, now, cost)
+        {
+            shard.commit(at, &charged);
+            refusal.forget(owner.fingerprint);
+            // What is told is worked out when nobody waits for it any more.
+            drop(shard);
+            return charged.answer(cost);
+        }
+        self.step_locked(shard, at, owner, operation, now, keeps)
+    }
+
+    /// [`step_alone`](MemoryStore::step_alone) for whatever is no plain admission, on the key's locked shard.
+    #[inline(never)]
+    fn step_locked<'s>(
+        &'s self,
+        mut shard: MutexGuard<'s, Shard>,
+        mut at: Option<usize>,
+        mut owner: Owner<'_>,
+        operation: &Operation,
+        now: Time,
+        keeps: impl Fn(&Answer) -> bool,
+    ) -> Answer {
+        let refusal = &self.shards[shard_of(owner.fingerprint)].refusal;
         let shared = at.is_none() && self.overflows(&owner, operation, &mut shard, now);
         if shared {
             drop(shard);
@@ -315,6 +357,27 @@ impl<C> MemoryStore<C> {
         }
         swept
     }
+}
+
+/// A Plan of several items that is more than charges that are all admitted, with their shards locked.
+#[inline(never)]
+fn apply_locked<C>(mut locked: Locked<'_, C>, plan: &Plan<'_>, now: Time) -> Outcome {
+    let items = plan.items();
+    let mut places = SmallVec::<[Place; 4]>::new();
+    for item in items {
+        places.push(locked.place(item, now));
+    }
+    let mut views = SmallVec::<[View; 4]>::new();
+    for place in &places {
+        views.push(locked.view(place));
+    }
+    let Evaluation { outcome, writes } =
+        evaluate(plan, now, |index| locked.state(&places[index], &views[index]));
+    for (index, write) in writes {
+        locked.write(&places[index], &items[index], write);
+    }
+    locked.unlock(now);
+    outcome
 }
 
 /// The table takes the low half of the fingerprint, shards bits of the high one.

@@ -1,6 +1,6 @@
 //! State that is too large for a slot.
 
-use tollgate_core::{State, Time};
+use tollgate_core::{Change, State, Time, Write};
 
 /// Entries by number; numbers of entries that are gone are used again.
 #[derive(Default)]
@@ -35,6 +35,13 @@ impl Heap {
 
     pub(super) fn dies_at(&self, index: u32) -> Option<Time> {
         self.entries.get(index as usize).map(|entry| entry.dies_at)
+    }
+
+    /// Changes the state where it lies.
+    pub(super) fn commit(&mut self, index: u32, write: Write<Change>) {
+        let entry = &mut self.entries[index as usize];
+        State::commit(&mut entry.state, write.change);
+        entry.dies_at = write.dies_at;
     }
 
     /// Takes the state out for a moment; its number stays its own.

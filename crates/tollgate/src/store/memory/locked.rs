@@ -1,8 +1,9 @@
 //! The shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Change, Item, State, Time, Write};
+use tollgate_core::{Answer, Change, Item, Operation, State, Time, Write};
 
+use super::packed::Charged;
 use super::shard::{Owner, Shard, View};
 use super::sync::MutexGuard;
 use super::{MemoryStore, OVERFLOW, shard_of};
@@ -34,6 +35,30 @@ pub(super) struct Place {
     shared: bool,
 }
 
+/// One for each item of a check.
+pub(super) type Charges<'l> = SmallVec<[Charge<'l>; INLINE]>;
+
+/// An admitted charge, on its way to be written.
+pub(super) struct Charge<'l> {
+    held: usize,
+    found: Found<'l>,
+}
+
+enum Found<'l> {
+    Packed { at: usize, charged: Charged<'l>, cost: u64 },
+    OnHeap { index: u32, answer: Answer, write: Option<Write<Change>> },
+}
+
+impl Charge<'_> {
+    /// What it is told, which can wait until the locks are gone.
+    pub(super) fn answer(&self) -> Answer {
+        match &self.found {
+            Found::Packed { charged, cost, .. } => charged.answer(*cost),
+            Found::OnHeap { answer, .. } => *answer,
+        }
+    }
+}
+
 impl<'s, C> Locked<'s, C> {
     /// Locks the shards of all these keys, always in the same order, so that no two Plans wait for each other.
     pub(super) fn new(store: &'s MemoryStore<C>, items: &[Item<'_>]) -> Locked<'s, C> {
@@ -48,6 +73,44 @@ impl<'s, C> Locked<'s, C> {
             held.push(Held { number, shard: store.lock(number) });
         }
         Locked { store, held, sweep: false }
+    }
+
+    /// Charges all items of a check if each of their keys has state that admits, as nearly every check finds it. If not,
+    /// nothing is written.
+    pub(super) fn charge_all<'i>(
+        &mut self,
+        items: &'i [Item<'_>],
+        now: Time,
+        charges: &mut Charges<'i>,
+    ) -> Option<()> {
+        for item in items {
+            let Operation::Charge { cost, .. } = item.operation else { return None };
+            let owner = Owner::of(item);
+            let Place { held, slot, .. } = self.find(shard_of(owner.fingerprint), owner.fingerprint);
+            let (at, shard) = (slot?, &self.held[held].shard);
+            let classes = &self.store.classes;
+            let found = match shard.charge(classes, &owner, at, now, cost) {
+                Some(charged) => Found::Packed { at, charged, cost },
+                None => {
+                    let (index, step) = shard.charge_on_heap(classes, &owner, at, now, &item.operation)?;
+                    Found::OnHeap { index, answer: step.answer, write: step.write }
+                }
+            };
+            charges.push(Charge { held, found });
+        }
+        for (charge, item) in charges.iter_mut().zip(items) {
+            let Held { number, shard } = &mut self.held[charge.held];
+            match &mut charge.found {
+                Found::Packed { at, charged, .. } => shard.commit(*at, charged),
+                Found::OnHeap { index, write, .. } => {
+                    if let Some(write) = write.take() {
+                        shard.commit_on_heap(*index, write);
+                    }
+                }
+            }
+            self.store.shards[*number].refusal.forget(item.key.fingerprint());
+        }
+        Some(())
     }
 
     /// Finds the account of an item. A new subject for which there is no room gets the one that such subjects share.

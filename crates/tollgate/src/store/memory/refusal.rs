@@ -25,6 +25,7 @@ const WORDS: usize = 6;
 
 impl Refusal {
     /// The answer to this question, if it is the one that was refused and still is.
+    #[inline]
     pub(super) fn recall(
         &self,
         classes: &Classes,
@@ -32,18 +33,28 @@ impl Refusal {
         operation: &Operation,
         now: Time,
     ) -> Option<Answer> {
+        // As a rule it is another key.
+        let same = self.words[0].load(Ordering::Relaxed) == owner.fingerprint as u64;
+        if same { self.recall_same(classes, owner, operation, now) } else { None }
+    }
+
+    #[inline(never)]
+    fn recall_same(
+        &self,
+        classes: &Classes,
+        owner: &Owner<'_>,
+        operation: &Operation,
+        now: Time,
+    ) -> Option<Answer> {
         let version = self.version.load(Ordering::Acquire);
-        // The cheapest test first: as a rule it is another key.
-        if self.words[0].load(Ordering::Relaxed) != owner.fingerprint as u64
-            || !is_lasting(owner.limit, operation)
-        {
+        if !is_lasting(owner.limit, operation) {
             return None;
         }
-        let [_, high, class, retry_at, reset_at, limit] =
+        let [low, high, class, retry_at, reset_at, limit] =
             std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let torn = version % 2 == 1 || self.version.load(Ordering::Relaxed) != version;
-        let same = high == (owner.fingerprint >> 64) as u64 && now.us() < retry_at;
+        let same = u128::from(high) << 64 | u128::from(low) == owner.fingerprint && now.us() < retry_at;
         let class = ClassId::new(class as u32).filter(|_| same && !torn)?;
         owner.wrote(classes, class).then(|| Answer {
             verdict: Verdict::Refused(Retry::At(Time::from_us(retry_at))),
@@ -80,6 +91,7 @@ impl Refusal {
     }
 
     /// Forgets what was remembered of this key, because it changes. The caller holds the shard's lock.
+    #[inline]
     pub(super) fn forget(&self, fingerprint: u128) {
         if self.words[0].load(Ordering::Relaxed) == fingerprint as u64 {
             self.write([0; WORDS]);

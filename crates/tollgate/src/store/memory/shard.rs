@@ -4,7 +4,7 @@ use tollgate_core::{Answer, Change, Item, Limit, Operation, Span, State, Step, S
 
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
-use super::packed;
+use super::packed::{self, Charged};
 use super::slot::{self, Slot, Values, pack, unpack};
 use super::sync::Ordering;
 use super::table::Table;
@@ -58,6 +58,7 @@ impl<'i> Owner<'i> {
     }
 
     /// Whether state of this class lies in its slot, written by the same limit under the same rule.
+    #[inline]
     pub(super) fn wrote(&self, classes: &Classes, class: ClassId) -> bool {
         Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_stranger(), self.limit)
     }
@@ -103,9 +104,55 @@ impl Shard {
         self.heap.state(index)
     }
 
+    /// What the charge of the key in slot `at` comes to, if its state lies there and admits it: the short way of nearly
+    /// all checks. Writes nothing yet.
+    #[inline(always)]
+    pub(super) fn charge<'l>(
+        &self,
+        classes: &Classes,
+        owner: &Owner<'l>,
+        at: usize,
+        now: Time,
+        cost: u64,
+    ) -> Option<Charged<'l>> {
+        let slot = self.table.slot(at);
+        slot.class().filter(|&class| owner.wrote(classes, class))?;
+        packed::charge(owner.limit, slot.values(), now, cost)
+    }
+
+    /// Writes what [`charge`](Shard::charge) found.
+    #[inline(always)]
+    pub(super) fn commit(&mut self, at: usize, charged: &Charged<'_>) {
+        let slot = self.table.slot_mut(at);
+        slot.set_values(charged.values());
+    }
+
+    /// The same for state that lies on the heap, with its place there.
+    pub(super) fn charge_on_heap(
+        &self,
+        classes: &Classes,
+        owner: &Owner<'_>,
+        at: usize,
+        now: Time,
+        operation: &Operation,
+    ) -> Option<(u32, Step<Change>)> {
+        let slot = self.table.slot(at);
+        let class = classes.get(slot.class()?);
+        if !class.is(owner.scope, owner.is_stranger(), &Form::Heap) {
+            return None;
+        }
+        let index = slot.values()[0] as u32;
+        let step = owner.limit.decide(self.heap.state(index), now, operation);
+        step.answer.is_admitted().then_some((index, step))
+    }
+
+    /// Writes what [`charge_on_heap`](Shard::charge_on_heap) found.
+    pub(super) fn commit_on_heap(&mut self, index: u32, write: Write<Change>) {
+        self.heap.commit(index, write);
+    }
+
     /// One operation on the key in slot `at`, if it has one; `keeps` says whether what it wants written is. Gives the answer
     /// and how many keys more or less there are.
-    #[inline]
     pub(super) fn step(
         &mut self,
         classes: &Classes,
@@ -115,24 +162,6 @@ impl Shard {
         operation: &Operation,
         keeps: impl Fn(&Answer) -> bool,
     ) -> (Answer, isize) {
-        let same = self.same_class(classes, at, owner);
-        let values = same.map(|(at, _)| self.table.slot(at).values());
-        if at.is_some() == same.is_some()
-            && let Some(Step { answer, write }) = packed::step(owner.limit, values, now, operation)
-        {
-            let more = match (write, same) {
-                (Some(write), Some((at, class))) if keeps(&answer) => {
-                    debug_assert_eq!(slot::dies_at(owner.limit, write.change), write.dies_at);
-                    self.table.slot_mut(at).set(class, write.change);
-                    0
-                }
-                (Some(write), None) if keeps(&answer) => {
-                    self.write_values(classes, owner, at, write.change, write.dies_at)
-                }
-                _ => 0,
-            };
-            return (answer, more);
-        }
         let view = at.map_or(View::None, |at| self.view(classes, at));
         let state = match &view {
             View::None => None,

@@ -7,7 +7,7 @@ use tollgate_core::algorithm::bucket::BucketState;
 use tollgate_core::algorithm::fixed_window::FixedWindowState;
 use tollgate_core::algorithm::meter::MeterState;
 use tollgate_core::algorithm::penalty::PenaltyState;
-use tollgate_core::{EXACT_MAX, Limit, Operation, State, Time};
+use tollgate_core::{EXACT_MAX, Limit, Operation, Span, State, Time};
 
 use super::classes::ClassId;
 
@@ -43,6 +43,13 @@ impl Slot {
         let id = u64::from(class.get());
         let halves = [id & ((1 << HALF_BITS) - 1), id >> HALF_BITS];
         self.words = [values[0] | halves[0] << VALUE_BITS, values[1] | halves[1] << VALUE_BITS];
+    }
+
+    /// Puts other state of the same class in its place.
+    #[inline]
+    pub(super) fn set_values(&mut self, values: Values) {
+        debug_assert!(values.iter().all(|&value| value <= VALUE), "{values:?}");
+        self.words = [self.words[0] & !VALUE | values[0], self.words[1] & !VALUE | values[1]];
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -81,19 +88,31 @@ pub(super) const fn is_packed(limit: &Limit) -> bool {
 }
 
 /// What [`pack`] made of a state that this limit wrote; `None` for limits whose state is never packed.
-pub(super) fn unpack(limit: &Limit, [time, amount]: Values) -> Option<State> {
-    let time = Time::from_us(time);
+pub(super) fn unpack(limit: &Limit, values: Values) -> Option<State> {
     match limit {
-        Limit::FixedWindow(limit) => {
-            Some(State::FixedWindow(FixedWindowState { start: time, window: limit.window(), used: amount }))
+        Limit::FixedWindow(limit) => Some(State::FixedWindow(window(limit.window(), values))),
+        Limit::Bucket(limit) => Some(State::Bucket(bucket(limit.rate().1, values))),
+        Limit::Meter(_) => Some(State::Meter(meter(values))),
+        Limit::Penalty(_) => {
+            Some(State::Penalty(PenaltyState { failures: values[1], until: Time::from_us(values[0]) }))
         }
-        Limit::Bucket(limit) => {
-            Some(State::Bucket(BucketState { debt: amount, time, scale: limit.rate().1 }))
-        }
-        Limit::Meter(_) => Some(State::Meter(MeterState { value: amount, touched: time })),
-        Limit::Penalty(_) => Some(State::Penalty(PenaltyState { failures: amount, until: time })),
         Limit::SlidingWindow(_) | Limit::SlidingLog(_) | Limit::Concurrency(_) | Limit::Quota(_) => None,
     }
+}
+
+#[inline]
+pub(super) fn window(window: Span, [start, used]: Values) -> FixedWindowState {
+    FixedWindowState { start: Time::from_us(start), window, used }
+}
+
+#[inline]
+pub(super) fn bucket(scale: u64, [time, debt]: Values) -> BucketState {
+    BucketState { debt, time: Time::from_us(time), scale }
+}
+
+#[inline]
+pub(super) fn meter([touched, value]: Values) -> MeterState {
+    MeterState { value, touched: Time::from_us(touched) }
 }
 
 /// From when on the packed state is as good as none: when all is back of what had been consumed at its own instant.

@@ -46,18 +46,17 @@ impl Table {
     #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Result<usize, usize> {
         let hash = fingerprint as u64;
-        let from = self.place(hash);
-        for (at, slot) in self.slots.iter().enumerate().skip(from) {
-            if slot.hash >= hash || slot.is_empty() {
-                if slot.hash > hash || slot.is_empty() {
-                    return Err(at);
-                }
-                if slot.fingerprint() == fingerprint {
-                    return Ok(at);
-                }
+        let mut at = self.place(hash);
+        while let Some(slot) = self.slots.get(at) {
+            if slot.hash > hash || slot.is_empty() {
+                break;
             }
+            if slot.fingerprint() == fingerprint {
+                return Ok(at);
+            }
+            at += 1;
         }
-        Err(self.slots.len())
+        Err(at)
     }
 
     #[inline]
