@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod estimate;
 pub(crate) mod explain;
 pub(crate) mod guide;
 pub(crate) mod lint;

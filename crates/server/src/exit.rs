@@ -13,6 +13,11 @@ pub(crate) fn unusable() -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Not done: the store that the command line names could not decide.
+pub(crate) fn unavailable() -> ExitCode {
+    ExitCode::from(3)
+}
+
 /// Nobody reads the output any more. What a shell reports for a program that SIGPIPE ended.
 pub(crate) fn unread() -> ExitCode {
     ExitCode::from(141)

@@ -2,14 +2,16 @@
 
 mod commands;
 mod exit;
+mod hash_key;
 mod input;
 mod request;
+mod shared_store;
 mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use commands::{check, completions, explain, guide, lint, man, presets, schema, r#try};
+use commands::{check, completions, estimate, explain, guide, lint, man, presets, schema, r#try};
 
 /// Admission control: may this request, job or token spend proceed right now?
 #[derive(Parser)]
@@ -31,6 +33,7 @@ enum Command {
     Explain(explain::Args),
     Check(check::Args),
     Try(r#try::Args),
+    Estimate(estimate::Args),
     Guide(guide::Args),
     Presets(presets::Args),
     Schema(schema::Args),
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Try(args) => r#try::run(&args),
+        Command::Estimate(args) => estimate::run(&args),
         Command::Guide(args) => guide::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Schema(args) => schema::run(&args),

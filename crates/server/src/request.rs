@@ -1,14 +1,14 @@
 //! What a command line says of a request and of the rules it meets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
 use jiff::Timestamp;
 use tollgate::core::rules::RuleSet;
-use tollgate::core::{Attributes, SubjectHasher, Time};
+use tollgate::core::{Attributes, Time};
 use tollgate::rules::load;
 use tollgate::rules_file::{Problems, Source};
 
+use crate::hash_key::HashKey;
 use crate::input;
 use crate::terminal::{self, Failure};
 
@@ -22,12 +22,8 @@ pub(crate) struct Asked {
     /// What the caller says it costs, for rules that do not say it themselves
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) cost: u64,
-    /// A file with the hash key of your servers: 64 hexadecimal digits
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hash_key_file: Option<PathBuf>,
-    /// The id of that key
-    #[arg(long, value_name = "ID", default_value_t = 0, requires = "hash_key_file")]
-    hash_key_id: u8,
+    #[command(flatten)]
+    pub(crate) hash_key: HashKey,
     /// What is known of the request: tenant, user, api_key, ip, method, path, action, plan, anything
     #[arg(value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
@@ -36,24 +32,7 @@ pub(crate) struct Asked {
 impl Asked {
     /// The rules in the file, and its text. A wrong file's problems are printed, and `purpose` says what cannot be done.
     pub(crate) fn rules(&self, purpose: &str) -> Result<(Source, RuleSet), Failure> {
-        let source = input::read(&self.rules)?;
-        let mut problems = Problems::new();
-        match load(&source, &mut problems) {
-            Some(rules) => Ok((source, rules)),
-            None => {
-                terminal::complain(&terminal::problems(&problems, &source));
-                let hint = "servers read it the same way; they refuse a wrong file whole";
-                Err(Failure::new(format!("{} has problems, so {purpose}", source.name()), hint))
-            }
-        }
-    }
-
-    /// The hash key of the servers, or nobody's.
-    pub(crate) fn hasher(&self) -> Result<SubjectHasher> {
-        let Some(path) = &self.hash_key_file else { return Ok(SubjectHasher::new([0; 32])) };
-        let source = input::read(path)?;
-        SubjectHasher::from_hex(self.hash_key_id, source.text())
-            .with_context(|| format!("in {}", source.name()))
+        rules(&self.rules, purpose)
     }
 
     /// The attributes of the request.
@@ -69,6 +48,20 @@ impl Asked {
             attributes.set(name, value);
         }
         Ok(attributes)
+    }
+}
+
+/// The rules in a file, and its text. A wrong file's problems are printed, and `purpose` says what cannot be done.
+pub(crate) fn rules(path: &Path, purpose: &str) -> Result<(Source, RuleSet), Failure> {
+    let source = input::read(path)?;
+    let mut problems = Problems::new();
+    match load(&source, &mut problems) {
+        Some(rules) => Ok((source, rules)),
+        None => {
+            terminal::complain(&terminal::problems(&problems, &source));
+            let hint = "servers read it the same way; they refuse a wrong file whole";
+            Err(Failure::new(format!("{} has problems, so {purpose}", source.name()), hint))
+        }
     }
 }
 

@@ -25,11 +25,17 @@ const HINT: Style = AnsiColor::Cyan.on_default().bold();
 pub(crate) struct Failure {
     what: String,
     hint: String,
+    code: ExitCode,
 }
 
 impl Failure {
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { what: what.into(), hint: hint.into() }
+        Failure { what: what.into(), hint: hint.into(), code: exit::unusable() }
+    }
+
+    /// The same about a store that could not decide.
+    pub(crate) fn of_store(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure { code: exit::unavailable(), ..Failure::new(what, hint) }
     }
 }
 
@@ -63,9 +69,9 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(unread) {
         return exit::unread();
     }
-    let hint = error.downcast_ref::<Failure>().map(|failure| failure.hint.as_str());
-    complain(&said(&format!("{error:#}"), hint));
-    exit::unusable()
+    let failure = error.downcast_ref::<Failure>();
+    complain(&said(&format!("{error:#}"), failure.map(|failure| failure.hint.as_str())));
+    failure.map_or_else(exit::unusable, |failure| failure.code)
 }
 
 fn said(what: &str, hint: Option<&str>) -> String {

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 9] =
-    ["lint", "explain", "check", "try", "guide", "presets", "schema", "completions", "man"];
+const COMMANDS: [&str; 10] =
+    ["lint", "explain", "check", "try", "estimate", "guide", "presets", "schema", "completions", "man"];
 const TYPOS: &str = "crates/server/tests/rules/typos.yaml";
 const PRECEDENCE: &str = "crates/server/tests/rules/precedence.yaml";
 const SHOP: &str = "examples/rules/shop.yaml";
@@ -35,7 +35,7 @@ impl Run {
 fn binary(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TOLLGATE_HASH_KEY"] {
         command.env_remove(name);
     }
     command
@@ -132,6 +132,12 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
         &["try"],
         &["try", "token-bucket: 2/s", "--every", "soon"],
         &["try", "token-bucket: 2/s", "--cost", "3"],
+        &["estimate", "--rules", SHOP],
+        &["estimate", "--rules", SHOP, "--subjects", "0"],
+        &["estimate", "--rules", SHOP, "--subjects", "many"],
+        &["estimate", "--rules", SHOP, "--subjects", "login-account=7"],
+        &["estimate", "--rules", SHOP, "--subjects", "7", "--subjects", "serch-per-key=7"],
+        &["estimate", "--rules", SHOP, "--subjects", "7", "--server", "memcached"],
         &["guide", "--want", "everything"],
         &["presets", "no-such-preset"],
         &["completions", "tcl"],
@@ -260,6 +266,23 @@ fn check_takes_costs_and_keys_as_explain_does() {
         seen[usize::from(checked)] = true;
     }
     assert_eq!(seen, [true, true], "the key decides who is in a rollout");
+}
+
+#[test]
+fn a_hash_key_comes_from_a_file_from_standard_input_or_from_the_environment() {
+    let key = "5e".repeat(32);
+    let asked = ["explain", "--rules", SHOP, "--format", "json", "action=search", "tenant=t", "user=u"];
+    let hash = |run: Run| {
+        assert_eq!((run.code, run.json()["hash_key"].as_str()), (Some(0), Some("given")), "{}", run.stderr);
+        run.json()["rules"][0]["subject"]["hash_prefix"].clone()
+    };
+    let read = hash(tollgate_reading(&key, &[&asked[..], &["--hash-key-file", "-"]].concat()));
+    let mut command = binary(&asked);
+    command.env("TOLLGATE_HASH_KEY", &key);
+    assert_eq!(hash(run(command, "")), read);
+    let mut command = binary(&[&asked[..], &["--hash-key-file", "-"]].concat());
+    command.env("TOLLGATE_HASH_KEY", "5f".repeat(32));
+    assert_eq!(hash(run(command, &key)), read, "the file beats the variable");
 }
 
 #[test]
@@ -633,6 +656,48 @@ fn try_shows_what_is_wrong_with_a_limit() {
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{limit}");
         assert!(run.stderr.contains(said) && run.stderr.contains("\n\nhint: "), "{limit}: {}", run.stderr);
     }
+}
+
+#[test]
+fn estimate_adds_up_and_knows_who_has_state() {
+    let all = "examples/rules/all-algorithms.yaml";
+    let of = |args: &[&str]| {
+        tollgate(&[&["estimate", "--rules", all, "--format", "json", "--subjects", "1000"], args].concat())
+            .json()
+    };
+    let rule = |value: &Value, id: &str| {
+        let rules = value["rules"].as_array().expect("a list");
+        rules.iter().find(|rule| rule["rule"] == id).cloned().unwrap_or_else(|| panic!("no {id}"))
+    };
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let value = of(&[]);
+    for told in value["rules"].as_array().expect("a list") {
+        let subject = &told["subject"];
+        let parts = ["key_bytes", "value_bytes", "overhead_bytes", "expiry_bytes"];
+        let sum: u64 = parts.iter().map(|part| number(&subject[part])).sum();
+        assert_eq!(sum, number(&subject["bytes"]), "{told}");
+        assert_eq!(sum * number(&told["subjects"]), number(&told["total_bytes"]), "{told}");
+    }
+    // By the layout of keys and states: tg:1:example:{22}:searches:22, four words.
+    let searches = rule(&value, "searches");
+    assert_eq!(
+        (number(&searches["subject"]["key_bytes"]), number(&searches["subject"]["value_bytes"])),
+        (69, 32)
+    );
+    // Everybody together is one subject, and an override may count where the rule denies.
+    assert_eq!((&rule(&value, "retired")["subjects"], &value["keys"]), (&1.into(), &12_001.into()));
+    let more = of(&["--subjects", "searches=5000", "--prefix", "shop:"]);
+    assert_eq!(rule(&more, "searches")["subjects"], 5_000);
+    assert_eq!(number(&rule(&more, "searches")["subject"]["key_bytes"]), 74);
+    assert_eq!(rule(&more, "webhooks")["subjects"], 1_000);
+    let growth = rule(&value, "running-exports")["growth"].clone();
+    assert_eq!((&growth["bytes_each"], &growth["at_most"]), (&32.into(), &3.into()));
+    assert!(number(&value["worst_case_bytes"]) > number(&value["total_bytes"]));
+    assert!(number(&of(&["--server", "valkey"])["total_bytes"]) < number(&value["total_bytes"]));
+
+    let off = CLEAN.replace("id: a,", "id: a, mode: 'off',");
+    let text = tollgate_reading(&off, &["estimate", "--rules", "-", "--subjects", "5"]).stdout;
+    assert!(text.contains("nothing: its mode is off"), "{text}");
 }
 
 #[test]

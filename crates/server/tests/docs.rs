@@ -1,8 +1,19 @@
-//! Every command a page shows is run, and prints what the page says it prints.
+//! Every command a page shows is run, and prints what the page says it prints. Those of the page about Redis get a server.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use tollgate::Attributes;
+use tollgate_testkit::redis::{Flavour, Server};
+
+#[path = "redis_guide/program.rs"]
+mod program;
+
+/// Its commands need a server, and are run by a test of their own.
+const REDIS_PAGE: &str = "docs/guides/redis.md";
+const PROGRAM: &str = include_str!("redis_guide/program.rs");
 
 /// A command in a `console` block and the lines below it.
 struct Shown {
@@ -17,6 +28,7 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages = vec![root.join("README.md")];
     collect(&root.join("docs"), &mut pages);
+    pages.retain(|page| *page != root.join(REDIS_PAGE));
     let shown: Vec<Shown> = pages.iter().flat_map(|page| shown_in(page)).collect();
     assert!(!shown.is_empty(), "no page shows a command");
     for Shown { page, line, command, output } in shown {
@@ -27,12 +39,120 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
             .args(words(arguments).unwrap_or_else(|| panic!("{place}: a quote is not closed")))
             .current_dir(&root)
             .env_remove("CLICOLOR_FORCE")
+            .env_remove("TOLLGATE_HASH_KEY")
             .output()
             .unwrap_or_else(|error| panic!("{place}: {error}"));
         let printed = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
         let (printed, output) = (printed.trim_end(), output.trim_end());
         assert!(is_shown(printed, output), "{place}\nshown:\n{output}\n\nprinted:\n{printed}");
     }
+}
+
+/// The commands of the page about Redis, in their order and by a shell, against a server with TLS and with the user of
+/// the page. Instants, waits and hashes differ from run to run: that there is one is what counts.
+#[test]
+fn every_command_of_the_redis_guide_prints_what_the_page_shows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let server = Server::builder(Flavour::Redis70).tls().start().expect("a server starts");
+    let folder = server.folder().join("reader");
+    fs::create_dir(&folder).expect("a folder can be made");
+    symlink(root.join("examples").canonicalize().expect("there are examples"), folder.join("examples"))
+        .expect("a link can be made");
+    fs::copy(server.certificates().expect("it has TLS").authority(), folder.join("ca.pem"))
+        .expect("a file can be copied");
+    fs::write(folder.join("password"), "secret\n").expect("a file can be written");
+    let tollgate = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("it lies in a folder");
+    let path = format!("{}:{}", tollgate.display(), std::env::var("PATH").expect("there is a path"));
+    let tls_port = server.tls_port().expect("it has TLS");
+    // The page comes to the user before it has made it.
+    let mut shown = shown_in(&root.join(REDIS_PAGE));
+    shown.sort_by_key(|shown| !shown.command.contains("ACL SETUSER"));
+    assert!(shown.len() > 8, "the page shows commands");
+    for Shown { line, command, output, .. } in shown {
+        let real = command
+            .replace("redis.example.com:6379", &format!("127.0.0.1:{tls_port}"))
+            .replace("localhost:6379", &format!("127.0.0.1:{}", server.port()));
+        let run = Command::new("sh")
+            .args(["-c", &real])
+            .current_dir(&folder)
+            .env("PATH", &path)
+            .env_remove("CLICOLOR_FORCE")
+            .env_remove("TOLLGATE_HASH_KEY")
+            .env_remove("TOLLGATE_STORE_PASSWORD")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap_or_else(|error| panic!("{line}: {error}"));
+        let printed = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
+        let (told, expected) = (masked(&printed), masked(&output));
+        assert!(
+            is_shown(&told, &expected),
+            "{REDIS_PAGE}:{line}: {command}\nshown:\n{output}\nprinted:\n{printed}"
+        );
+    }
+}
+
+#[test]
+fn the_program_of_the_redis_guide_runs_as_the_page_shows_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join(REDIS_PAGE)).expect("the page can be read");
+    let (_, shown) = PROGRAM.split_once("\n\n").expect("a line says what the file is");
+    assert!(page.contains(&format!("```rust\n{shown}```\n")), "the page does not show {shown}");
+
+    let server = Server::start(Flavour::Redis70).expect("a server starts");
+    // The program reads its rules from where examples lie.
+    std::env::set_current_dir(root).expect("there is a root");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let limiter = program::limiter(&server.url(), &"5e".repeat(32)).await.expect("a limiter");
+        let request = Attributes::from([("action", "search"), ("tenant", "t"), ("user", "u")]);
+        let decision = limiter.check(&request).await.expect("a decision");
+        assert_eq!(decision.headline().map(|rule| rule.id()), Some("search-per-key"));
+        assert!(decision.allowed && !decision.degraded);
+    });
+}
+
+/// The words of each line, one blank apart; instants, waits and hashes by what they are.
+fn masked(text: &str) -> String {
+    let line = |line: &str| line.split_whitespace().map(mask).collect::<Vec<_>>().join(" ");
+    text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn mask(word: &str) -> String {
+    let is_hash = |part: &str| {
+        part.len() == 22 && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let starts = word.starts_with(|c: char| c.is_ascii_digit());
+    if starts && word.contains('T') && word.ends_with('Z') && digits >= 14 {
+        return "INSTANT".to_owned();
+    }
+    let units = word.split(|c: char| c.is_ascii_digit()).filter(|unit| !unit.is_empty());
+    if starts && digits < word.len() && units.clone().all(|unit| ["ms", "s", "min", "h", "d"].contains(&unit))
+    {
+        return "WAIT".to_owned();
+    }
+    let parts = word.split(':').map(|part| {
+        let bare = part.trim_start_matches('{').trim_end_matches('}');
+        if is_hash(bare) { part.replace(bare, "HASH") } else { part.to_owned() }
+    });
+    parts.collect::<Vec<_>>().join(":")
+}
+
+#[test]
+fn what_differs_from_run_to_run_is_masked_and_nothing_else() {
+    for (word, expected) in [
+        ("2026-11-16T09:30:00.123456Z", "INSTANT"),
+        ("500ms", "WAIT"),
+        ("14d13h30min", "WAIT"),
+        ("tg:1:n:{AAv7LzIOy6gMWogPYx0XU3}:r:AAaW32L4l3DTl86dhIZV1r", "tg:1:n:{HASH}:r:HASH"),
+        ("400", "400"),
+        ("-", "-"),
+        ("1.2GiB", "1.2GiB"),
+        ("exports-per-month", "exports-per-month"),
+    ] {
+        assert_eq!(mask(word), expected);
+    }
+    assert_eq!(masked("a   b\n\n c \n"), "a b\n\nc");
 }
 
 /// The words of a command line, of which a shell would make the same: blanks separate, single quotes keep together.

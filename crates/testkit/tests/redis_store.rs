@@ -404,18 +404,13 @@ fn scripts_touch_declared_keys_only() {
     let mut calls = 0;
     for file in std::fs::read_dir(folder).unwrap() {
         let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        for (_, call) in
-            source.match_indices("redis.call(").chain(source.match_indices("redis.pcall(")).map(|(at, _)| {
-                let line = source[at..].lines().next().unwrap();
-                (at, &line[line.find('(').unwrap() + 1..])
-            })
-        {
+        for line in source.lines().filter(|line| !line.trim_start().starts_with("--")) {
+            let call = ["call('", "pcall_redis('"].iter().find_map(|call| line.split_once(call));
+            let Some((_, call)) = call else { continue };
             calls += 1;
-            let declared = call.starts_with("'TIME')")
-                || call
-                    .split_once(", ")
-                    .is_some_and(|(_, key)| key.starts_with("KEYS[") || key.starts_with("key,"));
-            assert!(declared, "redis.call({call}");
+            let key = call.split_once(", ").map_or("", |(_, key)| key);
+            let declared = call.starts_with("TIME')") || key.starts_with("KEYS[") || key.starts_with("key,");
+            assert!(declared, "{line}");
         }
         for (at, _) in source.match_indices("local key =") {
             assert!(

@@ -17,7 +17,7 @@ use tollgate::{Clock, SystemClock};
 use written::Written;
 
 use crate::request::{Asked, instant};
-use crate::{exit, terminal};
+use crate::{exit, hash_key, terminal};
 
 /// Say what the rules make of one request, and why
 ///
@@ -74,7 +74,8 @@ struct Explanation<'a> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (source, rules) = args.asked.rules("there is nothing to explain")?;
     let given = args.asked.hash_key.given()?;
-    let hasher = args.asked.hash_key.given_or_example()?;
+    let example_key = given.is_none();
+    let hasher = given.unwrap_or_else(hash_key::example);
     let attributes = args.asked.attributes()?;
     let now = args.at.unwrap_or_else(|| SystemClock.now());
     // Leases need an owner; nothing is ever taken with this one.
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         request,
         now,
         hasher: &hasher,
-        example_key: given.is_none(),
+        example_key,
         explained,
         planned,
         written: Written::new(&source, &rules),

@@ -137,7 +137,10 @@ const THEN: [(&str, &str); 4] = [
         "What if the store is down?",
         "on_failure: open for fairness, local 25% for a machine, closed for money and accounts",
     ),
-    ("How many subjects, how much memory?", "a bucket is the smallest, a log grows with its limit"),
+    (
+        "How many subjects, how much memory?",
+        "a bucket is the smallest, a log grows with its limit; see `tollgate estimate`",
+    ),
     ("Is it billed?", "take a quota with the contract's zone; the count of a rate is no invoice"),
 ];
 

@@ -4,11 +4,16 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "fixed_window",
         "admits one above the limit",
-        "used + max(cost, 1) > limit",
-        "used + max(cost, 1) > limit + 1",
+        "used + (cost > 0 and cost or 1) > limit",
+        "used + (cost > 0 and cost or 1) > limit + 1",
     ),
-    ("fixed_window", "cost 0 is always admitted", "used + max(cost, 1) > limit", "used + cost > limit"),
-    ("fixed_window", "time may fall", "now = max(now, began)", "now = now"),
+    (
+        "fixed_window",
+        "cost 0 is always admitted",
+        "used + (cost > 0 and cost or 1) > limit",
+        "used + cost > limit",
+    ),
+    ("fixed_window", "time may fall", "now = began", "now = now"),
     ("fixed_window", "forgets a tick too late", "now >= free", "now > free"),
     ("fixed_window", "refunds any window", " or extra ~= began", ""),
     (
@@ -107,8 +112,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "if needed > ceiling + scale then",
     ),
     ("bucket", "refuses the last unit", "if needed > ceiling then", "if needed >= ceiling then"),
-    ("bucket", "cost 0 is always admitted", "debt + max(cost, 1) * scale", "debt + cost * scale"),
-    ("bucket", "time may fall", "time = max(time, last)", "time = time"),
+    ("bucket", "cost 0 is always admitted", "debt + (cost > 0 and cost or 1) * scale", "debt + cost * scale"),
+    ("bucket", "time may fall", "      time = last\n", "      time = time\n"),
     (
         "bucket",
         "drains a tick too much",
@@ -123,7 +128,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("bucket", "a changed rate is not converted", "if from ~= scale then", "if false then"),
     ("bucket", "conversion rounds down", "left > 0 and quotient + 1 or quotient", "quotient"),
-    ("bucket", "old debt is not cut", "min(debt, MAX - ceiling)", "debt"),
+    ("bucket", "old debt is not cut", "if debt > MAX - ceiling then", "if false then"),
     ("bucket", "a shaper tells no delay", "if shape == 2 then", "if false then"),
     (
         "bucket",
@@ -155,8 +160,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "bucket",
         "remaining is rounded up",
-        "local remaining = floor(max(ceiling - now_owed, 0) / scale)",
-        "local remaining = ceil_div(max(ceiling - now_owed, 0), scale)",
+        "floor((ceiling - owed) / scale) or 0",
+        "ceil_div(ceiling - owed, scale) or 0",
     ),
     (
         "concurrency",

@@ -18,10 +18,10 @@ pub struct Footprint {
 /// How keys and values are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Engine {
-    /// Redis 6.2 and newer. Each key has an entry in the table of keys and another one in that of expiries.
+    /// As in Redis 6.2 and 7. Each key has an entry in the table of keys and another one in that of expiries.
     #[default]
     Redis,
-    /// Valkey 9. Key, expiry and a small value are one piece of memory.
+    /// As in Valkey 9. Key, expiry and a small value are one piece of memory.
     Valkey,
 }
 
@@ -167,7 +167,7 @@ fn state(limit: &Limit, records: u64) -> u64 {
     let Some(Records { least, most, bytes }) = Records::of(limit) else { return smallest };
     let records = records.clamp(least, most);
     match limit {
-        // A full ring is cut anew with room for one more and an eighth: at the most this often holds just one more.
+        // A full ring is cut anew with room for one more entry and an eighth of those it has.
         Limit::SlidingLog(_) => smallest + bytes * (records - least + (records - 1) / 8),
         _ => smallest + bytes * (records - least),
     }

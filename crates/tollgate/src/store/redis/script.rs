@@ -3,6 +3,7 @@
 //! A script runs from its first line on every call, so that each function it defines costs time even if it is not
 //! called: a script carries the twins that are needed and no others.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
@@ -106,7 +107,7 @@ fn assemble(kinds: Kinds, edit: &Edit) -> String {
         script.push_str("local open_log, edit_log, write_log\n");
     }
     script.push_str(&edit("driver", DRIVER));
-    strip(&script)
+    fold(&strip(&script))
 }
 
 /// Without comments and indentation: Redis keeps the text, and tells the line of an error.
@@ -120,4 +121,72 @@ fn strip(script: &str) -> String {
         stripped.push('\n');
     }
     stripped
+}
+
+/// With every constant put in where it is used. A constant is a name in capitals that a line at the left edge gives a
+/// plain number.
+fn fold(script: &str) -> String {
+    let mut constants = HashMap::new();
+    let mut folded = String::with_capacity(script.len());
+    for line in script.lines() {
+        match declared(line) {
+            Some(declared) => constants.extend(declared),
+            None => put_in(line, &constants, &mut folded),
+        }
+        folded.push('\n');
+    }
+    folded
+}
+
+/// The constants that a line declares, if that is all it does.
+fn declared(line: &str) -> Option<Vec<(&str, &str)>> {
+    let (names, values) = line.strip_prefix("local ")?.split_once(" = ")?;
+    let (names, values): (Vec<&str>, Vec<&str>) = (names.split(", ").collect(), values.split(", ").collect());
+    let constant = |name: &&str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let plain = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit());
+    let all = names.len() == values.len() && names.iter().all(constant) && values.iter().all(plain);
+    all.then(|| names.into_iter().zip(values).collect())
+}
+
+fn put_in(line: &str, constants: &HashMap<&str, &str>, folded: &mut String) {
+    let mut rest = line;
+    while let Some(start) = rest.find(is_of_name) {
+        let end = rest[start..].find(|c| !is_of_name(c)).map_or(rest.len(), |length| start + length);
+        let name = &rest[start..end];
+        folded.push_str(&rest[..start]);
+        folded.push_str(constants.get(name).unwrap_or(&name));
+        rest = &rest[end..];
+    }
+    folded.push_str(rest);
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_put_in_and_nothing_else_is() {
+        let script = "local A, B_C = 1, 22\nlocal D = A\nx = A + B_C * AB - 'PX' .. f(B_C)\n";
+        assert_eq!(fold(script), "\nlocal D = 1\nx = 1 + 22 * AB - 'PX' .. f(22)\n");
+    }
+
+    #[test]
+    fn a_script_has_the_twins_it_needs_and_no_others() {
+        let scripts = Scripts::new();
+        let (mut one, mut all) = (Kinds::default(), Kinds::default());
+        one.insert(4);
+        TWINS.iter().for_each(|(kind, ..)| all.insert(*kind));
+        let (small, large) = (scripts.of(one), scripts.of(all));
+        assert!(
+            small.source.contains("local function bucket(")
+                && !small.source.contains("local function quota(")
+        );
+        assert!(large.source.contains("local function quota("));
+        assert_eq!((small.digest.len(), large.digest.len()), (40, 40));
+        assert_ne!(small.digest, large.digest);
+    }
 }

@@ -38,8 +38,10 @@ pub enum TargetError {
     #[error("the Redis URL names no host; write redis://host:port/database")]
     Host,
     /// The path is no database.
-    #[error("the path of the Redis URL is the number of a database, such as /0, not {0:?}")]
-    Database(String),
+    #[error(
+        "the path of the Redis URL is the number of a database, such as /0; a slash in a password is written %2F"
+    )]
+    Database,
     /// User or password with broken percent signs.
     #[error("the {0} in the Redis URL is not UTF-8 once its percent signs are resolved")]
     Credentials(&'static str),
@@ -110,7 +112,7 @@ fn fitting(prefix: String) -> Result<String, TargetError> {
 fn database(path: &str) -> Result<u32, TargetError> {
     match path.trim_start_matches('/') {
         "" => Ok(0),
-        number => number.parse().map_err(|_| TargetError::Database(number.to_owned())),
+        number => number.parse().map_err(|_| TargetError::Database),
     }
 }
 
@@ -161,12 +163,14 @@ mod tests {
             ("http://x", "begins with redis://"),
             ("redis:///1", "names no host"),
             ("redis://h/one", "number of a database"),
+            ("redis://s3/cr3t@host", "number of a database"),
             ("redis://h/1?timeout=3", "unknown parameter \"timeout\""),
             ("redis://h/?prefix={a}", "letters, digits"),
             ("redis://h/?ca=x", "rediss://"),
         ] {
             let error = Target::parse(url).expect_err(url).to_string();
             assert!(error.contains(wanted), "{url}: {error}");
+            assert!(!error.contains("cr3t"), "part of a password: {error}");
         }
     }
 }

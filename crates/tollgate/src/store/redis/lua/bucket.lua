@@ -37,25 +37,37 @@ local function bucket(state, now, op, cost, _, extra, mark, at)
   local time = now - now % tick
   local debt = 0
   if state then
-    sized(state, 32)
+    if #state ~= 32 then
+      sized(state, 32)
+    end
     local last, from
     debt, last, from = unpack_from('<I8I8I8', state, 9)
-    within(1, debt, 0, MAX)
-    within(2, last, 0, MAX)
-    within(3, from, 1, MAX)
+    if debt > MAX or last > MAX or from > MAX then
+      exact(1, debt, last, from)
+    end
+    if from ~= scale then
+      within(3, from, 1, MAX)
+      debt = convert(debt, from, scale)
+    end
     if tick > 1 then
       last = min(ceil_div(last, tick) * tick, MAX)
     end
-    time = max(time, last)
-    if from ~= scale then
-      debt = convert(debt, from, scale)
+    if debt > MAX - ceiling then
+      debt = MAX - ceiling
     end
-    debt = max(min(debt, MAX - ceiling) - floor((time - last) / tick) * drain, 0)
+    if time > last then
+      debt = debt - floor((time - last) / tick) * drain
+      if debt < 0 then
+        debt = 0
+      end
+    else
+      time = last
+    end
   end
 
   local verdict, number, mark_kind, mark_at, next_debt = NOT_SUPPORTED, 0, NONE, 0, nil
   if op == CHARGE or op == PEEK then
-    local needed = debt + max(cost, 1) * scale
+    local needed = debt + (cost > 0 and cost or 1) * scale
     if needed > ceiling then
       local wait = min(ceil_div(needed - ceiling, drain) * tick, MAX)
       verdict, number = REFUSED, min(time + wait, MAX)
@@ -65,7 +77,7 @@ local function bucket(state, now, op, cost, _, extra, mark, at)
         number = min(ceil_div(debt, drain) * tick, MAX)
       end
       if cost > 0 then
-        next_debt = debt + cost * scale
+        next_debt = needed
         if shape ~= 2 then
           mark_kind, mark_at = AT, time
         end
@@ -83,9 +95,12 @@ local function bucket(state, now, op, cost, _, extra, mark, at)
     end
   end
 
-  local now_owed = next_debt or debt
-  local remaining = floor(max(ceiling - now_owed, 0) / scale)
-  local reset = min(time + min(ceil_div(now_owed, drain) * tick, MAX), MAX)
+  local owed = next_debt or debt
+  local remaining = owed < ceiling and floor((ceiling - owed) / scale) or 0
+  local reset = time + (drain == 1 and owed or ceil_div(owed, drain)) * tick
+  if reset > MAX then
+    reset = MAX
+  end
   if not next_debt then
     return verdict, number, remaining, reset, NONE, 0
   end

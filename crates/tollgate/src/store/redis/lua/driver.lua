@@ -19,12 +19,12 @@ local LOG = 3
 local which, tolerance, margin, plans, at = unpack_from('<BddH', batch, 1)
 local clock
 if which <= CALLER then
-  local time = redis.call('TIME')
+  local time = call('TIME')
   clock = time[1] * 1000000 + time[2]
 end
 
--- By place of the key: what is under it (false if nothing), when what was changed dies, and on which clock.
-local held, dies_at, changed_at, changed = {}, {}, {}, {}
+-- By place of the key: what is under it (false if nothing), and for how long what was changed must be kept.
+local held, kept_for = {}, {}
 -- The item at hand, to be named if its state is corrupt.
 local deciding
 
@@ -32,9 +32,9 @@ local deciding
 local function read(place, kind)
   local bytes
   if kind == LOG then
-    bytes = redis.pcall('GETRANGE', KEYS[place], 0, 255)
+    bytes = pcall_redis('GETRANGE', KEYS[place], 0, 255)
   else
-    bytes = redis.pcall('GET', KEYS[place])
+    bytes = pcall_redis('GET', KEYS[place])
   end
   if type(bytes) == 'table' then
     if bytes.err:find('WRONGTYPE', 1, true) then
@@ -48,7 +48,7 @@ local function read(place, kind)
   if #bytes < 8 then
     corrupt(LENGTH, 8, #bytes)
   end
-  local version, found = bytes:byte(1, 2)
+  local version, found = byte(bytes, 1, 2)
   if version ~= 1 then
     corrupt(VERSION, 0, version)
   end
@@ -75,7 +75,7 @@ local function state_of(place, kind)
   if type(state) == 'table' then
     return kind == LOG and state or nil
   end
-  if state:byte(2) ~= kind then
+  if byte(state, 2) ~= kind then
     return nil
   end
   if kind == LOG then
@@ -92,10 +92,7 @@ local function commit(place, kind, change, dies, now)
   else
     held[place] = change
   end
-  if not dies_at[place] then
-    changed[#changed + 1] = place
-  end
-  dies_at[place], changed_at[place] = dies, clock or now
+  kept_for[place] = dies - (clock or now)
 end
 
 -- Decides the item at this place of the batch. Returns everything that is to be known of it: where the next one begins,
@@ -177,7 +174,7 @@ for index = 1, plans do
   end
   local known = id > 0 and held[id]
   if id > 0 and known == nil then
-    known = redis.call('GET', KEYS[id])
+    known = call('GET', KEYS[id])
     held[id] = known
   end
   if known and unpack_from('<d', known, 17) <= now then
@@ -196,10 +193,7 @@ for index = 1, plans do
       if id > 0 and booked then
         local forgotten = min(now + horizon, MAX)
         held[id] = digest .. pack('<d', forgotten) .. replies[index]:sub(2)
-        if not dies_at[id] then
-          changed[#changed + 1] = id
-        end
-        dies_at[id], changed_at[id] = forgotten, clock or now
+        kept_for[id] = forgotten - (clock or now)
       end
     elseif type(answers) == 'table' and type(answers[1]) == 'number' then
       replies[index] = pack('<BdBBdd', CORRUPT, now, deciding, answers[1], answers[2], answers[3])
@@ -209,15 +203,18 @@ for index = 1, plans do
   end
 end
 
-for _, place in ipairs(changed) do
-  local state = held[place]
-  local ttl = ('%.0f'):format(max(ceil_div(dies_at[place] - changed_at[place], 1000), 0) + margin)
-  if not state then
-    redis.call('DEL', KEYS[place])
-  elseif type(state) == 'table' then
-    write_log(state, ttl)
-  else
-    redis.call('SET', KEYS[place], state, 'PX', ttl)
+for place = 1, #KEYS do
+  local us = kept_for[place]
+  if us then
+    local state = held[place]
+    local ttl = format('%.0f', (us > 0 and ceil_div(us, 1000) or 0) + margin)
+    if not state then
+      call('DEL', KEYS[place])
+    elseif type(state) == 'table' then
+      write_log(state, ttl)
+    else
+      call('SET', KEYS[place], state, 'PX', ttl)
+    end
   end
 end
 return table.concat(replies)

@@ -5,23 +5,31 @@ local function fixed_window(state, now, op, cost, _, extra, mark, at)
   local limit, window = unpack_from('<dd', batch, at)
   local began, used, free
   if state then
-    sized(state, 32)
+    if #state ~= 32 then
+      sized(state, 32)
+    end
     local length
     began, length, used = unpack_from('<I8I8I8', state, 9)
-    within(1, began, 0, MAX)
+    if began > MAX or length > MAX or used > MAX then
+      exact(1, began, length, used)
+    end
     within(2, length, 1, MAX)
-    within(3, used, 0, MAX)
-    now = max(now, began)
+    if now < began then
+      now = began
+    end
     free = min(began + length, MAX)
   end
   local start = now - now % window
-  local stop = min(start + window, MAX)
+  local stop = start + window
+  if stop > MAX then
+    stop = MAX
+  end
   -- Consumption counts until the window it was booked in is over, also if that one had another length.
   if not free or now >= free then
     used, free = 0, stop
   end
   if op == CHARGE or op == PEEK then
-    if used + max(cost, 1) > limit then
+    if used + (cost > 0 and cost or 1) > limit then
       return REFUSED, free, max(limit - used, 0), free, NONE, 0
     end
     if cost == 0 then

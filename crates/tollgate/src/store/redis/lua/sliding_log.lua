@@ -17,7 +17,7 @@ local function entry(log, place)
     local at, total = 32 + 14 * ((log.first + place) % log.slots), nil
     local bytes, from = log.bytes, at + 1
     if at + 14 > #bytes then
-      bytes, from = redis.call('GETRANGE', KEYS[log.key], at, at + 13), 1
+      bytes, from = call('GETRANGE', KEYS[log.key], at, at + 13), 1
       if #bytes < 14 then
         corrupt(LENGTH, 32 + 14 * log.slots, at + #bytes)
       end
@@ -81,7 +81,7 @@ end
 -- Cuts the ring anew, with room for one more entry and an eighth on top.
 local function recut(log)
   if #log.bytes < 32 + 14 * log.slots then
-    log.bytes = redis.call('GETRANGE', KEYS[log.key], 0, -1)
+    log.bytes = call('GETRANGE', KEYS[log.key], 0, -1)
     sized(log.bytes, 32 + 14 * log.slots)
   end
   local row, count = in_a_row(log)
@@ -133,17 +133,17 @@ local function write_log(log, ttl)
     local row = in_a_row(log)
     log.first = -log.low
     head = pack('<BBI6I8I8I8', 1, 3, count, log.base, 0, log.slots)
-    redis.call('SET', key, head .. row .. ('\0'):rep(14 * (log.slots - count)), 'PX', ttl)
+    call('SET', key, head .. row .. ('\0'):rep(14 * (log.slots - count)), 'PX', ttl)
     return
   end
-  redis.call('SETRANGE', key, 0, head)
+  call('SETRANGE', key, 0, head)
   for place in pairs(log.edited) do
     if place >= log.low then
       local at = 32 + 14 * ((log.first + place) % log.slots)
-      redis.call('SETRANGE', key, at, pack('<I7I7', log.times[place], log.totals[place]))
+      call('SETRANGE', key, at, pack('<I7I7', log.times[place], log.totals[place]))
     end
   end
-  redis.call('PEXPIRE', key, ttl)
+  call('PEXPIRE', key, ttl)
 end
 
 local function sliding_log(log, now, op, cost, _, extra, mark, at)

@@ -1,0 +1,172 @@
+//! The store that a command line names: in Redis or Valkey, the one that servers share.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tollgate::core::{Outcome, Plan, Store, StoreError, Time};
+use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
+
+use crate::hash_key::variable;
+use crate::input;
+use crate::terminal::Failure;
+
+mod hints;
+
+const PASSWORD: &str = "TOLLGATE_STORE_PASSWORD";
+/// People wait longer than requests do, and their network may be a slow one.
+const DEADLINE: Duration = Duration::from_secs(3);
+
+// Not a doc comment: that would become the help of every command that takes these arguments.
+// The arguments that name a shared store.
+#[derive(clap::Args)]
+pub(crate) struct SharedStore {
+    /// Decide in this store and not in memory: redis://USER@HOST:PORT/DATABASE, or rediss:// for TLS
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// A file with the password of that store; or put it into the variable TOLLGATE_STORE_PASSWORD
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_password_file: Option<PathBuf>,
+}
+
+impl SharedStore {
+    /// Whether one is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// How to open it, if one is named.
+    pub(crate) fn settings(&self) -> Result<Option<RedisSettings>> {
+        let Some(url) = &self.store else { return Ok(None) };
+        if holds_password(url) {
+            let hint = format!(
+                "leave it out, and put it into the variable {PASSWORD} or into a file for --store-password-file; an @ that \
+                 is part of a path is written %40"
+            );
+            let what = "the URL of the store holds a password, and others can see command lines";
+            return Err(Failure::new(what, hint).into());
+        }
+        let url = match self.password()? {
+            Some(password) => with_password(url, &password),
+            None => url.clone(),
+        };
+        let settings = RedisSettings::url(&url).map_err(|error| {
+            Failure::new(
+                format!("--store: {error}"),
+                "for instance redis://tollgate@redis.example.com:6379/0",
+            )
+        })?;
+        Ok(Some(settings.deadline(DEADLINE)))
+    }
+
+    fn password(&self) -> Result<Option<String>, Failure> {
+        match &self.store_password_file {
+            Some(path) => Ok(Some(input::read(path)?.text().trim_ascii().to_owned())),
+            None => variable(PASSWORD),
+        }
+    }
+}
+
+/// Whether there is more than a user in front of the host. Nothing of such a URL is ever repeated.
+fn holds_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.rsplit_once('@').is_some_and(|(user, _)| user.contains([':', '/', '?', '#']))
+}
+
+fn with_password(url: &str, password: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (user, place) = rest.split_once('@').unwrap_or(("", rest));
+    format!("{scheme}://{user}:{}@{place}", utf8_percent_encode(password, NON_ALPHANUMERIC))
+}
+
+/// A store that remembers what its last answer was: where it is down, the rules' failure policies answer, and whoever
+/// typed a command wants to know why.
+pub(crate) struct Watched {
+    store: RedisStore,
+    last: Mutex<Last>,
+}
+
+#[derive(Default)]
+struct Last {
+    now: Option<Time>,
+    failure: Option<Failure>,
+}
+
+impl Watched {
+    /// The store, once it has answered.
+    pub(crate) async fn connect(settings: RedisSettings) -> Result<Watched, Failure> {
+        match settings.connect().await {
+            Ok(store) => Ok(Watched { store, last: Mutex::default() }),
+            Err(OpenError::Redis(error)) => Err(hints::failure(&error)),
+            Err(error @ OpenError::Certificates(_)) => Err(hints::certificates(&error)),
+            Err(error) => {
+                Err(Failure::of_store(error.to_string(), "this should not happen; please report it"))
+            }
+        }
+    }
+
+    /// When the last check was decided, and what went wrong if it was not.
+    pub(crate) fn last(&self) -> Result<Time, Failure> {
+        let Last { now, failure } = std::mem::take(&mut *self.lock());
+        failure.map_or_else(|| Ok(now.unwrap_or_else(|| self.store.now())), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Watched {
+    async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        let found = self.store.apply(plan).await;
+        *self.lock() = match &found {
+            Ok(outcome) => Last { now: Some(outcome.now), failure: None },
+            Err(error) => Last { now: None, failure: Some(hints::failure(error)) },
+        };
+        found
+    }
+
+    fn apply_unawaited(&self, plan: &Plan<'_>) {
+        self.store.apply_unawaited(plan);
+    }
+
+    fn now(&self) -> Time {
+        self.store.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_seen_however_it_is_written() {
+        for (url, holds) in [
+            ("redis://host:6379/0", false),
+            ("redis://user@host:6379/0?prefix=a:", false),
+            ("rediss://host?ca=/etc/ca.pem", false),
+            ("redis://:secret@host", true),
+            ("redis://user:secret@host", true),
+            ("redis://user:sec/ret@host", true),
+            ("redis://sec/ret@host", true),
+            ("redis://sec?ret@host", true),
+            ("redis://sec#ret@host", true),
+            ("redis:user:secret@host", true),
+        ] {
+            assert_eq!(holds_password(url), holds, "{url}");
+        }
+    }
+
+    #[test]
+    fn any_password_survives_the_way_through_a_url() {
+        for (url, expected) in [
+            ("redis://host/1", "redis://:a%25%40%3A%2F%20b@host/1"),
+            ("rediss://tollgate@host", "rediss://tollgate:a%25%40%3A%2F%20b@host"),
+        ] {
+            assert_eq!(with_password(url, "a%@:/ b"), expected);
+            assert!(RedisSettings::url(expected).is_ok());
+        }
+    }
+}

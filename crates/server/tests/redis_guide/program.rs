@@ -1,0 +1,19 @@
+//! The program of docs/guides/redis.md. The test below runs it, and sees that the page shows just this.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tollgate::Limiter;
+use tollgate::core::SubjectHasher;
+use tollgate::store::redis::{RedisSettings, RedisStore};
+
+/// One limiter for the whole service: clone it wherever it is needed.
+pub(crate) async fn limiter(url: &str, hash_key: &str) -> Result<Limiter<RedisStore>, Box<dyn Error>> {
+    let store = RedisSettings::url(url)?.deadline(Duration::from_millis(25)).connect().await?;
+    let limiter = Limiter::builder()
+        .rules_file("examples/rules/shop.yaml")
+        .store(store)
+        .hash_key(SubjectHasher::from_hex(0, hash_key)?)
+        .build()?;
+    Ok(limiter)
+}
