@@ -24,6 +24,11 @@ const NEEDS: &[Need] = &[
         why: "counts the instructions that matching takes",
     },
     Need {
+        probe: Probe::Command(&["openssl", "version"]),
+        from: Source::Debian(&["openssl"]),
+        why: "makes hash keys, as the guide to Redis shows",
+    },
+    Need {
         probe: Probe::Command(&["cargo", "fmt", "--version"]),
         from: Source::Rustup("rustfmt"),
         why: "checks the format",

@@ -1,6 +1,7 @@
 //! Drives a machine and its oracle with the same generated history and compares every field of every answer,
 //! and on the way asks the machine to keep the promises that can be checked at any single step.
 
+use std::cell::Cell;
 use std::fmt;
 
 use proptest::prelude::*;
@@ -104,7 +105,7 @@ fn compare<S: Suite, M: TestMachine>(
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &key));
     let strategy = cases::<S>();
-    let tally = std::cell::Cell::new(Tally::default());
+    let tally = Cell::new(Tally::default());
     while tally.get().steps < steps {
         let tree = strategy.new_tree(&mut runner).map_err(|reason| Difference {
             what: format!("no history could be generated: {reason}"),
@@ -149,6 +150,32 @@ fn cases<S: Suite>() -> impl Strategy<Value = Case<S::Rule>> {
 fn recent<T: Copy>(items: &[T], pick: usize) -> T {
     let back = if pick < 160 { pick % items.len().min(3) } else { pick % items.len().min(24) };
     items[items.len() - 1 - back]
+}
+
+thread_local! {
+    static FORESEEING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, the machine is not asked for a step but about two dozen futures of one: a machine that is slow to ask
+/// may leave some of them to core.
+struct Foreseeing;
+
+impl Foreseeing {
+    fn begin() -> Foreseeing {
+        FORESEEING.set(true);
+        Foreseeing
+    }
+}
+
+impl Drop for Foreseeing {
+    fn drop(&mut self) {
+        FORESEEING.set(false);
+    }
+}
+
+/// Whether the machine is asked about a future.
+pub(crate) fn is_foreseeing() -> bool {
+    FORESEEING.get()
 }
 
 struct Driver<S: Suite, M: TestMachine> {
@@ -351,6 +378,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         if dies_at == Time::MAX {
             return Ok(());
         }
+        let _foreseeing = Foreseeing::begin();
         let peeks = |at: Time, state: Option<&M::State>| {
             let machine = self.machine(rule, at)?;
             let costs = [0, 1, machine.capacity()];

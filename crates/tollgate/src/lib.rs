@@ -89,7 +89,7 @@
 //! # Stores
 //!
 //! A [`Store`](core::Store) turns a whole check into one indivisible step. [`MemoryStore`] is exact within one process and the
-//! default; [`Builder::store`](limiter::Builder::store) takes any other, or one on a [`Clock`] of your own, such as the
+//! default; [`RedisStore`](store::redis::RedisStore) is exact for any number of them, in one round trip; [`Builder::store`](limiter::Builder::store) takes any other, or one on a [`Clock`] of your own, such as the
 //! [`ManualClock`] of tests. Subjects reach a store as keyed hashes only: servers that share one must share the key, see
 //! [`Builder::hash_key`](limiter::Builder::hash_key). Where one limit is all you need, [`Keyed`] leaves rules out.
 //!
