@@ -496,6 +496,39 @@ fn who_may_not_come_in_is_told_so_and_never_let_pass() {
     assert!(matches!(found, Err(StoreError::Misconfigured(_))), "{found:?}");
 }
 
+/// Redis has no memory left, or became a replica: that may pass, so the rules' failure policies answer.
+#[test]
+fn what_may_pass_is_told_apart_from_what_must_be_set_right() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour).unwrap();
+        let runtime = runtime();
+        let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+        let mut admin = server.admin().unwrap();
+        let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+        let ask = || runtime.block_on(store.apply(&charge(limit, shared(), 1)));
+        assert!(ask().is_ok());
+        for (trouble, relief) in [
+            (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]),
+            (["REPLICAOF", "127.0.0.1", "1", ""], ["REPLICAOF", "NO", "ONE", ""]),
+        ] {
+            let words = |command: [&'static str; 4]| -> Vec<&'static [u8]> {
+                command.into_iter().filter(|word| !word.is_empty()).map(str::as_bytes).collect()
+            };
+            admin.command(&words(trouble)).unwrap();
+            let found = ask();
+            assert!(matches!(found, Err(StoreError::Transient(_))), "{flavour} {trouble:?}: {found:?}");
+            admin.command(&words(relief)).unwrap();
+            // A server that takes no writes is left, and tried again after a pause.
+            let relieved = Instant::now();
+            while ask().is_err() {
+                assert!(relieved.elapsed() < Duration::from_secs(2), "{flavour} {relief:?}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        clean(&server);
+    }
+}
+
 #[test]
 fn tls_trusts_whom_it_is_told_to() {
     let server = Server::builder(Flavour::Redis70).tls().start().unwrap();
