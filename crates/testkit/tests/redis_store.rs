@@ -567,3 +567,26 @@ fn more_than_may_wait_are_turned_away_at_once() {
     assert!((1_000 - 100 - 2 * 64..1_000 - 100).contains(&busy), "{busy}");
     server.resume().unwrap();
 }
+
+#[test]
+fn a_check_that_too_many_rules_match_is_refused_whole() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).deadline(Duration::MAX).connect()).unwrap();
+    let scopes: Vec<Scope> =
+        (0..256).map(|rule| Scope::new("test", &format!("rule-{rule}")).unwrap()).collect();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let plan_of = |rules: usize| {
+        let mut plan = Plan::new();
+        for scope in &scopes[..rules] {
+            plan.push(Item::new(scope.key(subject(USER)), limit, Operation::charge(1))).unwrap();
+        }
+        plan
+    };
+    let found = runtime.block_on(store.apply(&plan_of(256)));
+    assert!(matches!(found, Err(StoreError::Misconfigured(_))), "{found:?}");
+    assert_eq!(clean(&server), 0);
+    let outcome = runtime.block_on(store.apply(&plan_of(255))).unwrap();
+    assert!(outcome.answers.iter().all(|answer| answer.remaining == LIMIT - 1));
+    assert_eq!(clean(&server), 255);
+}

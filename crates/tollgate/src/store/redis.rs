@@ -31,7 +31,7 @@ use crate::clock::{Clock, FastClock};
 use batch::{Job, Terms};
 use lane::Lane;
 use script::Scripts;
-use wire::{Encoded, decode};
+use wire::{Encoded, ITEMS_MAX, decode};
 
 /// State in Redis. Cheap to clone: all clones share one connection.
 pub struct RedisStore<C = FastClock> {
@@ -99,6 +99,8 @@ pub enum OpenError {
 }
 
 const DEADLINE: Duration = Duration::from_millis(25);
+/// Who would wait for ever, waits this long: an instant beyond what the clock can tell does not exist.
+const DEADLINE_MAX: Duration = Duration::from_secs(365 * 86_400);
 const WAITING_MAX: usize = 4_096;
 const MARGIN: Duration = Duration::from_secs(1);
 /// What a caller's clock may differ from Redis's unless told otherwise.
@@ -129,7 +131,7 @@ impl RedisSettings {
 impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
     /// How long a check may take; after that the rules' failure policies answer. 25 ms unless told otherwise.
     pub fn deadline(self, deadline: Duration) -> RedisSettings<C> {
-        RedisSettings { deadline, ..self }
+        RedisSettings { deadline: deadline.min(DEADLINE_MAX), ..self }
     }
 
     /// How many checks may wait to be sent; one more fails at once. 4,096 unless told otherwise.
@@ -216,6 +218,10 @@ impl<C: Clock> RedisStore<C> {
         deadline: Instant,
         asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
     ) -> Result<(), RedisError> {
+        let items = plan.items().len();
+        if items > ITEMS_MAX {
+            return Err(RedisError::TooManyRules { items });
+        }
         let Inner { jobs, prefix, time, clock, .. } = &*self.inner;
         let now = if *time == TimeSource::Store { Time::ZERO } else { clock.now() };
         let job = Job { plan: Encoded::new(plan, prefix, now), deadline, asker };

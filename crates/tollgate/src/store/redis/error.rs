@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use tollgate_core::StoreError;
 
+use super::wire::ITEMS_MAX;
+
 /// Why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RedisError {
     /// So many checks are waiting that one more could only be late. It was not sent.
     #[error("too many checks are waiting for Redis")]
     Busy,
+    /// A check that so many rules match does not fit into one call. It was not sent.
+    #[error("{items} rules match one check; {ITEMS_MAX} are the most that one call carries")]
+    TooManyRules {
+        /// How many.
+        items: usize,
+    },
     /// It was still waiting to be sent when its time was over.
     #[error("the deadline passed before the check could be sent to Redis")]
     TooLate,
@@ -53,6 +61,7 @@ impl RedisError {
     /// Whether waiting does not help.
     fn is_misconfigured(&self) -> bool {
         match self {
+            RedisError::TooManyRules { .. } => true,
             RedisError::Refused(answer) => {
                 let word = answer.split_ascii_whitespace().next().unwrap_or_default();
                 SETTINGS.contains(&word) && !PASSING.iter().any(|passing| answer.contains(passing))

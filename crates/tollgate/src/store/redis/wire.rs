@@ -31,6 +31,9 @@ pub(super) struct Encoded {
     pub(super) items: usize,
 }
 
+/// The most items a Plan may have here: their number is one byte.
+pub(super) const ITEMS_MAX: usize = u8::MAX as usize;
+
 /// Length of one item's answer.
 const ANSWER: usize = 2 + 4 * 8;
 /// What became of a Plan.
@@ -57,7 +60,7 @@ impl Encoded {
     fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time) {
         self.body.extend_from_slice(&[0; 4]);
         self.number(now.us());
-        // A Plan has one item per rule that matched; rule sets are far smaller than this.
+        // Whoever has more was turned away before.
         self.body.push(plan.items().len() as u8);
         let id = plan.items().first().zip(plan.request());
         let hole = self.body.len() as u32;
