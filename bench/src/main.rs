@@ -1,4 +1,4 @@
-//! Measures Tollgate beside its peers, all in one process and interleaved, and writes what was found as JSON.
+//! Measures Tollgate beside its peers, interleaved, and writes what was found as JSON.
 //!
 //! Progress goes to standard error, the report to standard output. `cargo xtask bench` makes tables and pictures of it.
 
@@ -6,6 +6,7 @@ mod allocation;
 mod contender;
 mod instructions;
 mod library;
+mod redis;
 mod report;
 mod rounds;
 mod script;
@@ -20,6 +21,8 @@ use instructions::Counted;
 enum Suite {
     /// Libraries that decide inside of one process.
     Library,
+    /// Scripts in Redis.
+    Redis,
 }
 
 #[derive(Parser)]
@@ -39,16 +42,17 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let Arguments { suite, rounds, quick, counted } = Arguments::parse();
-    let effort = if quick { rounds::Effort::quick(rounds) } else { rounds::Effort::full(rounds) };
-    let (name, stages) = match suite {
-        Suite::Library => ("library", library::stages(&effort)),
-    };
-    match counted {
-        Some(counted) => instructions::run_counted(&stages, &counted),
-        None => {
-            let report = rounds::run(name, &stages, &effort)?;
-            println!("{}", serde_json::to_string_pretty(&report)?);
-            Ok(())
+    let report = match suite {
+        Suite::Library => {
+            let effort = if quick { rounds::Effort::quick(rounds) } else { rounds::Effort::full(rounds) };
+            let stages = library::stages(&effort);
+            if let Some(counted) = counted {
+                return instructions::run_counted(&stages, &counted);
+            }
+            rounds::run("library", &stages, &effort)?
         }
-    }
+        Suite::Redis => redis::run(rounds, quick)?,
+    };
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    Ok(())
 }

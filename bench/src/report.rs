@@ -9,6 +9,8 @@ pub(crate) struct Report {
     pub(crate) rounds: u32,
     /// Decisions that one contender makes for one row in one round, but for the slowest.
     pub(crate) decisions: u64,
+    /// Name and version of the server that decided, if one did.
+    pub(crate) server: Option<String>,
     /// Everyone who took part.
     pub(crate) contenders: Vec<Contender>,
     pub(crate) rows: Vec<Row>,
@@ -36,7 +38,7 @@ pub(crate) struct Row {
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Measured {
     pub(crate) contender: String,
-    /// CPU time of all threads together per decision, one figure per round.
+    /// CPU time per decision, of all threads together or of the server, one figure per round.
     pub(crate) cpu_ns: Vec<f64>,
     /// Time on the wall per decision, one figure per round.
     pub(crate) wall_ns: Vec<f64>,

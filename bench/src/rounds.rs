@@ -73,6 +73,7 @@ pub(crate) fn run(suite: &str, stages: &[Stage], effort: &Effort) -> Result<Repo
         suite: suite.to_owned(),
         rounds: effort.rounds,
         decisions: effort.decisions,
+        server: None,
         contenders: Vec::new(),
         rows: Vec::new(),
         memory: Vec::new(),
@@ -143,7 +144,7 @@ fn measure<'s>(
 
 /// Each round begins with the next contender, and every other one runs backward, so that nobody always runs after the
 /// same neighbour.
-fn order(contenders: usize, round: usize) -> Vec<usize> {
+pub(crate) fn order(contenders: usize, round: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contenders).map(|at| (at + round) % contenders).collect();
     if round % 2 == 1 {
         order.reverse();

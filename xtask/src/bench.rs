@@ -4,15 +4,18 @@
 //! What is measured, and how, lies in the package `bench`. This file builds it, runs it and tells what it found.
 
 mod figures;
+mod library;
 mod machine;
 mod page;
 mod pictures;
+mod redis;
 // The program that measures writes what this one reads, so both compile the same file.
 #[path = "../../bench/src/report.rs"]
 mod report;
 mod table;
 mod tables;
 mod targets;
+mod told;
 
 use crate::generate::{Section, with_sections};
 use anyhow::{Context, Result, bail};
@@ -21,6 +24,7 @@ use machine::Machine;
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use told::Told;
 
 const PACKAGE: &str = "bench/Cargo.toml";
 /// Apart from the rest, because everything is built otherwise there.
@@ -33,12 +37,22 @@ const PICTURES: &str = "docs/performance";
 pub(crate) enum Suite {
     /// Libraries that decide inside of one process.
     Library,
+    /// Scripts in Redis.
+    Redis,
 }
 
 impl Suite {
     const fn name(self) -> &'static str {
         match self {
             Suite::Library => "library",
+            Suite::Redis => "redis",
+        }
+    }
+
+    fn told(self, report: &Report) -> Told {
+        match self {
+            Suite::Library => library::told(report),
+            Suite::Redis => redis::told(report),
         }
     }
 }
@@ -73,15 +87,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             measure(root, suite, options)?
         };
         let report: Report = serde_json::from_str(&json).context("the report cannot be read")?;
-        println!("\n{}", tables::text(&report));
+        let told = suite.told(&report);
+        println!("\n{}", tables::text(&told.tables));
         if options.quick {
             println!(
                 "bench: quick, so the figures mean nothing, no target is judged and nothing was written"
             );
         } else {
-            println!("{}", targets::text(&report));
+            println!("{}", targets::table(&told.targets).text());
             std::fs::write(&kept, &json).with_context(|| format!("cannot write {}", kept.display()))?;
-            write(root, suite, &report)?;
+            write(root, suite, &report, &told)?;
         }
     }
     Ok(())
@@ -117,18 +132,17 @@ fn measure(root: &Path, suite: Suite, options: &Options) -> Result<String> {
 }
 
 /// Writes the suite's part of the page, and its pictures.
-fn write(root: &Path, suite: Suite, report: &Report) -> Result<()> {
-    let machine = Machine::look(root)?;
+fn write(root: &Path, suite: Suite, report: &Report, told: &Told) -> Result<()> {
+    let machine = Machine::look(root, told.packages)?;
     let folder = root.join(PICTURES);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {PICTURES}"))?;
-    let pictures = pictures::all(report);
-    for picture in &pictures {
+    for picture in &told.pictures {
         std::fs::write(folder.join(&picture.file), &picture.svg)
             .with_context(|| format!("cannot write {}", picture.file))?;
         println!("wrote {PICTURES}/{}", picture.file);
     }
     let path = root.join(PAGE);
-    let text = page::section(report, &machine, &pictures);
+    let text = page::section(report, told, &machine);
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
     let new = with_sections(&old, &[Section { name: suite.name(), text }]).context(PAGE)?;
     std::fs::write(&path, new).with_context(|| format!("cannot write {PAGE}"))?;

@@ -99,7 +99,7 @@ enum Task {
     /// Compare figures of one run only, and leave the machine alone meanwhile.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench                    everything; takes about ten minutes and 8 GiB of memory\n  \
-        cargo xtask bench --suite library    only the libraries\n  \
+        cargo xtask bench --suite redis      only what a check costs Redis\n  \
         cargo xtask bench --quick            does it still work? writes nothing\n  \
         cargo xtask bench --again            page and pictures once more, from the last run")]
     Bench(bench::Options),

@@ -2,9 +2,6 @@
 
 use super::report::{Measured, Report, Row};
 
-/// Whom everybody is measured by.
-pub(super) const YARDSTICK: &str = "governor DashMap";
-
 /// The middle half of the rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Figure {
@@ -59,6 +56,11 @@ impl Row {
     /// CPU time of one contender as a multiple of another's.
     pub(super) fn cpu_ratio(&self, ours: &str, theirs: &str) -> Option<Figure> {
         Figure::ratio(&self.of(ours)?.cpu_ns, &self.of(theirs)?.cpu_ns)
+    }
+
+    /// The same of the time on the wall.
+    pub(super) fn wall_ratio(&self, ours: &str, theirs: &str) -> Option<Figure> {
+        Figure::ratio(&self.of(ours)?.wall_ns, &self.of(theirs)?.wall_ns)
     }
 }
 

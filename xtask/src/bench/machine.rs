@@ -4,10 +4,6 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// Packages whose version matters to who compares.
-const PACKAGES: &[&str] =
-    &["gcra", "governor", "limitador", "ratelimit", "throttlecrab", "hashbrown", "mimalloc"];
-
 /// The machine and the versions of what ran on it.
 pub(super) struct Machine {
     /// What the processor calls itself.
@@ -21,8 +17,8 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This machine, and the versions in the lock file of the bench.
-    pub(super) fn look(root: &Path) -> Result<Machine> {
+    /// This machine, and the versions of these packages in the lock file of the bench.
+    pub(super) fn look(root: &Path, packages: &[&str]) -> Result<Machine> {
         let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
         let unknown = || "unknown".to_owned();
         let processor = field(&read("/proc/cpuinfo")?, "model name").unwrap_or_else(unknown);
@@ -36,7 +32,7 @@ impl Machine {
             memory_gib: memory_kib.div_ceil(1 << 20),
             system: said_by("uname", &["-s", "-r", "-m"])?,
             compiler: said_by("rustc", &["--version"])?,
-            packages: PACKAGES.iter().filter_map(|name| locked(&lock, name)).collect(),
+            packages: packages.iter().filter_map(|name| locked(&lock, name)).collect(),
         })
     }
 }

@@ -1,26 +1,20 @@
 //! A suite's part of `docs/performance.md`.
 
 use super::machine::Machine;
-use super::pictures::Picture;
 use super::report::Report;
-use super::table::number;
-use super::{tables, targets};
+use super::targets;
+use super::told::Told;
 
 /// The text between the marks of the suite.
-pub(super) fn section(report: &Report, machine: &Machine, pictures: &[Picture]) -> String {
-    let mut text = format!("### Targets\n\n{}\n", targets::table(report).markdown());
-    for picture in pictures {
+pub(super) fn section(report: &Report, told: &Told, machine: &Machine) -> String {
+    let mut text = format!("### Targets\n\n{}\n", targets::table(&told.targets).markdown());
+    for picture in &told.pictures {
         text += &format!("![{}](performance/{})\n\n", picture.title, picture.file);
     }
-    for titled in tables::all(report) {
+    for titled in &told.tables {
         text += &format!("### {}\n\n{}\n", titled.title, titled.table.markdown());
     }
-    let counted =
-        report.rows.iter().flat_map(|row| &row.results).any(|measured| measured.instructions.is_some());
-    if !counted {
-        text += "Instructions were not counted: callgrind was not available on that machine.\n\n";
-    }
-    text + &contenders(report) + &made(report, machine)
+    text + &told.notes + &contenders(report) + &made(report, told, machine)
 }
 
 fn contenders(report: &Report) -> String {
@@ -31,15 +25,16 @@ fn contenders(report: &Report) -> String {
     text + "\n"
 }
 
-fn made(report: &Report, machine: &Machine) -> String {
+fn made(report: &Report, told: &Told, machine: &Machine) -> String {
     let Machine { processor, cores, memory_gib, system, compiler, packages } = machine;
+    let versions: Vec<&str> = report.server.iter().chain(packages).map(String::as_str).collect();
     format!(
         "### How it was made\n\n\
-         `cargo xtask bench --suite {} --rounds {}`, {} decisions per contender, row and round (a tenth of that for \
-         limitador), on a machine with {cores} cores ({processor}), {memory_gib} GiB of memory, {system}; {compiler}; {}.",
+         `cargo xtask bench --suite {} --rounds {}`, {}, on a machine with {cores} cores ({processor}), {memory_gib} GiB \
+         of memory, {system}; {compiler}; {}.",
         report.suite,
         report.rounds,
-        number(report.decisions as f64),
-        packages.join(", "),
+        told.effort,
+        versions.join(", "),
     )
 }

@@ -1,14 +1,6 @@
 //! What Tollgate sets out to reach, and whether it did.
 
-use super::figures::{Figure, YARDSTICK};
-use super::report::Report;
-use super::table::{Table, number};
-
-const OURS: &str = "tollgate";
-const ONE_RULE: &str = "tollgate, 1 of 20 rules";
-const THREE_RULES: &str = "tollgate, 3 of 20 rules";
-const BARE_MAP: &str = "bare map";
-const MILLION: u64 = 1_000_000;
+use super::table::{Table, number, or_dash};
 
 /// A ratio that must not be larger than it may be.
 pub(super) struct Target {
@@ -29,118 +21,27 @@ impl Target {
     }
 }
 
-/// All targets of the suite.
-pub(super) fn all(report: &Report) -> Vec<Target> {
-    let cpu = |row: &str, ours, theirs| Some(report.row(row)?.cpu_ratio(ours, theirs)?.median);
-    let wall = |row: &str| {
-        let row = report.row(row)?;
-        Some(Figure::ratio(&row.of(OURS)?.wall_ns, &row.of(YARDSTICK)?.wall_ns)?.median)
-    };
-    let bytes = |name| report.bytes_per_key(MILLION, name);
-    let target = |what, at_most, found| Target { what, at_most, found };
-    vec![
-        target(
-            "one step by string key, 1,000,000 keys, uniform: CPU against governor DashMap",
-            0.5,
-            cpu("uniform-1000000", OURS, YARDSTICK),
-        ),
-        target(
-            "1,000,000 keys: bytes per key against governor DashMap",
-            0.5,
-            bytes(OURS).zip(bytes(YARDSTICK)).map(|(ours, theirs)| ours / theirs),
-        ),
-        target(
-            "one key on two threads: CPU against governor DashMap",
-            0.7,
-            cpu("hot-2-threads", OURS, YARDSTICK),
-        ),
-        target("one key on two threads: time against governor DashMap", 0.7, wall("hot-2-threads")),
-        target(
-            "20 rules, 1,000,000 keys: CPU of a check against governor DashMap",
-            1.0,
-            report
-                .row("rules-many")
-                .filter(|row| row.keys == MILLION)
-                .and_then(|_| cpu("rules-many", ONE_RULE, YARDSTICK)),
-        ),
-        target(
-            "20 rules, one key: CPU of a check against one step by key",
-            6.0,
-            cpu("rules-hot", ONE_RULE, OURS),
-        ),
-        target(
-            "three rules in one check: CPU against one rule",
-            2.5,
-            cpu("rules-hot", THREE_RULES, ONE_RULE),
-        ),
-        target(
-            "from 10,000 to 10,000,000 keys: growth of CPU against that of a bare map (1.0, and a tenth for noise)",
-            1.1,
-            growth(report, OURS).zip(growth(report, BARE_MAP)).map(|(ours, bare)| ours / bare),
-        ),
-    ]
-}
-
-/// By how many ns a decision is dearer with ten million keys than with ten thousand.
-fn growth(report: &Report, contender: &str) -> Option<f64> {
-    let cpu_ns = |row: &str| Some(Figure::of(&report.row(row)?.of(contender)?.cpu_ns)?.median);
-    Some(cpu_ns("uniform-10000000")? - cpu_ns("uniform-10000")?)
-}
-
 /// One line per target.
-pub(super) fn table(report: &Report) -> Table {
+pub(super) fn table(targets: &[Target]) -> Table {
     let mut table = Table::new(["target", "at most", "found", "result"]);
-    for target in all(report) {
-        let found = target.found.map_or_else(|| "-".to_owned(), number);
+    for target in targets {
+        let found = or_dash(target.found, number);
         let verdict = target.verdict().to_owned();
         table.lines.push(vec![target.what.to_owned(), number(target.at_most), found, verdict]);
     }
     table
 }
 
-/// For the terminal.
-pub(super) fn text(report: &Report) -> String {
-    table(report).text()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::{Held, Measured, Memory, Row};
-
-    fn report(ours_ns: f64, ours_bytes: f64) -> Report {
-        let measured = |name: &str, ns: f64| Measured {
-            contender: name.to_owned(),
-            cpu_ns: vec![ns],
-            wall_ns: vec![ns],
-            instructions: None,
-        };
-        let held = |name: &str, bytes_per_key| Held { contender: name.to_owned(), bytes_per_key };
-        Report {
-            suite: "library".to_owned(),
-            rounds: 1,
-            decisions: 1,
-            contenders: Vec::new(),
-            rows: vec![Row {
-                id: "uniform-1000000".to_owned(),
-                title: String::new(),
-                keys: MILLION,
-                results: vec![measured(OURS, ours_ns), measured(YARDSTICK, 100.0)],
-            }],
-            memory: vec![Memory {
-                keys: MILLION,
-                results: vec![held(OURS, ours_bytes), held(YARDSTICK, 80.0)],
-            }],
-        }
-    }
 
     #[test]
     fn a_target_passes_at_its_bound_and_fails_beyond_it() {
-        let verdicts = |ours_ns, ours_bytes| {
-            let targets = all(&report(ours_ns, ours_bytes));
-            [targets[0].verdict(), targets[1].verdict(), targets[2].verdict()]
-        };
-        assert_eq!(verdicts(50.0, 40.0), ["pass", "pass", "not measured"]);
-        assert_eq!(verdicts(50.1, 40.1), ["fail", "fail", "not measured"]);
+        let verdict = |found| Target { what: "", at_most: 0.5, found }.verdict();
+        assert_eq!(
+            [verdict(Some(0.5)), verdict(Some(0.501)), verdict(None)],
+            ["pass", "fail", "not measured"]
+        );
     }
 }

@@ -4,23 +4,23 @@ use crate::bench::table::number;
 use crate::pictures::svg::{Anchor, Look, Spot, Svg};
 
 /// One picture.
-pub(super) struct Bars<'a> {
-    pub(super) title: &'a str,
-    pub(super) subtitle: &'a str,
+pub(in crate::bench) struct Bars<'a> {
+    pub(in crate::bench) title: &'a str,
+    pub(in crate::bench) subtitle: &'a str,
     /// The picture in words, for those who cannot see it.
-    pub(super) description: &'a str,
-    pub(super) bars: &'a [Bar],
+    pub(in crate::bench) description: &'a str,
+    pub(in crate::bench) bars: &'a [Bar],
     /// A bar that would be longer than this is cut, and says so.
-    pub(super) cut_at: f64,
+    pub(in crate::bench) cut_at: f64,
 }
 
 /// One value.
-pub(super) struct Bar {
-    pub(super) label: String,
-    pub(super) look: Look,
-    pub(super) value: f64,
+pub(in crate::bench) struct Bar {
+    pub(in crate::bench) label: String,
+    pub(in crate::bench) look: Look,
+    pub(in crate::bench) value: f64,
     /// From where to where it varied.
-    pub(super) whisker: Option<(f64, f64)>,
+    pub(in crate::bench) whisker: Option<(f64, f64)>,
 }
 
 const WIDTH_PX: f64 = 720.0;
@@ -32,7 +32,7 @@ const BAR_PX: f64 = 16.0;
 
 impl Bars<'_> {
     /// The whole file.
-    pub(super) fn svg(&self) -> String {
+    pub(in crate::bench) fn svg(&self) -> String {
         let mut svg = Svg::default();
         svg.text(Look::Title, Spot { x: 18.0, y: 28.0 }, Anchor::Start, self.title);
         svg.text(Look::Subtitle, Spot { x: 18.0, y: 46.0 }, Anchor::Start, self.subtitle);

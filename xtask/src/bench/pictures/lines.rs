@@ -4,20 +4,20 @@ use crate::bench::table::number;
 use crate::pictures::svg::{Anchor, Look, Spot, Svg};
 
 /// One picture.
-pub(super) struct Lines<'a> {
-    pub(super) title: &'a str,
-    pub(super) subtitle: &'a str,
+pub(in crate::bench) struct Lines<'a> {
+    pub(in crate::bench) title: &'a str,
+    pub(in crate::bench) subtitle: &'a str,
     /// The picture in words, for those who cannot see it.
-    pub(super) description: &'a str,
-    pub(super) lines: &'a [Line],
+    pub(in crate::bench) description: &'a str,
+    pub(in crate::bench) lines: &'a [Line],
 }
 
 /// One contender.
-pub(super) struct Line {
-    pub(super) label: String,
-    pub(super) look: Look,
+pub(in crate::bench) struct Line {
+    pub(in crate::bench) label: String,
+    pub(in crate::bench) look: Look,
     /// The decimal logarithm of the number of keys, and the value.
-    pub(super) points: Vec<(f64, f64)>,
+    pub(in crate::bench) points: Vec<(f64, f64)>,
 }
 
 const WIDTH_PX: f64 = 720.0;
@@ -31,7 +31,7 @@ const NAME_PX: f64 = 15.0;
 
 impl Lines<'_> {
     /// The whole file.
-    pub(super) fn svg(&self) -> String {
+    pub(in crate::bench) fn svg(&self) -> String {
         let mut svg = Svg::default();
         svg.text(Look::Title, Spot { x: 18.0, y: 28.0 }, Anchor::Start, self.title);
         svg.text(Look::Subtitle, Spot { x: 18.0, y: 46.0 }, Anchor::Start, self.subtitle);

@@ -1,0 +1,34 @@
+//! The suite of scripts in Redis: what one check costs the server.
+
+mod connection;
+mod contender;
+mod plain;
+mod rounds;
+mod running;
+mod script;
+mod tollgate;
+
+use contender::Entrant;
+use rounds::Row;
+use script::Keys;
+
+pub(crate) use rounds::run;
+
+/// With other keys in every call.
+const MANY: u32 = 1_000;
+
+/// What is run, in order.
+fn rows() -> Vec<Row> {
+    let twins = [plain::GCRA, plain::TOKEN_BUCKET, plain::FIXED_WINDOW];
+    let ours = [1, 4, 16, 64].map(|per_call| tollgate::TOKEN_BUCKET.at(per_call));
+    let beside_twins: Vec<Entrant> = ours.into_iter().chain(twins).collect();
+    let algorithms = tollgate::ALGORITHMS.iter().flat_map(|entrant| [entrant.at(1), entrant.at(16)]);
+    let row = |id, title, keys, entrants| Row { id, title, keys, entrants };
+    vec![
+        row("many", "1,000 keys", Keys::Many(MANY), beside_twins.clone()),
+        row("hot", "one key", Keys::One, beside_twins),
+        row("algorithms", "every algorithm, 1,000 keys", Keys::Many(MANY), {
+            algorithms.chain([plain::GCRA]).collect()
+        }),
+    ]
+}

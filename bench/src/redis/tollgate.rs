@@ -1,0 +1,154 @@
+//! Tollgate's own script, called as its store calls it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tollgate::core::algorithm::bucket::Bucket;
+use tollgate::core::algorithm::concurrency::Concurrency;
+use tollgate::core::algorithm::fixed_window::FixedWindow;
+use tollgate::core::algorithm::quota::{Quota, QuotaPeriod};
+use tollgate::core::algorithm::sliding_log::SlidingLog;
+use tollgate::core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate::core::calendar::{Calendar, Period};
+use tollgate::core::{
+    Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
+};
+use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::{Clock, SystemClock};
+
+use super::connection::Connection;
+use super::contender::{Contender, Entrant, INTERVAL_US, PER_HOUR};
+use super::script::Check;
+
+pub(super) const TOKEN_BUCKET: Entrant = Entrant::new(
+    "tollgate",
+    "`EVALSHA` of the script of `RedisStore`, as it sends it: so many Plans per call, each a charge of one token bucket",
+    |connection, keys| {
+        load(connection, keys, Limit::Bucket(Bucket::tokens(1, Span::from_us(INTERVAL_US), PER_HOUR)?))
+    },
+);
+
+/// The same once more, under its algorithm's name.
+const BESIDE_OTHERS: Entrant = Entrant {
+    name: "tollgate token bucket",
+    what: "the same as tollgate, run beside the others",
+    ..TOKEN_BUCKET
+};
+
+/// Every algorithm that counts requests.
+pub(super) const ALGORITHMS: [Entrant; 6] =
+    [BESIDE_OTHERS, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CONCURRENCY, QUOTA];
+
+const FIXED_WINDOW: Entrant =
+    Entrant::new("tollgate fixed window", "the same with a window of one hour", |connection, keys| {
+        load(connection, keys, Limit::FixedWindow(FixedWindow::new(PER_HOUR, HOUR)?))
+    });
+
+const SLIDING_WINDOW: Entrant = Entrant::new(
+    "tollgate sliding window",
+    "the same with a window of one hour in 6 buckets, the oldest of which counts whole",
+    |connection, keys| {
+        let window = SlidingWindow::new(PER_HOUR, HOUR, 6, Counting::Strict)?;
+        load(connection, keys, Limit::SlidingWindow(window))
+    },
+);
+
+const SLIDING_LOG: Entrant = Entrant::new(
+    "tollgate sliding log",
+    "the same with a window of one hour; a log holds 16 entries at the first measured check and 48 at the last",
+    |connection, keys| load(connection, keys, Limit::SlidingLog(SlidingLog::new(PER_HOUR, HOUR)?)),
+);
+
+const CONCURRENCY: Entrant = Entrant {
+    gives_back: true,
+    ..Entrant::new(
+        "tollgate concurrency",
+        "the same; half of the checks take the only lease of their key, the other half release it",
+        |connection, keys| load(connection, keys, Limit::Concurrency(Concurrency::new(100, HOUR)?)),
+    )
+};
+
+const QUOTA: Entrant = Entrant::new(
+    "tollgate quota",
+    "the same with one month of the calendar; nothing is reserved",
+    |connection, keys| {
+        let month = Calendar::new(Period::Month { day: 1 }, "UTC")?.around(SystemClock.now());
+        load(connection, keys, Limit::Quota(Quota::new(PER_HOUR, 0, QuotaPeriod::Calendar(month))?))
+    },
+);
+
+const HOUR: Span = Span::from_secs(3_600);
+/// What the store takes if nobody says anything.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// One rule, as the store sees it.
+struct OneRule {
+    caller: Caller,
+    scope: Scope,
+    subjects: Vec<Subject>,
+    limit: Limit,
+}
+
+fn load(connection: &mut Connection, keys: &[String], limit: Limit) -> Result<Box<dyn Contender>> {
+    let hasher = SubjectHasher::new([7; 32]);
+    let rule = OneRule {
+        caller: Caller::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
+        scope: Scope::new("shop", "search")?,
+        subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
+        limit,
+    };
+    // Called once with its text, so that the server knows its digest.
+    let check = [Check { key: 0, ticket: 1, gives_back: false }];
+    let reply = connection.ask(rule.command(&check, false)?)?;
+    ensure!(rule.admitted(&check, &reply)? == 1, "the first check was not admitted");
+    Ok(Box::new(rule))
+}
+
+impl OneRule {
+    fn plan(&self, check: &Check) -> Result<Plan<'_>> {
+        let token = Token(check.ticket as u128);
+        let operation = match self.limit {
+            Limit::Concurrency(_) if check.gives_back => Operation::Release { token },
+            Limit::Concurrency(_) => Operation::Charge { cost: 1, token },
+            _ => Operation::charge(1),
+        };
+        let mut plan = Plan::new();
+        plan.push(Item::new(self.scope.key(self.subjects[check.key]), self.limit, operation))?;
+        Ok(plan)
+    }
+
+    fn plans(&self, checks: &[Check]) -> Result<Vec<Plan<'_>>> {
+        checks.iter().map(|check| self.plan(check)).collect()
+    }
+
+    fn command(&self, checks: &[Check], by_digest: bool) -> Result<Vec<u8>> {
+        let plans = self.plans(checks)?;
+        // Redis's clock decides, so ours is not asked.
+        let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (plan, Time::ZERO)).collect();
+        Ok(self.caller.command(&timed, by_digest))
+    }
+}
+
+impl Contender for OneRule {
+    fn call(&self, checks: &[Check]) -> Result<Vec<u8>> {
+        self.command(checks, true)
+    }
+
+    fn admitted(&self, checks: &[Check], reply: &[u8]) -> Result<usize> {
+        let plans = self.plans(checks)?;
+        let outcomes = self.caller.read(&plans.iter().collect::<Vec<_>>(), reply)?.context("half a reply")?;
+        let mut admitted = 0;
+        for (check, outcome) in checks.iter().zip(outcomes) {
+            admitted += usize::from(outcome?.answers.iter().all(|answer| is_as_asked(check, answer)));
+        }
+        Ok(admitted)
+    }
+}
+
+fn is_as_asked(check: &Check, answer: &Answer) -> bool {
+    match answer.verdict {
+        Verdict::Admitted { .. } => !check.gives_back,
+        Verdict::Done { amount } => check.gives_back && amount == 1,
+        _ => false,
+    }
+}
