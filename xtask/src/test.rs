@@ -23,23 +23,23 @@ fn stages(root: &Path) -> Vec<Stage> {
         Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
         Stage::new(
             "clippy",
-            4,
+            5,
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
-        Stage::new("test", 12, Work::Command("cargo test --workspace --locked")),
+        Stage::new("test", 15, Work::Command("cargo test --workspace --locked")),
         Stage::new(
             "races",
-            4,
+            3,
             Work::Command(
                 "cargo test --manifest-path crates/tollgate/races/Cargo.toml --target-dir target/races --locked",
             ),
         ),
         Stage::new(
             "docs",
-            2,
+            1,
             Work::Command("env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked"),
         ),
-        Stage::new("gen", 2, Work::inside(move || generate::check(&for_gen))),
+        Stage::new("gen", 1, Work::inside(move || generate::check(&for_gen))),
     ]
 }
 

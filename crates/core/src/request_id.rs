@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::key::Subject;
-use crate::operation::{Operation, Report};
+use crate::operation::{Operation, Report, Token};
 use crate::plan::Item;
 use crate::time::Span;
 
@@ -22,7 +22,7 @@ pub struct RequestId {
     pub id: Subject,
     /// How long it is remembered.
     pub horizon: Span,
-    /// Tells what is asked for from anything else: version of the rules, keys, operations and costs.
+    /// Tells what is asked for from anything else: version of the rules, keys, operations, costs and tokens.
     pub content: u128,
 }
 
@@ -33,28 +33,30 @@ impl RequestId {
         let mut hasher = SipHasher24::new();
         hasher.write_u64(rules_version);
         for item in items {
-            let (kind, amount) = asked(&item.operation);
+            let (kind, amount, token) = asked(&item.operation);
             hasher.write_u128(item.key.fingerprint());
             hasher.write_u8(kind);
             hasher.write_u64(amount);
+            hasher.write_u128(token.0);
         }
         RequestId { id, horizon, content: hasher.finish128().as_u128() }
     }
 }
 
-/// Which operation, and for how much. Tokens are left out: they are made anew for every attempt.
-const fn asked(operation: &Operation) -> (u8, u64) {
+/// Which operation, for how much, and under which token: who sends a request again sends its token again, because what
+/// is held is held under the first.
+const fn asked(operation: &Operation) -> (u8, u64, Token) {
     match *operation {
-        Operation::Charge { cost, .. } => (0, cost),
-        Operation::Peek { cost } => (1, cost),
-        Operation::Refund { cost, .. } => (2, cost),
-        Operation::Renew { .. } => (3, 0),
-        Operation::Release { .. } => (4, 0),
-        Operation::Reserve { cost, .. } => (5, cost),
-        Operation::Settle { actual, .. } => (6, actual),
-        Operation::Cancel { .. } => (7, 0),
-        Operation::Report { result: Report::Failure } => (8, 0),
-        Operation::Report { result: Report::Success } => (9, 0),
-        Operation::Reset => (10, 0),
+        Operation::Charge { cost, token } => (0, cost, token),
+        Operation::Peek { cost } => (1, cost, Token::NONE),
+        Operation::Refund { cost, .. } => (2, cost, Token::NONE),
+        Operation::Renew { token } => (3, 0, token),
+        Operation::Release { token } => (4, 0, token),
+        Operation::Reserve { cost, token, .. } => (5, cost, token),
+        Operation::Settle { actual, token } => (6, actual, token),
+        Operation::Cancel { token } => (7, 0, token),
+        Operation::Report { result: Report::Failure } => (8, 0, Token::NONE),
+        Operation::Report { result: Report::Success } => (9, 0, Token::NONE),
+        Operation::Reset => (10, 0, Token::NONE),
     }
 }

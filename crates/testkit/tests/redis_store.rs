@@ -383,9 +383,16 @@ fn a_callers_clock_is_kept_within_its_tolerance_of_that_of_redis() {
         settings(&server.url()).time(TimeSource::Caller { tolerance }).clock(clock).open().unwrap()
     };
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
-    let decided_at = |caller: Time| {
+    let key = shared().key(subject(USER)).to_string();
+    let mut admin = server.admin().unwrap();
+    let mut decided_at = |caller: Time| {
         clock.set(caller);
-        runtime.block_on(store.apply(&charge(limit, shared(), 1))).unwrap().now
+        let outcome = runtime.block_on(store.apply(&charge(limit, shared(), 1))).unwrap();
+        // Whoever is as slow as may be still finds the state until it is dead for them.
+        let counts_ms = (outcome.answers[0].reset_at - outcome.now).ms_ceil() as i64;
+        let kept_ms = admin.pttl(key.as_bytes()).unwrap();
+        assert!(kept_ms >= counts_ms, "kept for {kept_ms} ms, counts for {counts_ms} ms");
+        outcome.now
     };
     let before = SystemClock.now();
     let (slow, fast) = (decided_at(Time::ZERO), decided_at(Time::MAX));
@@ -589,4 +596,105 @@ fn a_check_that_too_many_rules_match_is_refused_whole() {
     let outcome = runtime.block_on(store.apply(&plan_of(255))).unwrap();
     assert!(outcome.answers.iter().all(|answer| answer.remaining == LIMIT - 1));
     assert_eq!(clean(&server), 255);
+}
+
+/// A log may have as many entries as any limit allows, and not one slot more.
+#[test]
+fn a_log_of_a_million_entries_stays_readable() {
+    use tollgate_core::algorithm::sliding_log::{ENTRIES_MAX, Entry, SlidingLog, SlidingLogState};
+    const ENTRIES: u64 = 1_000_000;
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let limit = Limit::SlidingLog(SlidingLog::with_entries(1 << 40, WINDOW, ENTRIES_MAX).unwrap());
+    let start = store.now().minus(Span::from_secs(3_600));
+    let entries =
+        (1..=ENTRIES).map(|number| Entry { time: start.plus(Span::from_us(number)), total: number });
+    let state = State::SlidingLog(SlidingLogState { base: 0, entries: entries.collect() }).encode();
+    let key = shared().key(subject(USER)).to_string();
+    let mut admin = server.admin().unwrap();
+    admin.command(&[b"SET", key.as_bytes(), &state, b"PX", b"600000000"]).unwrap();
+    for number in 1..=3 {
+        let outcome = runtime.block_on(store.apply(&charge(limit, shared(), number))).unwrap();
+        assert_eq!(outcome.answers[0].remaining, (1 << 40) - ENTRIES - number);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_changes_nothing_else_and_can_be_reset() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let mut admin = server.admin().unwrap();
+    let limits = counting_limits(LIMIT, WINDOW).unwrap();
+    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+    let items = [(0, limits[4]), (1, limits[3]), (2, limits[4])];
+    let plan_of = |number: u64| {
+        let mut plan = Plan::new();
+        for (at, limit) in items {
+            let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
+            plan.push(Item::new(scopes[at].key(subject(USER)), limit, operation)).unwrap();
+        }
+        plan
+    };
+    for number in 0..60 {
+        runtime.block_on(store.apply(&plan_of(number))).unwrap();
+    }
+    // A log that is longer than it says: found before the first of the three is charged, and named.
+    let log = scopes[1].key(subject(USER)).to_string();
+    admin.command(&[b"APPEND", log.as_bytes(), b"stray"]).unwrap();
+    let found = runtime.block_on(store.apply(&plan_of(60)));
+    assert!(matches!(&found, Err(StoreError::Corrupt { rule, .. }) if rule == "b"), "{found:?}");
+    let mut look = Plan::new();
+    look.push(Item::new(scopes[0].key(subject(USER)), limits[4], Operation::Peek { cost: 0 })).unwrap();
+    assert_eq!(runtime.block_on(store.apply(&look)).unwrap().answers[0].remaining, LIMIT - 60);
+    // Whoever may reset can do so whatever lies there.
+    let mut reset = Plan::new();
+    reset.push(Item::new(scopes[1].key(subject(USER)), limits[3], Operation::Reset)).unwrap();
+    runtime.block_on(store.apply(&reset)).unwrap();
+    assert!(runtime.block_on(store.apply(&plan_of(61))).is_ok());
+
+    // The same for what is remembered of a request.
+    let mut named = plan_of(62);
+    named.once(subject("request"), Span::from_secs(60), 0);
+    let first = runtime.block_on(store.apply(&named)).unwrap();
+    let ids = admin.scan("*@id*").unwrap();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(runtime.block_on(store.apply(&named)).unwrap(), first);
+    let garbage: [&[&[u8]]; 3] = [
+        &[
+            b"SETRANGE",
+            &ids[0],
+            b"100",
+            b"longer than any answer to three items is: a hundred bytes and more",
+        ],
+        &[b"SET", &ids[0], b"short", b"PX", b"60000"],
+        &[b"LPUSH", &ids[0], b"a list"],
+    ];
+    for command in garbage {
+        if command[0] == b"LPUSH" {
+            admin.command(&[b"DEL", &ids[0]]).unwrap();
+        }
+        admin.command(command).unwrap();
+        let other = plan_of(63);
+        let (bad, good) = runtime.block_on(async { tokio::join!(store.apply(&named), store.apply(&other)) });
+        assert!(matches!(bad, Err(StoreError::Corrupt { .. })), "{bad:?}");
+        assert!(good.is_ok(), "{good:?}");
+    }
+}
+
+#[test]
+fn without_a_margin_state_still_has_an_end() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).margin(Duration::ZERO).connect()).unwrap();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[7];
+    runtime.block_on(store.apply(&charge(limit, shared(), 0))).unwrap();
+    let mut release = Plan::new();
+    release
+        .push(Item::new(shared().key(subject(USER)), limit, Operation::Release { token: Token(1) }))
+        .unwrap();
+    let outcome = runtime.block_on(store.apply(&release)).unwrap();
+    assert_eq!(outcome.answers[0].remaining, LIMIT);
+    clean(&server);
 }

@@ -50,6 +50,17 @@ struct Inner<S> {
     horizon: Span,
 }
 
+impl<S> Inner<S> {
+    /// The token of what a request will hold: a new one, or that of its id, so that a request which is sent again is
+    /// answered with the token it was booked under.
+    fn token_for(&self, request: &Request<'_>) -> Token {
+        match request.id {
+            None => self.tokens.next(),
+            Some(id) => Token(self.hashers.current().subject([("token of a request", id)]).to_u128()),
+        }
+    }
+}
+
 /// What a check does if it is admitted.
 #[derive(Clone, Copy)]
 enum Intent {
@@ -81,7 +92,7 @@ impl<'q, S: Store> Checking<'q, S> {
         intent: Intent,
     ) -> Checking<'q, S> {
         if rules.takes_leases() && request.token == Token::NONE {
-            request.token = limiter.tokens.next();
+            request.token = limiter.token_for(&request);
         }
         let now = if rules.is_timeless() { Time::ZERO } else { limiter.store.now() };
         Checking { limiter, request, intent, now, corrected: false }

@@ -499,6 +499,17 @@ mod request_ids {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_asked_for_again_is_the_same_lease() {
+        let limiter = limiter(&["{ id: slots, per: user, limit: { concurrency: 3, lease: 30s } }"]);
+        let attributes = user();
+        let request = Request::new(&attributes).id("r-1");
+        let (_lost, again) = (limiter.check(request).await.unwrap(), limiter.check(request).await.unwrap());
+        assert_eq!(remaining(&limiter), [2]);
+        assert_eq!(given(limiter.refund(&again).await.unwrap()), [("slots".to_owned(), Ok(1))]);
+        assert_eq!(remaining(&limiter), [3]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_refusal_is_not_remembered_and_looking_needs_no_id() {
         let limiter = limiter(&["{ id: slow, per: user, limit: { token-bucket: 1/s, burst: 1 } }"]);
         let attributes = user();

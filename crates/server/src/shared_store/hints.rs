@@ -70,6 +70,9 @@ fn hint(error: &RedisError) -> &'static str {
         RedisError::Busy | RedisError::TooLate | RedisError::Closed => {
             "nothing was charged; the server is slow or gone, ask again"
         }
+        RedisError::TooManyRules { .. } => {
+            "let fewer rules match one request: the linter names those that match everything"
+        }
         RedisError::Nonsense(_) => "what answers there is no Redis; check host and port",
     }
 }

@@ -29,7 +29,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Reservation<S>, CheckError> {
         let mut request = request.into();
         if request.token == Token::NONE {
-            request.token = self.inner.tokens.next();
+            request.token = self.inner.token_for(&request);
         }
         let decision = self.decide(self.inner.rules.load(), request, Intent::Reserve { hold }).await?;
         Ok(Reservation { limiter: self.clone(), decision: Some(decision) })

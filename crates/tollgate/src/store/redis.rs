@@ -29,9 +29,9 @@ pub use target::{Target, TargetError};
 
 use crate::clock::{Clock, FastClock};
 use batch::{Job, Terms};
-use lane::Lane;
+use lane::{Lane, STALL_MIN};
 use script::Scripts;
-use wire::{Encoded, ITEMS_MAX, decode};
+use wire::{Encoded, ITEMS_MAX, decode, is_fresh};
 
 /// State in Redis. Cheap to clone: all clones share one connection.
 pub struct RedisStore<C = FastClock> {
@@ -134,9 +134,9 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
         RedisSettings { deadline: deadline.min(DEADLINE_MAX), ..self }
     }
 
-    /// How many checks may wait to be sent; one more fails at once. 4,096 unless told otherwise.
+    /// How many checks may wait to be sent; one more fails at once. 4,096 unless told otherwise, a million at most.
     pub fn waiting_max(self, waiting_max: usize) -> RedisSettings<C> {
-        RedisSettings { waiting_max: waiting_max.max(1), ..self }
+        RedisSettings { waiting_max: waiting_max.clamp(1, 1 << 20), ..self }
     }
 
     /// Keeps state so much longer than it counts. One second unless told otherwise; more if clocks are far apart.
@@ -168,6 +168,7 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
             jobs: receiver,
             terms: Terms::new(self.time, self.margin),
             scripts: Scripts::new(),
+            stall: STALL_MIN.max(self.deadline),
             dice,
         };
         runtime.spawn(lane.run());
@@ -252,7 +253,10 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             match self.ask(plan, deadline).await {
                 Ok(reply) => {
                     let outcome = decode(plan, &reply)?;
-                    self.learn(outcome.now);
+                    // An answer that was given before tells an earlier time.
+                    if is_fresh(&reply) {
+                        self.learn(outcome.now);
+                    }
                     return Ok(outcome);
                 }
                 Err(error) => {

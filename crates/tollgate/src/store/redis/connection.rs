@@ -40,14 +40,27 @@ pub(super) async fn dial(target: &Target, trusted: Option<&TlsConnector>) -> Res
             Connection::Tls(Box::new(trusted.connect(name, socket).await.map_err(failed)?))
         }
     };
-    if let Some(password) = &target.password {
+    if target.user.is_some() || target.password.is_some() {
         let user = target.user.as_deref().unwrap_or("default");
-        ask(&mut connection, &["AUTH", user, password]).await?;
+        // A user may need no password.
+        let password = target.password.as_deref().unwrap_or("");
+        ask(&mut connection, &["AUTH", user, password]).await.map_err(|error| unsaid(error, password))?;
     }
     if target.database != 0 {
         ask(&mut connection, &["SELECT", &target.database.to_string()]).await?;
     }
     Ok(connection)
+}
+
+/// The error without the password: a server that knows no AUTH repeats its words.
+fn unsaid(error: RedisError, password: &str) -> RedisError {
+    match error {
+        RedisError::Refused(answer) if !password.is_empty() && answer.contains(password) => {
+            let word = answer.split_ascii_whitespace().next().unwrap_or("ERR");
+            RedisError::Refused(format!("{word} the server does not take the password").into())
+        }
+        other => other,
+    }
 }
 
 /// Whom TLS trusts.

@@ -47,10 +47,18 @@ pub enum RedisError {
 }
 
 /// Error words that stand until somebody changes a setting. Everything else may pass.
-const SETTINGS: [&str; 5] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR"];
+const SETTINGS: [&str; 6] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "CROSSSLOT", "ERR"];
 /// What may pass although Redis calls it a plain error: it wraps what a script met, and has no word for a full house.
-const PASSING: [&str; 7] =
-    ["OOM ", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "LOADING", "max number of clients"];
+const PASSING: [&str; 8] = [
+    "OOM ",
+    "READONLY",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "MISCONF",
+    "LOADING",
+    "max number of clients",
+    "Script killed",
+];
 
 impl RedisError {
     /// Whether the Plan may have been carried out although there is no answer.

@@ -24,8 +24,8 @@ use super::target::Target;
 pub(super) const BATCH_MAX: usize = 64;
 /// So many batches are under way at most; what comes meanwhile goes with the next.
 const FLYING_MAX: usize = 2;
-/// A connection that owes an answer for so long is given up.
-const STALL: Duration = Duration::from_secs(1);
+/// A connection that owes an answer for so long is given up, or for as long as callers wait if that is longer.
+pub(super) const STALL_MIN: Duration = Duration::from_secs(1);
 const DIAL_MAX: Duration = Duration::from_secs(2);
 /// The first pause after a failed connection is drawn from up to this, each next one from up to twice as much.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -38,6 +38,8 @@ pub(super) struct Lane {
     pub(super) jobs: mpsc::Receiver<Job>,
     pub(super) terms: Terms,
     pub(super) scripts: Scripts,
+    /// A connection that owes an answer for so long is given up.
+    pub(super) stall: Duration,
     /// Draws pauses.
     pub(super) dice: fn() -> f64,
 }
@@ -63,9 +65,12 @@ impl Lane {
                 Ok(Ok(connection)) => match self.serve(connection).await {
                     End::Done => return,
                     End::Broken { error, after_work } => {
-                        fruitless = if after_work { 0 } else { fruitless + 1 };
+                        if after_work {
+                            (pause, fruitless) = (PAUSE_FIRST, 0);
+                        } else {
+                            fruitless += 1;
+                        }
                         if fruitless < 2 && !matches!(error, RedisError::Refused(_)) {
-                            pause = PAUSE_FIRST;
                             continue;
                         }
                         // A server that lets us in and does no work is no better than none.
@@ -127,7 +132,7 @@ impl Lane {
     async fn exchange(&mut self, flight: &mut Flight) -> Result<(), RedisError> {
         let mut waiting = Vec::with_capacity(BATCH_MAX);
         loop {
-            let stalls_at = flight.flying.front().map(|oldest| oldest.sent + STALL);
+            let stalls_at = flight.flying.front().map(|oldest| oldest.sent + self.stall);
             tokio::select! {
                 biased;
                 read = flight.connection.read_buf(&mut flight.inbox) => {
@@ -149,7 +154,7 @@ impl Lane {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
             }
-            flight.write().await?;
+            flight.write(self.stall).await?;
         }
     }
 }
@@ -160,7 +165,7 @@ struct Flight {
     flying: VecDeque<Batch>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
-    /// Batches answered.
+    /// Batches answered. An error is no answer: a full server sends one to everybody and hangs up.
     landed: u64,
 }
 
@@ -170,7 +175,7 @@ impl Flight {
         self.flying.push_back(batch);
     }
 
-    async fn write(&mut self) -> Result<(), RedisError> {
+    async fn write(&mut self, stall: Duration) -> Result<(), RedisError> {
         if self.outbox.is_empty() {
             return Ok(());
         }
@@ -178,7 +183,7 @@ impl Flight {
             self.connection.write_all(&self.outbox).await?;
             self.connection.flush().await
         };
-        timeout(STALL, write).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(lost)?;
+        timeout(stall, write).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(lost)?;
         self.outbox.clear();
         Ok(())
     }
@@ -191,7 +196,10 @@ impl Flight {
         while let Some((reply, length)) = reply::parse(rest)? {
             rest = &rest[length..];
             match (self.flying.pop_front(), reply) {
-                (Some(batch), Reply::Value(Some(answers))) => batch.answer(answers),
+                (Some(batch), Reply::Value(Some(answers))) => {
+                    self.landed += 1;
+                    batch.answer(answers);
+                }
                 (Some(batch), Reply::Value(None)) => {
                     batch.fail(&RedisError::Nonsense("the script answers nothing"));
                 }
@@ -201,7 +209,6 @@ impl Flight {
                     return Err(RedisError::Nonsense("an answer that nobody asked for"));
                 }
             }
-            self.landed += 1;
         }
         self.inbox = rest.to_vec();
         Ok(())

@@ -43,7 +43,9 @@ pub enum TargetError {
     )]
     Database,
     /// User or password with broken percent signs.
-    #[error("the {0} in the Redis URL is not UTF-8 once its percent signs are resolved")]
+    #[error(
+        "the {0} in the Redis URL is not written as it must be; write special characters with percent signs: ? is %3F"
+    )]
     Credentials(&'static str),
     /// A parameter nobody knows.
     #[error("the Redis URL has an unknown parameter {0:?}; known are prefix and ca")]
@@ -73,6 +75,8 @@ impl Target {
             match &*name {
                 "prefix" => prefix = fitting(value.into_owned())?,
                 "ca" => authority = Some(PathBuf::from(value.into_owned())),
+                // An unescaped question mark in a password makes a parameter of its rest.
+                _ if name.contains('@') => return Err(TargetError::Credentials("user or password")),
                 _ => return Err(TargetError::Parameter(name.into_owned())),
             }
         }
@@ -164,6 +168,7 @@ mod tests {
             ("redis:///1", "names no host"),
             ("redis://h/one", "number of a database"),
             ("redis://s3/cr3t@host", "number of a database"),
+            ("redis://u:12?cr3t@host", "percent signs"),
             ("redis://h/1?timeout=3", "unknown parameter \"timeout\""),
             ("redis://h/?prefix={a}", "letters, digits"),
             ("redis://h/?ca=x", "rediss://"),

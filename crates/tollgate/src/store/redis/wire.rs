@@ -224,6 +224,11 @@ pub(super) fn cut<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], Re
     Ok(own)
 }
 
+/// Whether the Plan was decided just now, and not told again.
+pub(super) fn is_fresh(reply: &[u8]) -> bool {
+    reply.first() == Some(&DECIDED)
+}
+
 /// What the store found for a Plan.
 pub(super) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreError> {
     let mut reader = Reader { rest: reply };

@@ -23,6 +23,9 @@ if which <= CALLER then
   clock = time[1] * 1000000 + time[2]
 end
 
+-- The time of a caller who is as far behind as may be: state must live until it is dead for them too.
+local slowest = clock and clock - tolerance
+
 -- By place of the key: what is under it (false if nothing), and for how long what was changed must be kept.
 local held, kept_for = {}, {}
 -- The item at hand, to be named if its state is corrupt.
@@ -92,22 +95,24 @@ local function commit(place, kind, change, dies, now)
   else
     held[place] = change
   end
-  kept_for[place] = dies - (clock or now)
+  kept_for[place] = dies - (slowest or now)
 end
 
 -- Decides the item at this place of the batch. Returns everything that is to be known of it: where the next one begins,
 -- the answer's six numbers, whether it blocks, and whether that matters; then what to write and what it was decided on.
 local function decide(now, at)
   local place, kind, op, flags, cost, extra, mark, token, length, numbers = unpack_from('<HBBBddBBc0B', batch, at)
-  local twin, state = twins[kind], state_of(place, kind)
-  local blocks = flags % 2 == 1
+  local twin, blocks = twins[kind], flags % 2 == 1
+  if op == RESET then
+    -- Whatever lies there, also if nobody can read it.
+    local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers)
+    return numbers + length, DONE, NONE, 0, remaining, reset, 0, blocks, false, place, kind, false, now
+  end
+  local state = state_of(place, kind)
   local asks = op == CHARGE or op == PEEK or op == RESERVE
   if flags >= 2 then
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers)
     return numbers + length, NEVER, NONE, 0, remaining, reset, 0, blocks, blocks
-  elseif op == RESET then
-    local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers)
-    return numbers + length, DONE, NONE, 0, remaining, reset, 0, blocks, false, place, kind, false, now
   end
   local verdict, number, remaining, reset, mark_kind, mark_at, change, dies =
     twin(state, now, op, cost, token, extra, mark, numbers)
@@ -158,6 +163,28 @@ local function step(now, at, count)
   return table.concat(items), booked
 end
 
+-- What is remembered under a request id: its digest, until when, and the answer; or the length of what cannot be read.
+local function remembered(id, digest, count)
+  if id == 0 then
+    return nil
+  end
+  local known = held[id]
+  if known == nil then
+    known = pcall_redis('GET', KEYS[id])
+    if type(known) == 'table' then
+      if known.err:find('WRONGTYPE', 1, true) then
+        return nil, 0
+      end
+      error(known.err, 0)
+    end
+    held[id] = known
+  end
+  if known and (#known < 24 or known:sub(1, 16) == digest and #known ~= 32 + 34 * count) then
+    return nil, #known
+  end
+  return known
+end
+
 local replies = {}
 for index = 1, plans do
   local length, asked, count, id, body = unpack_from('<I4dBH', batch, at)
@@ -172,15 +199,13 @@ for index = 1, plans do
   elseif which == CALLER then
     now = max(clock - tolerance, min(asked, clock + tolerance))
   end
-  local known = id > 0 and held[id]
-  if id > 0 and known == nil then
-    known = call('GET', KEYS[id])
-    held[id] = known
-  end
+  local known, unreadable = remembered(id, digest, count)
   if known and unpack_from('<d', known, 17) <= now then
     known = nil
   end
-  if known then
+  if unreadable then
+    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 32 + 34 * count, unreadable)
+  elseif known then
     if known:sub(1, 16) == digest then
       replies[index] = pack('<B', REPLAYED) .. known:sub(25)
     else
@@ -193,7 +218,7 @@ for index = 1, plans do
       if id > 0 and booked then
         local forgotten = min(now + horizon, MAX)
         held[id] = digest .. pack('<d', forgotten) .. replies[index]:sub(2)
-        kept_for[id] = forgotten - (clock or now)
+        kept_for[id] = forgotten - (slowest or now)
       end
     elseif type(answers) == 'table' and type(answers[1]) == 'number' then
       replies[index] = pack('<BdBBdd', CORRUPT, now, deciding, answers[1], answers[2], answers[3])
@@ -207,7 +232,7 @@ for place = 1, #KEYS do
   local us = kept_for[place]
   if us then
     local state = held[place]
-    local ttl = format('%.0f', (us > 0 and ceil_div(us, 1000) or 0) + margin)
+    local ttl = format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + margin, 1))
     if not state then
       call('DEL', KEYS[place])
     elseif type(state) == 'table' then

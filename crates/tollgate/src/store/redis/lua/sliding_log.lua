@@ -9,6 +9,8 @@
 local WRAP = 9007199254740992
 -- So many bytes are read at once: head and 16 entries. A log that short is written whole.
 local PEEKED = 256
+-- More than any limit lets a log have.
+local SLOTS_MAX = 1048576
 
 -- The entry at a place in the log, read once.
 local function entry(log, place)
@@ -23,8 +25,8 @@ local function entry(log, place)
       end
     end
     time, total = unpack_from('<I7I7', bytes, from)
-    within((at / 14), time, 0, MAX)
-    within((at / 14), total, 0, MAX)
+    within(floor(at / 8), time, 0, MAX)
+    within(floor((at + 7) / 8), total, 0, MAX)
     log.times[place], log.totals[place] = time, total
   end
   return time, log.totals[place]
@@ -48,11 +50,18 @@ local function open_log(key, bytes)
   headed(bytes, 32)
   local count, base, first, slots = unpack_from('<I6I8I8I8', bytes, 3)
   within(1, base, 0, MAX)
-  within(3, slots, 0, 1048576)
+  within(3, slots, 0, SLOTS_MAX)
   within(0, count, 0, slots)
   within(2, first, 0, max(slots - 1, 0))
-  if #bytes < min(PEEKED, 32 + 14 * slots) then
-    corrupt(LENGTH, 32 + 14 * slots, #bytes)
+  local length = 32 + 14 * slots
+  if #bytes < length and #bytes == PEEKED then
+    -- Of a string of just this length, one byte is left here. Whatever else is wrong is found before anything is changed.
+    local left = call('GETRANGE', KEYS[key], length - 1, length)
+    if #left ~= 1 then
+      corrupt(LENGTH, length, #left)
+    end
+  else
+    sized(bytes, length)
   end
   return { key = key, bytes = bytes, base = base, first = first, slots = slots, low = 0, high = count,
     times = {}, totals = {}, edited = {} }
@@ -85,7 +94,7 @@ local function recut(log)
     sized(log.bytes, 32 + 14 * log.slots)
   end
   local row, count = in_a_row(log)
-  log.slots = count + 1 + floor(count / 8)
+  log.slots = min(count + 1 + floor(count / 8), SLOTS_MAX)
   log.bytes = ('\0'):rep(32) .. row .. ('\0'):rep(14 * (log.slots - count))
   log.first, log.whole = -log.low, true
 end
@@ -224,6 +233,10 @@ local function sliding_log(log, now, op, cost, _, extra, mark, at)
   end
   if place + 16 < high then
     return TOO_OLD, 0, remaining, reset(), NONE, 0
+  end
+  for above = place, high - 1 do
+    -- All of them change, so all of them are read before anything does.
+    entry(log, above)
   end
   local before = base
   if place > expired then
