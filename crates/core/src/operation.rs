@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::limit::Limit;
 use crate::time::{Span, Time};
 
 /// One request to one limit's state.
@@ -135,4 +136,16 @@ pub enum Mark {
     },
     /// On a plain counter.
     Counter,
+}
+
+impl Mark {
+    /// The operation that gives back to `limit` what was booked here: release of a lease, cancel of a reservation, or
+    /// refund.
+    pub const fn undo(self, cost: u64, limit: &Limit) -> Operation {
+        match (self, limit) {
+            (Mark::Held { token, .. }, Limit::Concurrency(_)) => Operation::Release { token },
+            (Mark::Held { token, .. }, _) => Operation::Cancel { token },
+            (mark, _) => Operation::Refund { mark, cost },
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::answer::{Answer, Decline, Verdict};
 use crate::decision::OnFailure;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
-use crate::operation::{Operation, Token};
+use crate::operation::{Mark, Operation, Token};
 use crate::request_id::RequestId;
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -165,6 +165,27 @@ impl<'r> Plan<'r> {
                 item.operation = Operation::Reserve { cost, token, hold };
             }
         }
+    }
+
+    /// Those of its items that `keep` wants by their index, under the same request id.
+    pub fn part(&self, keep: impl Fn(usize) -> bool) -> Plan<'r> {
+        let kept = self.items.iter().enumerate().filter(|(index, _)| keep(*index));
+        Plan { items: kept.map(|(_, item)| *item).collect(), request: self.request }
+    }
+
+    /// The same without a request id.
+    pub fn nameless(self) -> Plan<'r> {
+        Plan { request: None, ..self }
+    }
+
+    /// The follow-up that takes back what this Plan booked, under the same request id.
+    pub fn undo(&self, outcome: &Outcome) -> Plan<'r> {
+        let booked = self.items.iter().zip(&outcome.answers);
+        let items = booked.filter_map(|(item, answer)| {
+            let cost = item.operation.cost().filter(|_| answer.mark != Mark::None)?;
+            Some(Item { operation: answer.mark.undo(cost, &item.limit), ..*item })
+        });
+        Plan { items: items.collect(), request: self.request }
     }
 
     /// Its items, in the order of the rules file.

@@ -55,11 +55,7 @@ impl Receipt {
 
     /// The operation that gives it back to `limit`: release of a lease, cancel of a reservation, or refund.
     pub const fn undo(&self, limit: &Limit) -> Operation {
-        match (self.mark, limit) {
-            (Mark::Held { token, .. }, Limit::Concurrency(_)) => Operation::Release { token },
-            (Mark::Held { token, .. }, _) => Operation::Cancel { token },
-            (mark, _) => Operation::Refund { mark, cost: self.cost },
-        }
+        self.mark.undo(self.cost, limit)
     }
 
     /// The token, if it is held under one.

@@ -441,7 +441,6 @@ fn a_stopped_server_fails_the_call_in_time_and_a_late_caller_is_never_charged() 
     let scope = Scope::new("test", "stopped").unwrap();
     runtime.block_on(store.apply(&charge(limit, &scope, 0))).unwrap();
     server.stop().unwrap();
-    let stopped = Instant::now();
     let slowest = (1..40)
         .map(|number| {
             let began = Instant::now();
@@ -452,8 +451,8 @@ fn a_stopped_server_fails_the_call_in_time_and_a_late_caller_is_never_charged() 
         .max()
         .unwrap();
     assert!(slowest < short * 4, "{slowest:?}");
-    // Two batches are under way at a time, and a connection that owes an answer is given up after a second.
-    let under_way = 2 * (stopped.elapsed().as_secs() + 1);
+    // Two loads are under way at a time, and once their connection is given up, no check is sent to see whether one works.
+    let under_way = 2;
     server.resume().unwrap();
     let answered = Instant::now();
     let outcome = loop {
@@ -555,7 +554,7 @@ fn tls_trusts_whom_it_is_told_to() {
 fn more_than_may_wait_are_turned_away_at_once() {
     let server = Server::start(Flavour::Redis70).unwrap();
     let runtime = runtime();
-    let store = runtime.block_on(settings(&server.url()).waiting_max(100).connect()).unwrap();
+    let store = runtime.block_on(settings(&server.url()).in_flight_max(100).connect()).unwrap();
     server.stop().unwrap();
     let scope = Scope::new("test", "waiting").unwrap();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
@@ -570,8 +569,7 @@ fn more_than_may_wait_are_turned_away_at_once() {
         }
         busy
     });
-    // Those under way, and those that wait.
-    assert!((1_000 - 100 - 2 * 64..1_000 - 100).contains(&busy), "{busy}");
+    assert_eq!(busy, 1_000 - 100, "those under way and those that wait are a hundred together");
     server.resume().unwrap();
 }
 

@@ -8,7 +8,7 @@ use tollgate::store::redis::{OpenError, RedisError};
 use crate::terminal::{Failure, harmless};
 
 /// What Redis says, and what to do about it; the first that fits.
-const ANSWERS: [(&str, &str); 9] = [
+const ANSWERS: [(&str, &str); 10] = [
     (
         "NOAUTH",
         "the server wants a password: put it into the variable TOLLGATE_STORE_PASSWORD or into a file for \
@@ -30,6 +30,7 @@ const ANSWERS: [(&str, &str); 9] = [
         "OOM",
         "the server is full; `tollgate estimate` says how much memory the rules need, to be compared with maxmemory",
     ),
+    ("MOVED", "this server is part of a cluster; write redis+cluster:// instead of redis://"),
     ("READONLY", "this server is a replica; name the one that takes writes"),
     ("", "the answer is the server's own; its log may tell more"),
 ];
@@ -64,6 +65,21 @@ fn hint(error: &RedisError) -> &'static str {
         RedisError::Connect { .. } => {
             "check host and port, that the server runs, and that rediss:// is written if and only if it speaks TLS"
         }
+        RedisError::NoPrimary { source, .. } => match source.as_deref() {
+            Some(RedisError::Refused(answer)) if answer.contains("No such master") => {
+                "the name behind the slash in the URL is the one in the sentinels' `sentinel monitor NAME …`"
+            }
+            Some(source) => hint(source),
+            None => "check hosts and ports of the sentinels, and that they run",
+        },
+        RedisError::Replica { .. } => "the sentinels are about to name another; ask again",
+        RedisError::NoOwner { source, .. } => match source.as_deref() {
+            Some(RedisError::Refused(answer)) if answer.contains("cluster support disabled") => {
+                "this server is no cluster; write redis:// instead of redis+cluster://"
+            }
+            Some(source) => hint(source),
+            None => "the cluster is not whole; `redis-cli cluster info` says more",
+        },
         RedisError::NoReply | RedisError::Lost(_) => {
             "the server is slow or gone, and may have charged the check; with --id it can be asked again without harm"
         }

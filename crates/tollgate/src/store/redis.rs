@@ -5,20 +5,27 @@
 
 mod batch;
 mod caller;
+mod cluster;
 mod connection;
 mod error;
 mod footprint;
+mod health;
+mod job;
 mod lane;
+mod node;
 mod reply;
 mod script;
+mod sentinel;
+mod slot;
+mod split;
 mod target;
 mod wire;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Outcome, Plan, Span, Store, StoreError, Time};
 
@@ -28,12 +35,19 @@ pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
 pub use target::{Target, TargetError};
 
 use crate::clock::{Clock, FastClock};
-use batch::{Job, Terms};
-use lane::{Lane, STALL_MIN};
+use batch::Terms;
+use cluster::Cluster;
+use connection::Door;
+use job::{Job, Permits, Way};
+use node::{Link, Node, Whereabouts};
 use script::Scripts;
-use wire::{Encoded, ITEMS_MAX, decode, is_fresh};
+use sentinel::Sentinels;
+use slot::slot_of;
+use split::spans_slots;
+use target::Place;
+use wire::{Encoded, ITEMS_MAX, IdUse, decode, is_fresh};
 
-/// State in Redis. Cheap to clone: all clones share one connection.
+/// State in Redis. Cheap to clone: all clones share the same connections.
 pub struct RedisStore<C = FastClock> {
     inner: Arc<Inner<C>>,
 }
@@ -45,13 +59,34 @@ impl<C> Clone for RedisStore<C> {
 }
 
 struct Inner<C> {
-    jobs: mpsc::Sender<Job>,
+    router: Router,
+    permits: Permits,
     prefix: String,
     deadline: Duration,
     time: TimeSource,
     clock: C,
     /// How far Redis's clock was ahead of ours when it last answered, in microseconds.
     ahead_us: AtomicI64,
+}
+
+/// Which server gets what.
+enum Router {
+    /// One server has everything.
+    One(Node),
+    Cluster(Arc<Cluster>),
+}
+
+/// How one of the servers is doing.
+#[derive(Clone, Debug)]
+pub struct ServerStatus {
+    /// Where it is; None as long as no sentinel says it.
+    pub address: Option<String>,
+    /// Why nothing is sent to it, if it is down.
+    pub down: Option<RedisError>,
+    /// How often it went down.
+    pub opened: u64,
+    /// How often it came back.
+    pub closed: u64,
 }
 
 /// Whose clock decides.
@@ -75,7 +110,8 @@ pub enum TimeSource {
 pub struct RedisSettings<C = FastClock> {
     target: Target,
     deadline: Duration,
-    waiting_max: usize,
+    in_flight_max: usize,
+    lanes: usize,
     margin: Duration,
     time: TimeSource,
     clock: C,
@@ -101,7 +137,7 @@ pub enum OpenError {
 const DEADLINE: Duration = Duration::from_millis(25);
 /// Who would wait for ever, waits this long: an instant beyond what the clock can tell does not exist.
 const DEADLINE_MAX: Duration = Duration::from_secs(365 * 86_400);
-const WAITING_MAX: usize = 4_096;
+const IN_FLIGHT_MAX: usize = 4_096;
 const MARGIN: Duration = Duration::from_secs(1);
 /// What a caller's clock may differ from Redis's unless told otherwise.
 pub const TOLERANCE_DEFAULT: Span = Span::from_secs(2);
@@ -116,11 +152,16 @@ impl RedisStore {
 impl RedisSettings {
     /// Defaults for the Redis at this URL: `redis://user:password@host:port/database`, `rediss://` for TLS. Parameters:
     /// `prefix=` in front of every key, `ca=` a file of certificates to trust instead of the system's.
+    ///
+    /// `redis+sentinel://host:port,host:port/name/database` follows the primary that these sentinels know by that name;
+    /// `sentinel_user=`, `sentinel_password=`, `sentinel_tls=` and `sentinel_ca=` are for the sentinels themselves.
+    /// `redis+cluster://host:port,host:port` is the cluster that these servers belong to.
     pub fn url(url: &str) -> Result<RedisSettings, TargetError> {
         Ok(RedisSettings {
             target: Target::parse(url)?,
             deadline: DEADLINE,
-            waiting_max: WAITING_MAX,
+            in_flight_max: IN_FLIGHT_MAX,
+            lanes: LANES,
             margin: MARGIN,
             time: TimeSource::default(),
             clock: FastClock::new(),
@@ -134,9 +175,15 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
         RedisSettings { deadline: deadline.min(DEADLINE_MAX), ..self }
     }
 
-    /// How many checks may wait to be sent; one more fails at once. 4,096 unless told otherwise, a million at most.
-    pub fn waiting_max(self, waiting_max: usize) -> RedisSettings<C> {
-        RedisSettings { waiting_max: waiting_max.clamp(1, 1 << 20), ..self }
+    /// How many checks may be under way; one more fails at once. 4,096 unless told otherwise, a million at most.
+    pub fn in_flight_max(self, in_flight_max: usize) -> RedisSettings<C> {
+        RedisSettings { in_flight_max: in_flight_max.clamp(1, 1 << 20), ..self }
+    }
+
+    /// How many connections lead to each server. Threads that ask are spread over them. One unless told otherwise, 64 at
+    /// most: checks travel together only with others of their connection.
+    pub fn lanes(self, lanes: usize) -> RedisSettings<C> {
+        RedisSettings { lanes: lanes.clamp(1, 64), ..self }
     }
 
     /// Keeps state so much longer than it counts. One second unless told otherwise; more if clocks are far apart.
@@ -151,29 +198,26 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
 
     /// What this process takes for the time.
     pub fn clock<D: Clock + Send + Sync + 'static>(self, clock: D) -> RedisSettings<D> {
-        let RedisSettings { target, deadline, waiting_max, margin, time, .. } = self;
-        RedisSettings { target, deadline, waiting_max, margin, time, clock }
+        let RedisSettings { target, deadline, in_flight_max, lanes, margin, time, .. } = self;
+        RedisSettings { target, deadline, in_flight_max, lanes, margin, time, clock }
     }
 
     /// The store, whether or not Redis answers: until it does, the rules' failure policies do.
     pub fn open(self) -> Result<RedisStore<C>, OpenError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
-        let trusted =
-            self.target.tls.as_ref().map(connection::trust).transpose().map_err(OpenError::Certificates)?;
-        let (sender, receiver) = mpsc::channel(self.waiting_max);
-        let prefix = self.target.prefix.clone();
-        let lane = Lane {
-            target: Arc::new(self.target),
-            trusted,
-            jobs: receiver,
+        let Target { place, access, prefix } = self.target;
+        let link = Arc::new(Link {
+            door: Door::new(access).map_err(OpenError::Certificates)?,
             terms: Terms::new(self.time, self.margin),
             scripts: Scripts::new(),
-            stall: STALL_MIN.max(self.deadline),
+            deadline: self.deadline,
+            lanes: self.lanes,
+            runtime,
             dice,
-        };
-        runtime.spawn(lane.run());
+        });
         let inner = Inner {
-            jobs: sender,
+            router: Router::open(link, place)?,
+            permits: Permits::new(self.in_flight_max),
             prefix,
             deadline: self.deadline,
             time: self.time,
@@ -182,9 +226,7 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
         };
         Ok(RedisStore { inner: Arc::new(inner) })
     }
-}
 
-impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
     /// The store, once Redis has answered.
     pub async fn connect(self) -> Result<RedisStore<C>, OpenError> {
         let store = self.open()?;
@@ -193,43 +235,154 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
     }
 }
 
-impl<C: Clock> RedisStore<C> {
-    /// Asks Redis for nothing, and says whether that works: it is there, lets us in, and runs our script.
-    pub async fn ready(&self) -> Result<(), StoreError> {
-        let plan = Plan::new();
-        let reply = self.ask(&plan, Instant::now() + READY_MAX).await?;
-        decode(&plan, &reply).map(|_| ())
+impl Router {
+    fn open(link: Arc<Link>, place: Place) -> Result<Router, OpenError> {
+        Ok(match place {
+            Place::Node(address) => {
+                let whereabouts = Whereabouts::Fixed(address);
+                Router::One(Node::new(&link, whereabouts, Arc::default(), Weak::new()))
+            }
+            Place::Sentinel { addresses, name, access } => {
+                let door = Door::new(access).map_err(OpenError::Certificates)?;
+                let health = Arc::default();
+                let sentinels = Arc::new(Sentinels::new(door, Arc::clone(&name), Arc::clone(&health), &link));
+                let primary = sentinels.primary.subscribe();
+                let node = Node::new(&link, Whereabouts::Watched { name, primary }, health, Weak::new());
+                sentinels.listen(addresses);
+                Router::One(node)
+            }
+            Place::Cluster(seeds) => Router::Cluster(Cluster::new(link, seeds)),
+        })
     }
 
-    /// One way to Redis and back.
-    async fn ask(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Vec<u8>, RedisError> {
-        let (asker, answer) = oneshot::channel();
-        self.send(plan, deadline, Some(asker))?;
-        match timeout_at(deadline, answer).await {
-            Ok(Ok(reply)) => reply,
-            // The lane ends when the runtime does.
-            Ok(Err(_)) => Err(RedisError::Closed),
-            Err(_) => Err(RedisError::NoReply),
+    /// The slot that decides where a Plan goes.
+    fn slot(&self, plan: &Encoded) -> u16 {
+        match self {
+            Router::One(_) => 0,
+            Router::Cluster(_) => plan.keys().next().map_or(0, slot_of),
         }
     }
 
-    fn send(
+    fn send(&self, job: Job) {
+        match self {
+            Router::One(node) => node.send(job),
+            Router::Cluster(cluster) => cluster.send(job),
+        }
+    }
+}
+
+/// A Plan that was sent.
+struct Pending {
+    answer: oneshot::Receiver<Result<Vec<u8>, RedisError>>,
+}
+
+impl<C: Clock> RedisStore<C> {
+    /// Asks Redis for nothing, and says whether that works: it is there, lets us in, and runs our script. Of a cluster
+    /// every server that has slots is asked.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        let deadline = Instant::now() + READY_MAX;
+        let plan = Plan::new();
+        let mut asked = Vec::new();
+        match &self.inner.router {
+            Router::One(node) => asked.push(self.begin_at(&plan, deadline, |job| node.send(job))?),
+            Router::Cluster(cluster) => {
+                let servers =
+                    timeout_at(deadline, cluster.servers()).await.unwrap_or(Err(RedisError::NoReply));
+                for server in servers? {
+                    asked.push(self.begin_at(&plan, deadline, |job| server.send(job))?);
+                }
+            }
+        }
+        for pending in asked {
+            let reply = await_reply(pending, deadline).await?;
+            decode(&plan, &reply)?;
+        }
+        Ok(())
+    }
+
+    /// How the servers are doing: the one, the primary, or those of the cluster that have slots.
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        match &self.inner.router {
+            Router::One(node) => vec![node.status()],
+            Router::Cluster(cluster) => cluster.nodes().iter().map(|node| node.status()).collect(),
+        }
+    }
+
+    /// How many checks are under way.
+    pub fn in_flight(&self) -> usize {
+        self.inner.permits.given()
+    }
+
+    /// Sends a Plan.
+    fn begin(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Pending, RedisError> {
+        self.begin_at(plan, deadline, |job| self.inner.router.send(job))
+    }
+
+    fn begin_at(
         &self,
         plan: &Plan<'_>,
         deadline: Instant,
+        send: impl FnOnce(Job),
+    ) -> Result<Pending, RedisError> {
+        let (asker, answer) = oneshot::channel();
+        send(self.job(plan, IdUse::Remember, deadline, Some(asker))?);
+        Ok(Pending { answer })
+    }
+
+    /// Sends what takes back what was booked under the Plan's id; without one, whatever it says.
+    fn begin_undo(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Pending, RedisError> {
+        let (asker, answer) = oneshot::channel();
+        self.inner.router.send(self.job(plan, IdUse::Forget, deadline, Some(asker))?);
+        Ok(Pending { answer })
+    }
+
+    /// Waits for what was found.
+    async fn finish(
+        &self,
+        plan: &Plan<'_>,
+        pending: Pending,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
+        let reply = await_reply(pending, deadline).await?;
+        let outcome = decode(plan, &reply)?;
+        // An answer that was given before tells an earlier time.
+        if is_fresh(&reply) {
+            self.learn(outcome.now);
+        }
+        Ok(outcome)
+    }
+
+    /// One way to Redis and back.
+    async fn decide(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Outcome, StoreError> {
+        let pending = self.begin(plan, deadline)?;
+        self.finish(plan, pending, deadline).await
+    }
+
+    /// Sends a Plan that nobody waits for.
+    fn let_go(&self, plan: &Plan<'_>) {
+        // Full queues and dead connections are for those who wait to tell; a lease that is not given back ends by itself.
+        if let Ok(job) = self.job(plan, IdUse::Remember, Instant::now() + READY_MAX, None) {
+            self.inner.router.send(job);
+        }
+    }
+
+    fn job(
+        &self,
+        plan: &Plan<'_>,
+        id: IdUse,
+        deadline: Instant,
         asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
-    ) -> Result<(), RedisError> {
+    ) -> Result<Job, RedisError> {
         let items = plan.items().len();
         if items > ITEMS_MAX {
             return Err(RedisError::TooManyRules { items });
         }
-        let Inner { jobs, prefix, time, clock, .. } = &*self.inner;
+        let Inner { router, permits, prefix, time, clock, .. } = &*self.inner;
+        let permit = permits.take()?;
         let now = if *time == TimeSource::Store { Time::ZERO } else { clock.now() };
-        let job = Job { plan: Encoded::new(plan, prefix, now), deadline, asker };
-        jobs.try_send(job).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => RedisError::Busy,
-            mpsc::error::TrySendError::Closed(_) => RedisError::Closed,
-        })
+        let plan = Encoded::new(plan, prefix, now, id);
+        let slot = router.slot(&plan);
+        Ok(Job { plan, slot, deadline, asker, way: Way::default(), _permit: permit })
     }
 
     /// Learns how far Redis's clock is from ours.
@@ -241,6 +394,21 @@ impl<C: Clock> RedisStore<C> {
     }
 }
 
+async fn await_reply(pending: Pending, deadline: Instant) -> Result<Vec<u8>, RedisError> {
+    match timeout_at(deadline, pending.answer).await {
+        Ok(Ok(reply)) => reply,
+        // The lanes end when the runtime does.
+        Ok(Err(_)) => Err(RedisError::Closed),
+        Err(_) => Err(RedisError::NoReply),
+    }
+}
+
+/// Whether the same Plan may be sent again under its id.
+fn may_pass(error: &StoreError) -> bool {
+    let StoreError::Transient(cause) = error else { return false };
+    matches!(cause.downcast_ref(), Some(RedisError::Lost(_) | RedisError::Connect { .. }))
+}
+
 impl<C: Clock + Send + Sync> Store for RedisStore<C> {
     /// Never sends a charge twice, unless it has a request id, under which Redis charges it once.
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
@@ -248,33 +416,33 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             return Ok(Outcome { now: self.now(), answers: Default::default() });
         }
         let deadline = Instant::now() + self.inner.deadline;
+        let in_parts = matches!(self.inner.router, Router::Cluster(_)) && spans_slots(plan);
         let mut pause = PAUSE_FIRST;
         loop {
-            match self.ask(plan, deadline).await {
-                Ok(reply) => {
-                    let outcome = decode(plan, &reply)?;
-                    // An answer that was given before tells an earlier time.
-                    if is_fresh(&reply) {
-                        self.learn(outcome.now);
-                    }
-                    return Ok(outcome);
-                }
-                Err(error) => {
-                    let again = plan.request().is_some()
-                        && matches!(error, RedisError::Lost(_) | RedisError::Connect { .. });
-                    if !again || Instant::now() + pause >= deadline {
-                        return Err(error.into());
-                    }
+            let decided = if in_parts {
+                self.apply_in_parts(plan, deadline).await
+            } else {
+                self.decide(plan, deadline).await
+            };
+            match decided {
+                Err(error)
+                    if plan.request().is_some() && may_pass(&error) && Instant::now() + pause < deadline =>
+                {
                     sleep(pause).await;
                     pause *= 2;
                 }
+                decided => return decided,
             }
         }
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
-        // Full queues and dead connections are for those who wait to tell; a lease that is not given back ends by itself.
-        drop(self.send(plan, Instant::now() + READY_MAX, None));
+        if matches!(self.inner.router, Router::Cluster(_)) && spans_slots(plan) {
+            // A follow-up: its items stand each for itself.
+            (0..plan.items().len()).for_each(|place| self.let_go(&plan.part(|kept| kept == place)));
+        } else {
+            self.let_go(plan);
+        }
     }
 
     fn now(&self) -> Time {
@@ -283,6 +451,8 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
     }
 }
 
+/// Connections to each server.
+const LANES: usize = 1;
 /// How long who has a request id waits before asking again, the first time.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 /// How long Redis may take to get ready, and how long something that nobody waits for may be under way.

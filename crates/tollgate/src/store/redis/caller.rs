@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tollgate_core::{Outcome, Plan, StoreError, Time};
 
 use super::TimeSource;
-use super::batch::{Batch, Job, Terms};
+use super::batch::{Call, Terms};
 use super::error::RedisError;
 use super::reply::{self, Reply};
 use super::script::Scripts;
-use super::wire::{Encoded, cut, decode};
+use super::wire::{Encoded, IdUse, cut, decode};
 
 /// Makes commands out of Plans and outcomes out of replies.
 #[doc(hidden)]
@@ -31,13 +30,10 @@ impl Caller {
 
     /// The command that carries out these Plans, each at its caller's instant, one after another in one step.
     pub fn command(&self, plans: &[(&Plan<'_>, Time)], by_digest: bool) -> Vec<u8> {
-        let jobs = plans.iter().map(|(plan, now)| Job {
-            plan: Encoded::new(plan, "", *now),
-            deadline: Instant::now(),
-            asker: None,
-        });
+        let encode = |(plan, now): &(&Plan<'_>, Time)| Encoded::new(plan, "", *now, IdUse::Remember);
+        let mut plans: Vec<Encoded> = plans.iter().map(encode).collect();
         let mut command = Vec::new();
-        Batch::new(jobs.collect(), self.terms, &self.scripts).write(&mut command, by_digest);
+        Call::new(plans.iter_mut(), self.terms, &self.scripts).write(&mut command, by_digest);
         command
     }
 
@@ -49,7 +45,9 @@ impl Caller {
     ) -> Result<Option<Vec<Result<Outcome, StoreError>>>, RedisError> {
         Ok(match reply::parse(sent)? {
             Some((Reply::Value(Some(reply)), _)) => Some(self.outcomes(plans, reply)),
-            Some((Reply::Value(None), _)) => return Err(RedisError::Nonsense("the script answers nothing")),
+            Some((Reply::Value(None) | Reply::List(_), _)) => {
+                return Err(RedisError::Nonsense("the script answers nothing"));
+            }
             Some((Reply::Error(answer), _)) => return Err(RedisError::Refused(answer)),
             None => None,
         })

@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::error::RedisError;
 use super::reply::{self, Reply};
-use super::target::{Target, Tls};
+use super::target::{Access, Address, Tls};
 
 /// Bytes to and from Redis.
 #[derive(Debug)]
@@ -24,32 +24,51 @@ pub(super) enum Connection {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Connects, authenticates and selects the database.
-pub(super) async fn dial(target: &Target, trusted: Option<&TlsConnector>) -> Result<Connection, RedisError> {
-    let failed = |source: io::Error| RedisError::Connect {
-        address: target.address().into(),
-        source: Arc::new(source),
-    };
-    let socket = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(failed)?;
-    // A check is small and waited for.
-    socket.set_nodelay(true).map_err(failed)?;
-    let mut connection = match trusted {
-        None => Connection::Plain(socket),
-        Some(trusted) => {
-            let name = ServerName::try_from(target.host.clone()).map_err(io::Error::other).map_err(failed)?;
-            Connection::Tls(Box::new(trusted.connect(name, socket).await.map_err(failed)?))
+/// How to get into servers of one sort.
+#[derive(Clone)]
+pub(super) struct Door {
+    access: Access,
+    trusted: Option<TlsConnector>,
+}
+
+impl Door {
+    /// Fails if the certificates to trust cannot be read.
+    pub(super) fn new(access: Access) -> io::Result<Door> {
+        let trusted = access.tls.as_ref().map(trust).transpose()?;
+        Ok(Door { access, trusted })
+    }
+
+    /// Connects, authenticates and selects the database.
+    pub(super) async fn enter(&self, address: &Address) -> Result<Dialogue, RedisError> {
+        let failed = |source: io::Error| RedisError::Connect {
+            address: address.to_string().into(),
+            source: Arc::new(source),
+        };
+        let socket = TcpStream::connect((&*address.host, address.port)).await.map_err(failed)?;
+        // A check is small and waited for.
+        socket.set_nodelay(true).map_err(failed)?;
+        let connection = match &self.trusted {
+            None => Connection::Plain(socket),
+            Some(trusted) => {
+                let name = ServerName::try_from(address.host.to_string());
+                let name = name.map_err(io::Error::other).map_err(failed)?;
+                Connection::Tls(Box::new(trusted.connect(name, socket).await.map_err(failed)?))
+            }
+        };
+        let mut dialogue = Dialogue { connection, inbox: Vec::new(), heard: 0 };
+        let Access { user, password, database, .. } = &self.access;
+        if user.is_some() || password.is_some() {
+            let user = user.as_deref().unwrap_or("default");
+            // A user may need no password.
+            let password = password.as_deref().unwrap_or("");
+            let words = [b"AUTH", user.as_bytes(), password.as_bytes()];
+            dialogue.ask(&words).await.map_err(|error| unsaid(error, password))?;
         }
-    };
-    if target.user.is_some() || target.password.is_some() {
-        let user = target.user.as_deref().unwrap_or("default");
-        // A user may need no password.
-        let password = target.password.as_deref().unwrap_or("");
-        ask(&mut connection, &["AUTH", user, password]).await.map_err(|error| unsaid(error, password))?;
+        if *database != 0 {
+            dialogue.ask(&[b"SELECT", database.to_string().as_bytes()]).await?;
+        }
+        Ok(dialogue)
     }
-    if target.database != 0 {
-        ask(&mut connection, &["SELECT", &target.database.to_string()]).await?;
-    }
-    Ok(connection)
 }
 
 /// The error without the password: a server that knows no AUTH repeats its words.
@@ -63,9 +82,57 @@ fn unsaid(error: RedisError, password: &str) -> RedisError {
     }
 }
 
+/// A connection on which one thing is said at a time.
+#[derive(Debug)]
+pub(super) struct Dialogue {
+    connection: Connection,
+    inbox: Vec<u8>,
+    /// How much of the inbox was the last answer.
+    heard: usize,
+}
+
+impl Dialogue {
+    /// A command and its answer. An error of the server is an error.
+    pub(super) async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply<'_>, RedisError> {
+        let mut out = Vec::new();
+        reply::command(&mut out, words);
+        self.say(&out).await?;
+        match self.hear().await? {
+            Reply::Error(answer) => Err(RedisError::Refused(answer)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Sends bytes.
+    pub(super) async fn say(&mut self, bytes: &[u8]) -> Result<(), RedisError> {
+        self.connection.write_all(bytes).await?;
+        self.connection.flush().await?;
+        Ok(())
+    }
+
+    /// The next answer. Nothing is lost if whoever waits for it gives up.
+    pub(super) async fn hear(&mut self) -> Result<Reply<'_>, RedisError> {
+        self.inbox.drain(..std::mem::take(&mut self.heard));
+        while reply::parse(&self.inbox)?.is_none() {
+            if self.connection.read_buf(&mut self.inbox).await? == 0 {
+                return Err(RedisError::Lost(None));
+            }
+        }
+        let (reply, length) = reply::parse(&self.inbox)?.ok_or(RedisError::Nonsense("an answer vanished"))?;
+        self.heard = length;
+        Ok(reply)
+    }
+
+    /// The connection, for whoever says many things at once.
+    pub(super) fn into_connection(self) -> Connection {
+        self.connection
+    }
+}
+
 /// Whom TLS trusts.
-pub(super) fn trust(tls: &Tls) -> io::Result<TlsConnector> {
+fn trust(tls: &Tls) -> io::Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
+    let mut trouble = None;
     match &tls.authority {
         Some(path) => {
             for certificate in CertificateDer::pem_file_iter(path).map_err(io::Error::other)? {
@@ -76,10 +143,13 @@ pub(super) fn trust(tls: &Tls) -> io::Result<TlsConnector> {
         None => {
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
+            trouble = found.errors.into_iter().next();
         }
     }
     if roots.is_empty() {
-        return Err(io::Error::other("no certificate to trust; name a file of them with ca= in the URL"));
+        let why = trouble.map(|error| format!(" ({error})")).unwrap_or_default();
+        let what = format!("no certificate to trust{why}; name a file of them with ca= in the URL");
+        return Err(io::Error::other(what));
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -88,27 +158,6 @@ pub(super) fn trust(tls: &Tls) -> io::Result<TlsConnector> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
-}
-
-/// One command while nothing else is under way.
-async fn ask(connection: &mut Connection, command: &[&str]) -> Result<(), RedisError> {
-    let lost = |error: io::Error| RedisError::Lost(Some(Arc::new(error)));
-    let mut out = Vec::new();
-    reply::words(&mut out, command.len());
-    command.iter().for_each(|word| reply::word(&mut out, word.as_bytes()));
-    connection.write_all(&out).await.map_err(lost)?;
-    connection.flush().await.map_err(lost)?;
-    let mut inbox = Vec::with_capacity(256);
-    loop {
-        match reply::parse(&inbox)? {
-            Some((Reply::Value(_), _)) => return Ok(()),
-            Some((Reply::Error(answer), _)) => return Err(RedisError::Refused(answer)),
-            None => (),
-        }
-        if connection.read_buf(&mut inbox).await.map_err(lost)? == 0 {
-            return Err(RedisError::Lost(None));
-        }
-    }
 }
 
 macro_rules! either {

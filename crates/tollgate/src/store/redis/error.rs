@@ -9,7 +9,7 @@ use super::wire::ITEMS_MAX;
 /// Why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RedisError {
-    /// So many checks are waiting that one more could only be late. It was not sent.
+    /// So many checks are under way that one more could only be late. It was not sent.
     #[error("too many checks are waiting for Redis")]
     Busy,
     /// A check that so many rules match does not fit into one call. It was not sent.
@@ -34,6 +34,28 @@ pub enum RedisError {
         address: Arc<str>,
         /// Why.
         source: Arc<std::io::Error>,
+    },
+    /// No sentinel says where the primary is. It was not sent.
+    #[error("no sentinel says where the primary {name:?} is")]
+    NoPrimary {
+        /// The name that the sentinels were asked for.
+        name: Arc<str>,
+        /// What the last of them said.
+        source: Option<Arc<RedisError>>,
+    },
+    /// The sentinels named it, but it takes no writes, or not yet. It was not sent.
+    #[error("the server at {address} is a replica")]
+    Replica {
+        /// Host and port.
+        address: Arc<str>,
+    },
+    /// It is not known which server of the cluster has the keys. It was not sent.
+    #[error("it is not known which server of the cluster holds slot {slot}")]
+    NoOwner {
+        /// The keys' slot.
+        slot: u16,
+        /// Why nothing better is known.
+        source: Option<Arc<RedisError>>,
     },
     /// Redis answers with an error: nothing was carried out.
     #[error("Redis answers: {0}")]
@@ -70,6 +92,8 @@ impl RedisError {
     fn is_misconfigured(&self) -> bool {
         match self {
             RedisError::TooManyRules { .. } => true,
+            RedisError::NoPrimary { source: Some(source), .. }
+            | RedisError::NoOwner { source: Some(source), .. } => source.is_misconfigured(),
             RedisError::Refused(answer) => {
                 let word = answer.split_ascii_whitespace().next().unwrap_or_default();
                 SETTINGS.contains(&word) && !PASSING.iter().any(|passing| answer.contains(passing))
@@ -78,9 +102,27 @@ impl RedisError {
         }
     }
 
-    /// The first word of what Redis answered, in capitals by its custom.
+    /// Whether what Redis answered begins with this word, in capitals by its custom.
     pub(super) fn is(&self, word: &str) -> bool {
         matches!(self, RedisError::Refused(answer) if answer.split_ascii_whitespace().next() == Some(word))
+    }
+
+    /// What those are told whose Plan is not sent to this server because of what happened to others.
+    pub(super) fn of_unsent(self, address: &dyn std::fmt::Display) -> RedisError {
+        match self {
+            RedisError::Lost(_) | RedisError::NoReply | RedisError::Nonsense(_) => {
+                let source = Arc::new(std::io::Error::other(self));
+                RedisError::Connect { address: address.to_string().into(), source }
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<std::io::Error> for RedisError {
+    /// Something was under way on a connection.
+    fn from(error: std::io::Error) -> RedisError {
+        RedisError::Lost(Some(Arc::new(error)))
     }
 }
 

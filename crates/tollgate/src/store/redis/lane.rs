@@ -1,178 +1,233 @@
-//! The way of Plans to Redis and back: one connection, many checks in flight, every queue bounded.
+//! The way of Plans to one server and back: one connection, many checks in flight, every queue bounded.
 //!
 //! Plans that wait while others are under way travel together. Nothing is sent twice unless Redis said that it did not
 //! run it: what was under way when a connection broke is told as lost, and who asked decides what that means.
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::TlsConnector;
 
-use super::batch::{Batch, Job, Terms};
-use super::connection::{Connection, dial};
+use super::batch::{Batch, Call, divide};
+use super::connection::Connection;
 use super::error::RedisError;
+use super::job::Job;
+use super::node::{NodeState, NotYet};
 use super::reply::{self, Reply};
-use super::script::Scripts;
-use super::target::Target;
+use super::target::Address;
 
-/// So many Plans travel together at most.
-pub(super) const BATCH_MAX: usize = 64;
-/// So many batches are under way at most; what comes meanwhile goes with the next.
-const FLYING_MAX: usize = 2;
-/// A connection that owes an answer for so long is given up, or for as long as callers wait if that is longer.
-pub(super) const STALL_MIN: Duration = Duration::from_secs(1);
-const DIAL_MAX: Duration = Duration::from_secs(2);
-/// The first pause after a failed connection is drawn from up to this, each next one from up to twice as much.
-const PAUSE_FIRST: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// So many Plans are launched together at most.
+const LOAD_MAX: usize = 64;
+/// So many loads are under way at most; what comes meanwhile goes with the next.
+const LOADS_MAX: usize = 2;
+/// So many answers in a row that come after the deadline are as good as none.
+const LATE_MAX: u32 = 16;
 
-/// Everything the lane needs; it lives as long as somebody can send it jobs.
+/// Lives as long as somebody can send it jobs.
 pub(super) struct Lane {
-    pub(super) target: Arc<Target>,
-    pub(super) trusted: Option<TlsConnector>,
-    pub(super) jobs: mpsc::Receiver<Job>,
-    pub(super) terms: Terms,
-    pub(super) scripts: Scripts,
-    /// A connection that owes an answer for so long is given up.
-    pub(super) stall: Duration,
-    /// Draws pauses.
-    pub(super) dice: fn() -> f64,
+    state: Arc<NodeState>,
+    jobs: mpsc::UnboundedReceiver<Job>,
 }
 
 /// Why a connection is at an end.
 enum End {
     /// Nobody can ask any more.
     Done,
-    Broken {
-        error: RedisError,
-        /// Whether it had answered anything.
-        after_work: bool,
-    },
+    /// The server is elsewhere now.
+    Left,
+    Broken(RedisError),
+}
+
+impl From<RedisError> for End {
+    fn from(error: RedisError) -> End {
+        End::Broken(error)
+    }
 }
 
 impl Lane {
-    /// Connects, serves, connects again.
-    pub(super) async fn run(mut self) {
-        let (mut pause, mut fruitless) = (PAUSE_FIRST, 0_u32);
-        loop {
-            let dialled = timeout(DIAL_MAX, dial(&self.target, self.trusted.as_ref())).await;
-            let failed = match dialled {
-                Ok(Ok(connection)) => match self.serve(connection).await {
-                    End::Done => return,
-                    End::Broken { error, after_work } => {
-                        if after_work {
-                            (pause, fruitless) = (PAUSE_FIRST, 0);
-                        } else {
-                            fruitless += 1;
-                        }
-                        if fruitless < 2 && !matches!(error, RedisError::Refused(_)) {
-                            continue;
-                        }
-                        // A server that lets us in and does no work is no better than none.
-                        error
-                    }
-                },
-                Ok(Err(error)) => error,
-                Err(_) => lost(io::ErrorKind::TimedOut.into()),
-            };
-            let failed = self.not_sent(failed);
-            if self.refuse(&failed, pause.mul_f64((self.dice)())).await {
-                return;
-            }
-            pause = PAUSE_MAX.min(pause * 2);
-        }
+    pub(super) fn new(state: Arc<NodeState>, jobs: mpsc::UnboundedReceiver<Job>) -> Lane {
+        Lane { state, jobs }
     }
 
-    /// What those are told whose Plan is not sent because of this.
-    fn not_sent(&self, error: RedisError) -> RedisError {
-        match error {
-            RedisError::Connect { .. } | RedisError::Refused(_) => error,
-            other => {
-                let source = Arc::new(io::Error::other(other));
-                RedisError::Connect { address: self.target.address().into(), source }
+    /// Connects, serves, connects again.
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.state.connect().await {
+                Ok((address, connection)) => {
+                    let mut flight = Flight::new(address, connection);
+                    let end = self.exchange(&mut flight).await;
+                    let worked = flight.worked;
+                    flight.crash(&end);
+                    match end {
+                        End::Done => return,
+                        End::Left => (),
+                        End::Broken(error) => self.state.ended(worked, error).await,
+                    }
+                }
+                Err(not_yet) => {
+                    if self.refuse(not_yet).await {
+                        return;
+                    }
+                }
+            }
+            if let Some(cluster) = self.state.cluster.upgrade() {
+                cluster.doubts();
             }
         }
     }
 
     /// Fails whatever is asked during a pause: who asks then should not wait. Says whether nobody can ask any more.
-    async fn refuse(&mut self, error: &RedisError, pause: Duration) -> bool {
-        let end = Instant::now() + pause;
+    async fn refuse(&mut self, not_yet: NotYet) -> bool {
+        let NotYet { tried, until, error } = not_yet;
+        let state = &self.state;
+        let mut pause = pin!(async {
+            tokio::select! {
+                () = sleep_until(until) => (),
+                () = state.health.turns_from(true) => (),
+                () = state.whereabouts.leaves(tried.as_ref()) => (),
+            }
+        });
         loop {
             tokio::select! {
                 job = self.jobs.recv() => match job {
                     Some(job) => job.answer(Err(error.clone())),
                     None => return true,
                 },
-                () = sleep_until(end) => return false,
+                () = &mut pause => return false,
             }
-        }
-    }
-
-    async fn serve(&mut self, connection: Connection) -> End {
-        let mut flight =
-            Flight { connection, flying: VecDeque::new(), inbox: Vec::new(), outbox: Vec::new(), landed: 0 };
-        let error = match self.exchange(&mut flight).await {
-            Ok(()) => RedisError::Closed,
-            Err(error) => error,
-        };
-        let told = if matches!(error, RedisError::Refused(_)) { &RedisError::Lost(None) } else { &error };
-        flight.flying.into_iter().for_each(|batch| batch.fail(told));
-        match error {
-            RedisError::Closed => End::Done,
-            error => End::Broken { error, after_work: flight.landed > 0 },
         }
     }
 
     /// Sends and receives until nobody can ask any more or the connection is no good.
-    async fn exchange(&mut self, flight: &mut Flight) -> Result<(), RedisError> {
-        let mut waiting = Vec::with_capacity(BATCH_MAX);
+    async fn exchange(&mut self, flight: &mut Flight) -> End {
+        match self.exchange_until_end(flight).await {
+            Ok(end) | Err(end) => end,
+        }
+    }
+
+    async fn exchange_until_end(&mut self, flight: &mut Flight) -> Result<End, End> {
+        let state = &self.state;
+        let (stall, address) = (state.link.stall(), flight.address.clone());
+        let mut left = pin!(state.whereabouts.leaves(Some(&address)));
+        let mut waiting = Vec::with_capacity(LOAD_MAX);
+        // Once there is a reason to end, nothing more is taken on; what is under way may come home.
+        let mut ending: Option<(End, Instant)> = None;
         loop {
-            let stalls_at = flight.flying.front().map(|oldest| oldest.sent + self.stall);
+            let stalls_at = flight.flying.front().map(|oldest| oldest.sent() + stall);
+            let gives_up_at = match (&ending, stalls_at) {
+                (Some((_, until)), Some(stalls_at)) => Some(stalls_at.min(*until)),
+                (_, stalls_at) => stalls_at,
+            };
             tokio::select! {
                 biased;
                 read = flight.connection.read_buf(&mut flight.inbox) => {
-                    if read.map_err(lost)? == 0 {
-                        return Err(RedisError::Lost(None));
+                    if read.map_err(RedisError::from)? == 0 {
+                        return Err(RedisError::Lost(None).into());
                     }
-                    flight.land()?;
+                    flight.land(state)?;
                 }
-                found = self.jobs.recv_many(&mut waiting, BATCH_MAX), if flight.flying.len() < FLYING_MAX => {
+                found = self.jobs.recv_many(&mut waiting, LOAD_MAX), if ending.is_none() && flight.loads < LOADS_MAX => {
                     if found == 0 {
-                        return Ok(());
+                        ending = Some((End::Done, Instant::now() + stall));
                     }
-                    let wanted = wanted(&mut waiting);
-                    if !wanted.is_empty() {
-                        flight.launch(Batch::new(wanted, self.terms, &self.scripts), true);
-                    }
+                    flight.load(wanted(&mut waiting), state);
                 }
-                () = sleep_until(stalls_at.unwrap_or_else(Instant::now)), if stalls_at.is_some() => {
-                    return Err(lost(io::ErrorKind::TimedOut.into()));
+                () = &mut left, if ending.is_none() => {
+                    ending = Some((End::Left, Instant::now() + state.link.deadline));
+                }
+                () = sleep_until(gives_up_at.unwrap_or_else(Instant::now)), if gives_up_at.is_some() => {
+                    return match ending {
+                        Some((end, _)) => Err(end),
+                        None => Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)).into()),
+                    };
                 }
             }
-            flight.write(self.stall).await?;
+            flight.write(stall).await?;
+            if let Some((end, until)) = ending.take() {
+                if flight.flying.is_empty() {
+                    return Ok(end);
+                }
+                ending = Some((end, until));
+            }
         }
     }
 }
 
 /// A connection and what is under way on it.
 struct Flight {
+    address: Address,
     connection: Connection,
-    flying: VecDeque<Batch>,
+    flying: VecDeque<Flying>,
+    /// How many loads are under way.
+    loads: usize,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
-    /// Batches answered. An error is no answer: a full server sends one to everybody and hangs up.
-    landed: u64,
+    /// Whether anything was answered in time. An error is no answer: a full server sends one to everybody and hangs up.
+    worked: bool,
+    /// How many answers in a row came late.
+    late: u32,
+}
+
+/// What an answer is owed for.
+enum Flying {
+    Batch(Batch),
+    /// The word in front of a batch whose slot is moving.
+    Asking {
+        sent: Instant,
+    },
+}
+
+impl Flying {
+    fn sent(&self) -> Instant {
+        match self {
+            Flying::Batch(batch) => batch.sent,
+            Flying::Asking { sent } => *sent,
+        }
+    }
 }
 
 impl Flight {
+    fn new(address: Address, connection: Connection) -> Flight {
+        let (inbox, outbox) = (Vec::new(), Vec::new());
+        Flight {
+            address,
+            connection,
+            flying: VecDeque::new(),
+            loads: 0,
+            inbox,
+            outbox,
+            worked: false,
+            late: 0,
+        }
+    }
+
+    /// Launches jobs in as many calls as they take.
+    fn load(&mut self, jobs: Vec<Job>, state: &NodeState) {
+        if jobs.is_empty() {
+            return;
+        }
+        self.loads += 1;
+        let mut calls = divide(jobs).into_iter().peekable();
+        while let Some(mut jobs) = calls.next() {
+            let plans = jobs.iter_mut().map(|job| &mut job.plan);
+            let call = Call::new(plans, state.link.terms, &state.link.scripts);
+            let last_of_load = calls.peek().is_none();
+            self.launch(Batch { jobs, call, sent: Instant::now(), last_of_load }, true);
+        }
+    }
+
     fn launch(&mut self, batch: Batch, by_digest: bool) {
-        batch.write(&mut self.outbox, by_digest);
-        self.flying.push_back(batch);
+        if batch.asks() {
+            reply::command(&mut self.outbox, &[b"ASKING"]);
+            self.flying.push_back(Flying::Asking { sent: batch.sent });
+        }
+        batch.call.write(&mut self.outbox, by_digest);
+        self.flying.push_back(Flying::Batch(batch));
     }
 
     async fn write(&mut self, stall: Duration) -> Result<(), RedisError> {
@@ -183,45 +238,75 @@ impl Flight {
             self.connection.write_all(&self.outbox).await?;
             self.connection.flush().await
         };
-        timeout(stall, write).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(lost)?;
+        timeout(stall, write).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         self.outbox.clear();
         Ok(())
     }
 
-    /// Hands out every reply that has come whole. A batch whose script Redis does not know did not run: it goes again,
-    /// with the script's text.
-    fn land(&mut self) -> Result<(), RedisError> {
+    /// Hands out every reply that has come whole.
+    fn land(&mut self, state: &NodeState) -> Result<(), RedisError> {
         let inbox = std::mem::take(&mut self.inbox);
         let mut rest = &inbox[..];
         while let Some((reply, length)) = reply::parse(rest)? {
             rest = &rest[length..];
             match (self.flying.pop_front(), reply) {
-                (Some(batch), Reply::Value(Some(answers))) => {
-                    self.landed += 1;
+                // If it was no good, neither is the answer that follows it.
+                (Some(Flying::Asking { .. }), _) => (),
+                (Some(Flying::Batch(batch)), Reply::Value(Some(answers))) => {
+                    self.loads -= usize::from(batch.last_of_load);
+                    self.timed(batch.sent.elapsed() <= state.link.deadline);
                     batch.answer(answers);
                 }
-                (Some(batch), Reply::Value(None)) => {
-                    batch.fail(&RedisError::Nonsense("the script answers nothing"));
+                (Some(Flying::Batch(batch)), Reply::Error(answer)) => {
+                    self.refused(batch, RedisError::Refused(answer), state)?;
                 }
-                (Some(batch), Reply::Error(answer)) => self.refused(batch, RedisError::Refused(answer))?,
+                (Some(Flying::Batch(batch)), Reply::Value(None) | Reply::List(_)) => {
+                    let error = RedisError::Nonsense("the script answers nothing that it could");
+                    batch.fail(&error);
+                    return Err(error);
+                }
                 (None, Reply::Error(answer)) => return Err(RedisError::Refused(answer)),
-                (None, Reply::Value(_)) => {
-                    return Err(RedisError::Nonsense("an answer that nobody asked for"));
-                }
+                (None, _) => return Err(RedisError::Nonsense("an answer that nobody asked for")),
             }
         }
         self.inbox = rest.to_vec();
-        Ok(())
+        if self.late >= LATE_MAX { Err(io::Error::from(io::ErrorKind::TimedOut).into()) } else { Ok(()) }
     }
 
-    fn refused(&mut self, batch: Batch, error: RedisError) -> Result<(), RedisError> {
+    fn timed(&mut self, in_time: bool) {
+        self.worked |= in_time;
+        self.late = if in_time { 0 } else { self.late + 1 };
+    }
+
+    /// Redis ran none of it.
+    fn refused(&mut self, batch: Batch, error: RedisError, state: &NodeState) -> Result<(), RedisError> {
         if error.is("NOSCRIPT") {
+            // It goes again, with the script's text.
             self.launch(batch, false);
+            return Ok(());
+        }
+        self.loads -= usize::from(batch.last_of_load);
+        if let Some(cluster) = state.cluster.upgrade() {
+            cluster.sent_elsewhere(batch.jobs, error, &self.address);
             return Ok(());
         }
         batch.fail(&error);
         // This server takes no writes any more: another one does, and only a new connection finds it.
         if error.is("READONLY") { Err(error) } else { Ok(()) }
+    }
+
+    /// Tells those whose answers will not come.
+    fn crash(self, end: &End) {
+        let told = match end {
+            // What it refused was something else.
+            End::Done | End::Left | End::Broken(RedisError::Refused(_)) => &RedisError::Lost(None),
+            End::Broken(error) => error,
+        };
+        for flying in self.flying {
+            if let Flying::Batch(batch) = flying {
+                batch.fail(told);
+            }
+        }
     }
 }
 
@@ -231,8 +316,4 @@ fn wanted(waiting: &mut Vec<Job>) -> Vec<Job> {
     let (wanted, late): (Vec<Job>, Vec<Job>) = waiting.drain(..).partition(|job| job.is_wanted(now));
     late.into_iter().for_each(|job| job.answer(Err(RedisError::TooLate)));
     wanted
-}
-
-fn lost(error: io::Error) -> RedisError {
-    RedisError::Lost(Some(Arc::new(error)))
 }

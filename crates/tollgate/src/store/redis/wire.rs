@@ -29,6 +29,17 @@ pub(super) struct Encoded {
     pub(super) kinds: Kinds,
     /// How many answers it gets.
     pub(super) items: usize,
+    /// How long the script will take over it, where a plain item takes one.
+    pub(super) work: usize,
+}
+
+/// What becomes of a Plan's request id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IdUse {
+    /// It is remembered once something was booked under it.
+    Remember,
+    /// The Plan takes back what was booked under it, if anything was, and it is forgotten.
+    Forget,
 }
 
 /// The most items a Plan may have here: their number is one byte.
@@ -44,7 +55,7 @@ const CORRUPT: u8 = 3;
 
 impl Encoded {
     /// `prefix` goes in front of every key; `now` is the caller's clock, if that is what counts.
-    pub(super) fn new(plan: &Plan<'_>, prefix: &str, now: Time) -> Encoded {
+    pub(super) fn new(plan: &Plan<'_>, prefix: &str, now: Time, id: IdUse) -> Encoded {
         let mut encoded = Encoded {
             text: Vec::with_capacity(96 * plan.items().len()),
             ends: SmallVec::new(),
@@ -52,12 +63,13 @@ impl Encoded {
             holes: SmallVec::new(),
             kinds: Kinds::default(),
             items: plan.items().len(),
+            work: 0,
         };
-        encoded.plan(plan, prefix, now);
+        encoded.plan(plan, prefix, now, id);
         encoded
     }
 
-    fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time) {
+    fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time, use_of_id: IdUse) {
         self.body.extend_from_slice(&[0; 4]);
         self.number(now.us());
         // Whoever has more was turned away before.
@@ -66,7 +78,10 @@ impl Encoded {
         let hole = self.body.len() as u32;
         self.body.extend_from_slice(&[0; 2]);
         if let Some((_, request)) = id {
-            self.number(request.horizon.us());
+            match use_of_id {
+                IdUse::Remember => self.number(request.horizon.us()),
+                IdUse::Forget => self.body.extend_from_slice(&(-1_f64).to_le_bytes()),
+            }
             self.body.extend_from_slice(&request.content.to_le_bytes());
         }
         for item in plan.items() {
@@ -91,6 +106,7 @@ impl Encoded {
     fn item(&mut self, item: &Item<'_>) {
         let kind = kind_of(&item.limit);
         self.kinds.insert(kind);
+        self.work += work(&item.limit);
         let (op, cost, extra, mark, token) = asked(item);
         let too_dear = item.operation.cost().is_some_and(|cost| cost > item.limit.capacity());
         let flags = u8::from(item.blocking) | u8::from(too_dear) << 1;
@@ -129,6 +145,18 @@ impl Encoded {
             self.body[hole..hole + 2].copy_from_slice(&place.to_le_bytes());
         }
         &self.body
+    }
+}
+
+/// How long the script takes over an item, where a plain one takes one.
+fn work(limit: &Limit) -> usize {
+    match limit {
+        // Every lease is looked at.
+        Limit::Concurrency(limit) => 1 + usize::try_from(limit.limit() / 16).unwrap_or(usize::MAX / 2),
+        // Every reservation is looked at, and nobody knows how many there are.
+        Limit::Quota(_) | Limit::SlidingLog(_) => 4,
+        Limit::SlidingWindow(limit) => 1 + usize::try_from(limit.buckets() / 64).unwrap_or(usize::MAX / 2),
+        Limit::FixedWindow(_) | Limit::Bucket(_) | Limit::Meter(_) | Limit::Penalty(_) => 1,
     }
 }
 

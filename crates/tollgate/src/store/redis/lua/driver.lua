@@ -2,7 +2,7 @@
 --
 -- KEYS: every key that is read or written. ARGV[1], packed: which clock, tolerance in microseconds, margin in
 -- milliseconds, number of Plans; then for each Plan its length in bytes, the caller's instant, number of items, and the
--- place of its request id's key (0 if it has none) with horizon and digest; then for each item the place of its key, kind,
+-- place of its request id's key (0 if it has none) with horizon (below 0 to take back) and digest; then for each item the place of its key, kind,
 -- operation, flags (1 blocks, 2 dearer than the limit could ever admit), cost, extra, mark kind, token, and the limit's
 -- numbers behind their length.
 --
@@ -164,6 +164,7 @@ local function step(now, at, count)
 end
 
 -- What is remembered under a request id: its digest, until when, and the answer; or the length of what cannot be read.
+-- Without a count whatever was answered is taken for an answer.
 local function remembered(id, digest, count)
   if id == 0 then
     return nil
@@ -179,7 +180,7 @@ local function remembered(id, digest, count)
     end
     held[id] = known
   end
-  if known and (#known < 24 or known:sub(1, 16) == digest and #known ~= 32 + 34 * count) then
+  if known and (#known < 24 or count and known:sub(1, 16) == digest and #known ~= 32 + 34 * count) then
     return nil, #known
   end
   return known
@@ -199,13 +200,18 @@ for index = 1, plans do
   elseif which == CALLER then
     now = max(clock - tolerance, min(asked, clock + tolerance))
   end
-  local known, unreadable = remembered(id, digest, count)
+  -- A Plan that takes back what was booked under its id has no horizon.
+  local undoes = horizon and horizon < 0
+  local known, unreadable = remembered(id, digest, not undoes and count)
   if known and unpack_from('<d', known, 17) <= now then
     known = nil
   end
   if unreadable then
     replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 32 + 34 * count, unreadable)
-  elseif known then
+  elseif undoes and not (known and known:sub(1, 16) == digest) then
+    -- It was taken back before, or nothing was ever booked.
+    replies[index] = pack('<Bd', DECIDED, now) .. pack('<BBdddd', NOT_HELD, NONE, 0, 0, 0, 0):rep(count)
+  elseif known and not undoes then
     if known:sub(1, 16) == digest then
       replies[index] = pack('<B', REPLAYED) .. known:sub(25)
     else
@@ -215,7 +221,10 @@ for index = 1, plans do
     local fine, answers, booked = pcall(count == 1 and step_one or step, now, body, count)
     if fine then
       replies[index] = pack('<Bd', DECIDED, now) .. answers
-      if id > 0 and booked then
+      if undoes then
+        held[id] = false
+        kept_for[id] = 0
+      elseif id > 0 and booked then
         local forgotten = min(now + horizon, MAX)
         held[id] = digest .. pack('<d', forgotten) .. replies[index]:sub(2)
         kept_for[id] = forgotten - (slowest or now)

@@ -1,0 +1,323 @@
+//! A cluster: which server has which slot, and where to send what was sent to the wrong one.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::error::RedisError;
+use super::job::Job;
+use super::node::{Link, Node, Whereabouts};
+use super::reply::Reply;
+use super::slot::SLOTS;
+use super::target::Address;
+
+/// How often the slots are looked up while all is well, while a server is down, and at most.
+const LOOK: Duration = Duration::from_secs(30);
+const LOOK_DOWN: Duration = Duration::from_millis(100);
+const LOOK_MIN: Duration = Duration::from_millis(20);
+/// A server that takes longer to say where the slots are is not asked.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
+/// Whoever was sent elsewhere so often goes in circles.
+const HOPS_MAX: u8 = 16;
+/// How long to wait for a slot whose keys are in two places, and for a cluster that is not whole.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+const WHOLE_AGAIN: Duration = Duration::from_millis(10);
+
+/// The servers of a cluster.
+pub(super) struct Cluster {
+    link: Arc<Link>,
+    me: Weak<Cluster>,
+    seeds: Vec<Address>,
+    routes: ArcSwap<Routes>,
+    /// Held while the routes change.
+    changing: Mutex<()>,
+    /// What came of the last look at the slots.
+    looked: watch::Sender<Option<Result<(), RedisError>>>,
+    doubted: Arc<Notify>,
+}
+
+/// Which server has which slot.
+#[derive(Clone)]
+struct Routes {
+    /// Per slot, a place among the servers.
+    owners: Arc<[u16; SLOTS]>,
+    nodes: Vec<(Address, Arc<Node>)>,
+}
+
+const NOBODY: u16 = u16::MAX;
+
+/// Where a server sends what it does not run.
+#[derive(Debug, PartialEq, Eq)]
+enum Elsewhere {
+    /// The slot is there.
+    Moved { slot: u16, to: Address },
+    /// The slot will be there, and this key is already.
+    Ask { to: Address },
+    /// Some of the keys are there already.
+    TryAgain,
+    /// Nobody has the slot, for now.
+    Down,
+}
+
+impl Elsewhere {
+    fn read(answer: &RedisError, said_by: &Address) -> Option<Elsewhere> {
+        let RedisError::Refused(answer) = answer else { return None };
+        let mut words = answer.split_ascii_whitespace();
+        match words.next()? {
+            "MOVED" => {
+                let slot = words.next()?.parse().ok().filter(|&slot: &u16| usize::from(slot) < SLOTS)?;
+                Some(Elsewhere::Moved { slot, to: Address::read(words.next()?, said_by)? })
+            }
+            "ASK" => Some(Elsewhere::Ask { to: Address::read(words.nth(1)?, said_by)? }),
+            "TRYAGAIN" => Some(Elsewhere::TryAgain),
+            "CLUSTERDOWN" => Some(Elsewhere::Down),
+            _ => None,
+        }
+    }
+}
+
+impl Cluster {
+    /// Begins to look for the slots.
+    pub(super) fn new(link: Arc<Link>, seeds: Vec<Address>) -> Arc<Cluster> {
+        let runtime = link.runtime.clone();
+        let cluster = Arc::new_cyclic(|me| Cluster {
+            link,
+            me: Weak::clone(me),
+            seeds,
+            routes: ArcSwap::from_pointee(Routes { owners: Arc::new([NOBODY; SLOTS]), nodes: Vec::new() }),
+            changing: Mutex::default(),
+            looked: watch::Sender::new(None),
+            doubted: Arc::default(),
+        });
+        runtime.spawn(Cluster::look_now_and_then(Arc::downgrade(&cluster), Arc::clone(&cluster.doubted)));
+        cluster
+    }
+
+    /// Sends a job to whoever has its slot.
+    pub(super) fn send(&self, job: Job) {
+        let routes = self.routes.load();
+        let owner = usize::from(routes.owners[usize::from(job.slot) % SLOTS]);
+        if let Some((_, node)) = routes.nodes.get(owner) {
+            return node.send(job);
+        }
+        self.doubts();
+        let source = self.looked.borrow().clone().and_then(Result::err).map(Arc::new);
+        let slot = job.slot;
+        job.answer(Err(RedisError::NoOwner { slot, source }));
+    }
+
+    /// One server of each part, once the slots are known.
+    pub(super) async fn servers(&self) -> Result<Vec<Arc<Node>>, RedisError> {
+        let looked = self.looked.subscribe().wait_for(Option::is_some).await.map(|looked| looked.clone());
+        looked.ok().flatten().unwrap_or(Err(RedisError::Closed))?;
+        Ok(self.nodes())
+    }
+
+    /// All servers that have slots.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.routes.load().nodes.iter().map(|(_, node)| Arc::clone(node)).collect()
+    }
+
+    /// What is known of the slots may be wrong.
+    pub(super) fn doubts(&self) {
+        self.doubted.notify_one();
+    }
+
+    /// A server ran none of these, and said where else to try.
+    pub(super) fn sent_elsewhere(&self, jobs: Vec<Job>, answer: RedisError, by: &Address) {
+        let Some(elsewhere) = Elsewhere::read(&answer, by) else {
+            return jobs.into_iter().for_each(|job| job.answer(Err(answer.clone())));
+        };
+        if let Elsewhere::Moved { slot, to } = &elsewhere {
+            self.moved(*slot, to);
+        }
+        for mut job in jobs {
+            job.way.hops = job.way.hops.saturating_add(1);
+            job.way.asking = matches!(elsewhere, Elsewhere::Ask { .. });
+            job.way.alone = matches!(elsewhere, Elsewhere::Ask { .. } | Elsewhere::TryAgain);
+            match &elsewhere {
+                Elsewhere::Moved { to, .. } | Elsewhere::Ask { to } if job.way.hops <= HOPS_MAX => {
+                    self.node(to).send(job);
+                }
+                Elsewhere::Moved { .. } | Elsewhere::Ask { .. } => job.answer(Err(answer.clone())),
+                Elsewhere::TryAgain => self.send_later(job, TRY_AGAIN, answer.clone()),
+                Elsewhere::Down => {
+                    self.doubts();
+                    self.send_later(job, WHOLE_AGAIN, answer.clone());
+                }
+            }
+        }
+    }
+
+    /// It did not run, and may after a pause; if somebody still waits then.
+    fn send_later(&self, job: Job, pause: Duration, answer: RedisError) {
+        if !job.is_wanted(Instant::now() + pause) {
+            return job.answer(Err(answer));
+        }
+        let cluster = Weak::clone(&self.me);
+        self.link.runtime.spawn(async move {
+            sleep(pause).await;
+            match cluster.upgrade() {
+                Some(cluster) => cluster.send(job),
+                None => job.answer(Err(RedisError::Closed)),
+            }
+        });
+    }
+
+    /// The server at an address, made known if it is not.
+    fn node(&self, address: &Address) -> Arc<Node> {
+        if let Some(node) = self.routes.load().find(address) {
+            return node;
+        }
+        let _changing = self.changing.lock();
+        let mut routes = Routes::clone(&self.routes.load());
+        let place = self.place(&mut routes, address);
+        let node = Arc::clone(&routes.nodes[usize::from(place)].1);
+        self.routes.store(Arc::new(routes));
+        node
+    }
+
+    fn place(&self, routes: &mut Routes, address: &Address) -> u16 {
+        let found = routes.nodes.iter().position(|(known, _)| known == address);
+        let place = found.unwrap_or_else(|| {
+            let whereabouts = Whereabouts::Fixed(address.clone());
+            let node = Node::new(&self.link, whereabouts, Arc::default(), Weak::clone(&self.me));
+            let node = Arc::new(node);
+            routes.nodes.push((address.clone(), node));
+            routes.nodes.len() - 1
+        });
+        place as u16
+    }
+
+    fn moved(&self, slot: u16, to: &Address) {
+        let _changing = self.changing.lock();
+        let routes = self.routes.load();
+        let owner = usize::from(routes.owners[usize::from(slot)]);
+        if routes.nodes.get(owner).is_some_and(|(known, _)| known == to) {
+            return;
+        }
+        let mut routes = Routes::clone(&routes);
+        let place = self.place(&mut routes, to);
+        Arc::make_mut(&mut routes.owners)[usize::from(slot)] = place;
+        self.routes.store(Arc::new(routes));
+        self.doubts();
+    }
+
+    async fn look_now_and_then(cluster: Weak<Cluster>, doubted: Arc<Notify>) {
+        loop {
+            let Some(cluster) = cluster.upgrade() else { return };
+            let looked = cluster.look().await;
+            let failed = looked.is_err();
+            cluster.looked.send_replace(Some(looked));
+            let down = cluster.nodes().iter().any(|node| node.state.health.is_down());
+            drop(cluster);
+            let pause = if down || failed { LOOK_DOWN } else { LOOK };
+            tokio::select! {
+                () = sleep(pause) => (),
+                () = doubted.notified() => sleep(LOOK_MIN).await,
+            }
+        }
+    }
+
+    /// Asks one server after another where the slots are, those first that answer at all.
+    async fn look(&self) -> Result<(), RedisError> {
+        let mut nodes = self.routes.load().nodes.clone();
+        nodes.sort_by_key(|(_, node)| node.state.health.is_down());
+        let mut addresses: Vec<Address> = nodes.into_iter().map(|(address, _)| address).collect();
+        addresses
+            .extend(self.seeds.iter().filter(|&seed| !addresses.contains(seed)).cloned().collect::<Vec<_>>());
+        let mut failed = RedisError::Closed;
+        for address in addresses {
+            let asked = timeout(ANSWER_MAX, self.slots(&address)).await;
+            match asked.unwrap_or(Err(RedisError::NoReply)) {
+                Ok(slots) => {
+                    self.found(&slots);
+                    return Ok(());
+                }
+                Err(error) => failed = error.of_unsent(&address),
+            }
+        }
+        Err(failed)
+    }
+
+    /// First and last slot of each part, and who has it.
+    async fn slots(&self, asked: &Address) -> Result<Vec<(u16, u16, Address)>, RedisError> {
+        let mut dialogue = self.link.door.enter(asked).await?;
+        let told = dialogue.ask(&[b"CLUSTER", b"SLOTS"]).await?;
+        let parts = told.parts().ok_or(RedisError::Nonsense("a server says nothing of its slots"))?;
+        let part = |part: &Reply<'_>| {
+            let [first, last, owner, ..] = part.parts()? else { return None };
+            let [host, port, ..] = owner.parts()? else { return None };
+            // A server that does not know its own name leaves it out.
+            let host = host.text().filter(|host| !host.is_empty()).unwrap_or(&asked.host);
+            let (first, last): (u16, u16) = (first.number()?, last.number()?);
+            let fits = host != "?" && first <= last && usize::from(last) < SLOTS;
+            fits.then_some((first, last, Address::new(host, port.number()?)))
+        };
+        let slots: Vec<_> = parts.iter().filter_map(part).collect();
+        if slots.is_empty() {
+            return Err(RedisError::Refused("CLUSTERDOWN no server has slots".into()));
+        }
+        Ok(slots)
+    }
+
+    /// Takes over what a server said. Those that have no slots any more are let go.
+    fn found(&self, slots: &[(u16, u16, Address)]) {
+        let _changing = self.changing.lock();
+        let before = self.routes.load();
+        let mut routes = Routes { owners: Arc::new([NOBODY; SLOTS]), nodes: Vec::new() };
+        for (first, last, address) in slots {
+            if routes.find(address).is_none()
+                && let Some(node) = before.find(address)
+            {
+                routes.nodes.push((address.clone(), node));
+            }
+            let place = self.place(&mut routes, address);
+            Arc::make_mut(&mut routes.owners)[usize::from(*first)..=usize::from(*last)].fill(place);
+        }
+        self.routes.store(Arc::new(routes));
+    }
+}
+
+impl Routes {
+    fn find(&self, address: &Address) -> Option<Arc<Node>> {
+        self.nodes.iter().find(|(known, _)| known == address).map(|(_, node)| Arc::clone(node))
+    }
+}
+
+impl Drop for Cluster {
+    /// Whoever waits to look at the slots again finds that there is no need.
+    fn drop(&mut self) {
+        self.doubted.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_elsewhere_is_understood() {
+        let by = Address::new("10.0.0.1", 7000);
+        let read = |answer: &str| Elsewhere::read(&RedisError::Refused(answer.into()), &by);
+        let to = |host| Address::new(host, 6381);
+        assert_eq!(
+            read("MOVED 3999 127.0.0.1:6381"),
+            Some(Elsewhere::Moved { slot: 3999, to: to("127.0.0.1") })
+        );
+        assert_eq!(read("MOVED 3999 :6381"), Some(Elsewhere::Moved { slot: 3999, to: to("10.0.0.1") }));
+        assert_eq!(read("ASK 3999 [::1]:6381"), Some(Elsewhere::Ask { to: to("::1") }));
+        assert_eq!(
+            read("TRYAGAIN Multiple keys request during rehashing of slot"),
+            Some(Elsewhere::TryAgain)
+        );
+        assert_eq!(read("CLUSTERDOWN The cluster is down"), Some(Elsewhere::Down));
+        for other in ["MOVED", "MOVED x 127.0.0.1:1", "MOVED 16384 a:1", "ASK 1", "ASK 1 a:b", "ERR no", ""] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A Plan on its way, and who waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::error::RedisError;
+use super::wire::Encoded;
+
+/// A Plan and who waits for it.
+pub(super) struct Job {
+    pub(super) plan: Encoded,
+    /// Where in a cluster its keys are; the same for all where there is no cluster.
+    pub(super) slot: u16,
+    /// Not to be sent after this.
+    pub(super) deadline: Instant,
+    /// Whoever waits, if anybody does.
+    pub(super) asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
+    pub(super) way: Way,
+    pub(super) _permit: Permit,
+}
+
+/// What its way through a cluster has taught.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Way {
+    /// Its slot is moving, and it goes to where the slot will be.
+    pub(super) asking: bool,
+    /// Its slot is moving: together with others, whose keys are elsewhere, it would go nowhere.
+    pub(super) alone: bool,
+    /// How often it was sent elsewhere.
+    pub(super) hops: u8,
+}
+
+impl Job {
+    /// Whether somebody wants it still. If not it was never sent, and is not carried out.
+    pub(super) fn is_wanted(&self, now: Instant) -> bool {
+        now < self.deadline && self.asker.as_ref().is_none_or(|asker| !asker.is_closed())
+    }
+
+    /// Tells whoever waits. That nobody does any more is their business.
+    pub(super) fn answer(self, answer: Result<Vec<u8>, RedisError>) {
+        if let Some(asker) = self.asker {
+            drop(asker.send(answer));
+        }
+    }
+}
+
+/// Lets so many jobs exist at once.
+#[derive(Debug)]
+pub(super) struct Permits {
+    given: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// One job may exist.
+#[derive(Debug)]
+pub(super) struct Permit {
+    given: Arc<AtomicUsize>,
+}
+
+impl Permits {
+    pub(super) fn new(most: usize) -> Permits {
+        Permits { given: Arc::default(), most }
+    }
+
+    /// A place among the jobs under way, if there is one left.
+    pub(super) fn take(&self) -> Result<Permit, RedisError> {
+        let permit = Permit { given: Arc::clone(&self.given) };
+        let before = self.given.fetch_add(1, Ordering::Relaxed);
+        // Given back by the drop of a permit that was one too many.
+        if before < self.most { Ok(permit) } else { Err(RedisError::Busy) }
+    }
+
+    /// How many there are.
+    pub(super) fn given(&self) -> usize {
+        self.given.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.given.fetch_sub(1, Ordering::Relaxed);
+    }
+}
