@@ -1,5 +1,12 @@
 //! Oracle, core and Lua twins agree on every field of every answer, on the state they leave and on how long it lives.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tollgate::store::redis::{Caller, TimeSource};
+use tollgate_core::{Item, Operation, Plan, Scope, Span, SubjectHasher, Time, Token};
+use tollgate_testkit::conformance;
 use tollgate_testkit::differential::run;
 use tollgate_testkit::make_twin;
 use tollgate_testkit::redis::{Flavour, Server};
@@ -59,4 +66,93 @@ fn meter_and_its_twin_agree() {
 #[test]
 fn penalty_and_its_twin_agree() {
     agree::<suite::Penalty>(make_twin!(penalty, Penalty));
+}
+
+/// A server that is asked with whole commands.
+struct Asked {
+    stream: TcpStream,
+    _server: Server,
+}
+
+impl Asked {
+    fn start() -> Asked {
+        let server = Server::start(Flavour::Redis70).unwrap();
+        let stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Asked { stream, _server: server }
+    }
+
+    fn ask(&mut self, caller: &Caller, plans: &[&Plan<'_>], now: Time) -> Vec<String> {
+        let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (*plan, now)).collect();
+        self.stream.write_all(&caller.command(&timed, false)).unwrap();
+        let (mut inbox, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+        loop {
+            let length = self.stream.read(&mut chunk).unwrap();
+            inbox.extend_from_slice(&chunk[..length]);
+            if let Some(outcomes) = caller.read(plans, &inbox).unwrap() {
+                return outcomes.into_iter().map(|outcome| format!("{outcome:?}")).collect();
+            }
+        }
+    }
+}
+
+/// Equal Plans of a batch are sent once and carried out several times: nobody may notice.
+#[test]
+fn a_batch_answers_as_if_its_plans_had_come_one_after_another() {
+    let (mut together, mut apart) = (Asked::start(), Asked::start());
+    let caller =
+        Caller::new(TimeSource::Application, Duration::from_secs(3_600), |_, source| source.to_owned());
+    let limits = conformance::limits().unwrap();
+    let scopes: Vec<Scope> =
+        (0..limits.len()).map(|rule| Scope::new("test", &format!("rule-{rule}")).unwrap()).collect();
+    let hasher = SubjectHasher::new([3; 32]);
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut dice = |end: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % end
+    };
+    let (mut equal, mut plans_in_all) = (0, 0);
+    for batch in 0..400_u64 {
+        let mut plans: Vec<Plan<'_>> = Vec::new();
+        for _ in 0..1 + dice(40) {
+            if !plans.is_empty() && dice(2) == 0 {
+                // One like another, right after it or later.
+                let again = plans[if dice(2) == 0 { plans.len() - 1 } else { dice(plans.len()) }].clone();
+                plans.push(again);
+                equal += 1;
+                continue;
+            }
+            let (mut plan, asks) = (Plan::new(), dice(8) > 0);
+            for _ in 0..1 + dice(2) {
+                let rule = dice(limits.len());
+                let key = scopes[rule].key(hasher.subject([("user", ["a", "b"][dice(2)])]));
+                let token = Token(1 + dice(6) as u128);
+                let operation = match dice(6) {
+                    _ if !asks => [Operation::Release { token }, Operation::Reset][dice(2)],
+                    0 => Operation::Peek { cost: 1 },
+                    cost => Operation::Charge { cost: cost as u64 % 3, token },
+                };
+                let item = Item { blocking: dice(4) > 0, ..Item::new(key, limits[rule], operation) };
+                // A key may stand in a Plan once.
+                drop(plan.push(item));
+            }
+            if plan.items().is_empty() {
+                continue;
+            }
+            if dice(12) == 0 {
+                plan.once(hasher.subject([("id", ["x", "y"][dice(2)])]), Span::from_secs(1), 1);
+            }
+            plans.push(plan);
+        }
+        let now = Time::from_us(1_700_000_000_000_000 + batch * 150_000);
+        let plans: Vec<&Plan<'_>> = plans.iter().collect();
+        plans_in_all += plans.len();
+        let found = together.ask(&caller, &plans, now);
+        let expected: Vec<String> = plans.iter().flat_map(|plan| apart.ask(&caller, &[plan], now)).collect();
+        for (plan, (found, expected)) in plans.iter().zip(found.iter().zip(&expected)) {
+            assert_eq!(found, expected, "batch {batch}: {plan:#?}");
+        }
+    }
+    println!("{plans_in_all} Plans in 400 batches, {equal} of them like another");
+    assert!(equal > 2_000);
 }

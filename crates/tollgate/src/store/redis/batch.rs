@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Span;
 
@@ -35,49 +36,91 @@ impl Terms {
     }
 }
 
+/// No group.
+const NOBODY: u16 = u16::MAX;
+
 /// One call of the script.
 pub(super) struct Call {
     script: Arc<Script>,
     /// Number of keys, keys and argument, as they go over the wire: the same whether called by digest or by text.
     tail: Vec<u8>,
     tail_words: usize,
+    /// Whose reply comes when, by place among the Plans.
+    order: Vec<u16>,
+}
+
+/// Equal Plans, carried out one after another.
+struct Group {
+    members: SmallVec<[u16; 2]>,
 }
 
 impl Call {
-    /// Puts Plans together. A key that several of them touch is named once.
-    pub(super) fn new<'p>(
-        plans: impl ExactSizeIterator<Item = &'p mut Encoded>,
-        terms: Terms,
-        scripts: &Scripts,
-    ) -> Call {
-        let mut argument = Vec::with_capacity(32 + plans.len() * 128);
-        argument.push(terms.clock);
-        argument.extend_from_slice(&(terms.tolerance_us as f64).to_le_bytes());
-        argument.extend_from_slice(&(terms.margin_ms as f64).to_le_bytes());
-        argument.extend_from_slice(&(plans.len() as u16).to_le_bytes());
+    /// Puts Plans together. A key that several of them touch is named once, and equal Plans are sent once: a Plan joins
+    /// another if none that is different has touched its keys in between, so that no key sees a difference.
+    pub(super) fn new(plans: &mut [&mut Encoded], terms: Terms, scripts: &Scripts) -> Call {
         let (mut places, mut keys) = (HashMap::<Vec<u8>, u16>::new(), Vec::new());
-        let (mut kinds, mut count) = (Kinds::default(), 0_u16);
-        for plan in plans {
-            kinds = kinds.union(plan.kinds);
-            let own: Vec<u16> = plan
+        // By place of the key, the group that touched it last.
+        let mut touched: Vec<u16> = Vec::new();
+        let (mut groups, mut kinds) = (Vec::<Group>::with_capacity(plans.len()), Kinds::default());
+        for member in 0..plans.len() {
+            let own: SmallVec<[u16; 4]> = plans[member]
                 .keys()
                 .map(|key| {
                     places.get(key).copied().unwrap_or_else(|| {
-                        count += 1;
+                        touched.push(NOBODY);
+                        let place = touched.len() as u16;
                         word(&mut keys, key);
-                        places.insert(key.to_vec(), count);
-                        count
+                        places.insert(key.to_vec(), place);
+                        place
                     })
                 })
                 .collect();
-            argument.extend_from_slice(plan.body(own.into_iter()));
+            plans[member].put(&own);
+            kinds = kinds.union(plans[member].kinds);
+            let last = own.first().map_or(NOBODY, |&place| touched[usize::from(place) - 1]);
+            let joined = groups.get_mut(usize::from(last)).filter(|group| {
+                own.iter().all(|&place| touched[usize::from(place) - 1] == last)
+                    && plans[member].is_like(plans[usize::from(group.members[0])])
+            });
+            match joined {
+                Some(group) => group.members.push(member as u16),
+                None => {
+                    own.iter().for_each(|&place| touched[usize::from(place) - 1] = groups.len() as u16);
+                    groups.push(Group { members: SmallVec::from_slice(&[member as u16]) });
+                }
+            }
+        }
+        let mut argument = Vec::with_capacity(32 + groups.len() * 128);
+        argument.push(terms.clock);
+        argument.extend_from_slice(&(terms.tolerance_us as f64).to_le_bytes());
+        argument.extend_from_slice(&(terms.margin_ms as f64).to_le_bytes());
+        argument.extend_from_slice(&(groups.len() as u16).to_le_bytes());
+        for Group { members } in &groups {
+            plans[usize::from(members[0])].write(&mut argument, members.len() as u16);
         }
         let mut tail = Vec::with_capacity(keys.len() + argument.len() + 32);
-        word(&mut tail, count.to_string().as_bytes());
+        word(&mut tail, touched.len().to_string().as_bytes());
         tail.extend_from_slice(&keys);
         word(&mut tail, &argument);
-        let tail_words = usize::from(count) + 2;
-        Call { script: Arc::clone(scripts.of(kinds)), tail, tail_words }
+        Call {
+            script: Arc::clone(scripts.of(kinds)),
+            tail,
+            tail_words: touched.len() + 2,
+            order: groups.into_iter().flat_map(|group| group.members).collect(),
+        }
+    }
+
+    /// Gives each Plan, by place, its own part of the reply.
+    pub(super) fn split<'b>(
+        &self,
+        mut reply: &'b [u8],
+        items: impl Fn(usize) -> usize,
+    ) -> Vec<Result<&'b [u8], RedisError>> {
+        let mut parts = vec![Err(RedisError::Nonsense("the reply to a Plan is missing")); self.order.len()];
+        for &place in &self.order {
+            parts[usize::from(place)] = cut(&mut reply, items(usize::from(place)));
+        }
+        parts
     }
 
     /// Writes the call, by digest or, if Redis does not know that, with the script's text.
@@ -107,10 +150,10 @@ impl Batch {
     }
 
     /// Hands each its own part of the reply.
-    pub(super) fn answer(self, mut reply: &[u8]) {
-        for job in self.jobs {
-            let own = cut(&mut reply, job.plan.items).map(<[u8]>::to_vec);
-            job.answer(own);
+    pub(super) fn answer(self, reply: &[u8]) {
+        let parts = self.call.split(reply, |place| self.jobs[place].plan.items);
+        for (job, part) in self.jobs.into_iter().zip(parts) {
+            job.answer(part.map(<[u8]>::to_vec));
         }
     }
 

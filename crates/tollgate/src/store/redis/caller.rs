@@ -9,7 +9,7 @@ use super::batch::{Call, Terms};
 use super::error::RedisError;
 use super::reply::{self, Reply};
 use super::script::Scripts;
-use super::wire::{Encoded, IdUse, cut, decode};
+use super::wire::{Encoded, IdUse, decode};
 
 /// Makes commands out of Plans and outcomes out of replies.
 #[doc(hidden)]
@@ -30,11 +30,16 @@ impl Caller {
 
     /// The command that carries out these Plans, each at its caller's instant, one after another in one step.
     pub fn command(&self, plans: &[(&Plan<'_>, Time)], by_digest: bool) -> Vec<u8> {
+        let mut command = Vec::new();
+        self.call(plans).write(&mut command, by_digest);
+        command
+    }
+
+    fn call(&self, plans: &[(&Plan<'_>, Time)]) -> Call {
         let encode = |(plan, now): &(&Plan<'_>, Time)| Encoded::new(plan, "", *now, IdUse::Remember);
         let mut plans: Vec<Encoded> = plans.iter().map(encode).collect();
-        let mut command = Vec::new();
-        Call::new(plans.iter_mut(), self.terms, &self.scripts).write(&mut command, by_digest);
-        command
+        let mut plans: Vec<&mut Encoded> = plans.iter_mut().collect();
+        Call::new(&mut plans, self.terms, &self.scripts)
     }
 
     /// What was found for each of the Plans, read from whatever a server sent; None if the reply has not come whole.
@@ -53,9 +58,10 @@ impl Caller {
         })
     }
 
-    /// What was found for each of the Plans.
-    pub fn outcomes(&self, plans: &[&Plan<'_>], mut reply: &[u8]) -> Vec<Result<Outcome, StoreError>> {
-        let mut own = |plan: &Plan<'_>| decode(plan, cut(&mut reply, plan.items().len())?);
-        plans.iter().map(|plan| own(plan)).collect()
+    /// What was found for each of the Plans, if all of them had the same instant.
+    pub fn outcomes(&self, plans: &[&Plan<'_>], reply: &[u8]) -> Vec<Result<Outcome, StoreError>> {
+        let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (*plan, Time::ZERO)).collect();
+        let parts = self.call(&timed).split(reply, |place| plans[place].items().len());
+        plans.iter().zip(parts).map(|(plan, part)| decode(plan, part?)).collect()
     }
 }

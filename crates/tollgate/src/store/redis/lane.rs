@@ -214,8 +214,8 @@ impl Flight {
         self.loads += 1;
         let mut calls = divide(jobs).into_iter().peekable();
         while let Some(mut jobs) = calls.next() {
-            let plans = jobs.iter_mut().map(|job| &mut job.plan);
-            let call = Call::new(plans, state.link.terms, &state.link.scripts);
+            let mut plans: Vec<_> = jobs.iter_mut().map(|job| &mut job.plan).collect();
+            let call = Call::new(&mut plans, state.link.terms, &state.link.scripts);
             let last_of_load = calls.peek().is_none();
             self.launch(Batch { jobs, call, sent: Instant::now(), last_of_load }, true);
         }

@@ -234,7 +234,10 @@ impl NodeState {
         };
         self.health.fails(error.clone());
         let until = Instant::now() + pace.pause.mul_f64((self.link.dice)());
-        pace.pause = PAUSE_MAX.min(pace.pause * 2);
+        // A replica that was chosen is about to be a primary.
+        if !matches!(error, RedisError::Replica { .. }) {
+            pace.pause = PAUSE_MAX.min(pace.pause * 2);
+        }
         pace.barred = Some((until, error.clone()));
         NotYet { tried: pace.tried.clone(), until, error }
     }
@@ -273,7 +276,7 @@ impl NodeState {
         let Link { door, terms, scripts, deadline, .. } = &*self.link;
         let mut dialogue = door.enter(address).await?;
         let mut probe = Vec::new();
-        Call::new([].into_iter(), *terms, scripts).write(&mut probe, true);
+        Call::new(&mut [], *terms, scripts).write(&mut probe, true);
         let answer = async {
             dialogue.say(&probe).await?;
             match dialogue.hear().await? {

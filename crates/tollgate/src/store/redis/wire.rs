@@ -70,7 +70,8 @@ impl Encoded {
     }
 
     fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time, use_of_id: IdUse) {
-        self.body.extend_from_slice(&[0; 4]);
+        // Its length, once that is known, and that it is carried out once.
+        self.body.extend_from_slice(&[0, 0, 0, 0, 1, 0]);
         self.number(now.us());
         // Whoever has more was turned away before.
         self.body.push(plan.items().len() as u8);
@@ -138,15 +139,29 @@ impl Encoded {
         starts.zip(&self.ends).map(|(start, end)| &self.text[start as usize..*end as usize])
     }
 
-    /// The packed Plan, once its keys have these places, which count from 1.
-    pub(super) fn body(&mut self, places: impl Iterator<Item = u16>) -> &[u8] {
+    /// Gives its keys their places, which count from 1.
+    pub(super) fn put(&mut self, places: &[u16]) {
         for (hole, place) in self.holes.iter().zip(places) {
             let hole = *hole as usize;
             self.body[hole..hole + 2].copy_from_slice(&place.to_le_bytes());
         }
-        &self.body
+    }
+
+    /// The packed Plan, to be carried out so often.
+    pub(super) fn write(&self, out: &mut Vec<u8>, times: u16) {
+        let start = out.len() + TIMES;
+        out.extend_from_slice(&self.body);
+        out[start..start + 2].copy_from_slice(&times.to_le_bytes());
+    }
+
+    /// Whether it may be carried out as often as another one is, in one go: the same in every byte, with no request id.
+    pub(super) fn is_like(&self, other: &Encoded) -> bool {
+        self.holes.len() == self.items && self.body == other.body
     }
 }
+
+/// Where in a packed Plan is written how often it is carried out.
+const TIMES: usize = 4;
 
 /// How long the script takes over an item, where a plain one takes one.
 fn work(limit: &Limit) -> usize {

@@ -1,12 +1,12 @@
 -- Carries out a batch of Plans, each as one indivisible step on the state its predecessors left.
 --
 -- KEYS: every key that is read or written. ARGV[1], packed: which clock, tolerance in microseconds, margin in
--- milliseconds, number of Plans; then for each Plan its length in bytes, the caller's instant, number of items, and the
--- place of its request id's key (0 if it has none) with horizon (below 0 to take back) and digest; then for each item the place of its key, kind,
--- operation, flags (1 blocks, 2 dearer than the limit could ever admit), cost, extra, mark kind, token, and the limit's
--- numbers behind their length.
+-- milliseconds, number of Plans; then for each Plan its length in bytes, how often it is to be carried out, the caller's
+-- instant, number of items, and the place of its request id's key (0 if it has none) with horizon (below 0 to take back)
+-- and digest; then for each item the place of its key, kind, operation, flags (1 blocks, 2 dearer than the limit could ever
+-- admit), cost, extra, mark kind, token, and the limit's numbers behind their length.
 --
--- Reply, packed: for each Plan what became of it and the instant it was decided at, and for each item verdict, mark kind,
+-- Reply, packed: for each Plan, as often as it was carried out, what became of it and the instant it was decided at, and for each item verdict, mark kind,
 -- number, remaining, reset, instant of the mark.
 --
 -- State is read once, stepped in memory and written once, after the last Plan was decided: whatever raises an error
@@ -98,69 +98,112 @@ local function commit(place, kind, change, dies, now)
   kept_for[place] = dies - (slowest or now)
 end
 
--- Decides the item at this place of the batch. Returns everything that is to be known of it: where the next one begins,
--- the answer's six numbers, whether it blocks, and whether that matters; then what to write and what it was decided on.
-local function decide(now, at)
-  local place, kind, op, flags, cost, extra, mark, token, length, numbers = unpack_from('<HBBBddBBc0B', batch, at)
+-- Decides an item. Returns everything that is to be known of it: the answer's six numbers and whether it stands in the
+-- Plan's way; then what to write, until when it lives, and what it was decided on.
+local function decide(now, place, kind, op, flags, cost, extra, mark, token, numbers)
   local twin, blocks = twins[kind], flags % 2 == 1
   if op == RESET then
     -- Whatever lies there, also if nobody can read it.
     local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers)
-    return numbers + length, DONE, NONE, 0, remaining, reset, 0, blocks, false, place, kind, false, now
+    return DONE, NONE, 0, remaining, reset, 0, false, false, now
   end
   local state = state_of(place, kind)
-  local asks = op == CHARGE or op == PEEK or op == RESERVE
   if flags >= 2 then
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers)
-    return numbers + length, NEVER, NONE, 0, remaining, reset, 0, blocks, blocks
+    return NEVER, NONE, 0, remaining, reset, 0, blocks
   end
   local verdict, number, remaining, reset, mark_kind, mark_at, change, dies =
     twin(state, now, op, cost, token, extra, mark, numbers)
   if op == PEEK then
     mark_kind, mark_at, change = NONE, 0, nil
   end
-  return numbers + length, verdict, mark_kind, number, remaining, reset, mark_at, blocks,
-    blocks and asks and verdict ~= ADMITTED, place, kind, change, dies, twin, state, numbers
+  local asks = op == CHARGE or op == PEEK or op == RESERVE
+  return verdict, mark_kind, number, remaining, reset, mark_at, blocks and asks and verdict ~= ADMITTED, change, dies,
+    state
 end
 
--- Decides a Plan of one item and charges it. Returns the packed answer and whether an admission was booked.
-local function step_one(now, at)
-  deciding = 1
-  local _, verdict, mark_kind, number, remaining, reset, mark_at, blocks, blocked, place, kind, change, dies =
-    decide(now, at)
-  local refused = verdict == REFUSED or verdict == NEVER
-  local books = change ~= nil and (blocks or not refused)
-  if books then
-    commit(place, kind, change, dies, now)
+-- Charges one item that blocks, as often as it was sent: what most Plans are.
+local function charge(now, times, place, kind, cost, token, numbers)
+  local twin, state, written = twins[kind], state_of(place, kind), nil
+  local answers, booked = {}, false
+  for turn = 1, times do
+    local verdict, number, remaining, reset, mark_kind, mark_at, change, dies =
+      twin(state, now, CHARGE, cost, token, 0, NONE, numbers)
+    local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_at)
+    if not change then
+      -- Nothing changed, and so nothing will.
+      answers[turn] = turn < times and answer:rep(times - turn + 1) or answer
+      break
+    end
+    state, written, answers[turn], booked = change, dies, answer, verdict == ADMITTED
   end
-  return pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_at), books and not blocked
+  if written then
+    commit(place, kind, state, written, now)
+  end
+  return answers[2] and table.concat(answers) or answers[1], booked
+end
+
+-- Decides a Plan of one item and carries it out, as often as it was sent. Returns the packed replies and whether an
+-- admission was booked.
+local function step_one(now, at, _, times)
+  deciding = 1
+  local place, kind, op, flags, cost, extra, mark, token, _, numbers = unpack_from('<HBBBddBBc0B', batch, at)
+  if op == CHARGE and flags == 1 and kind ~= LOG then
+    return charge(now, times, place, kind, cost, token, numbers)
+  end
+  local answers, booked = {}, false
+  for turn = 1, times do
+    local verdict, mark_kind, number, remaining, reset, mark_at, blocked, change, dies =
+      decide(now, place, kind, op, flags, cost, extra, mark, token, numbers)
+    answers[turn] = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_at)
+    if change ~= nil and (flags % 2 == 1 or verdict ~= REFUSED and verdict ~= NEVER) then
+      commit(place, kind, change, dies, now)
+      booked = not blocked
+    end
+  end
+  return table.concat(answers), booked
 end
 
 -- Decides all items of a Plan, then charges all or none.
-local function step(now, at, count)
+local function step_all(now, at, count)
   local items, blocked, booked = {}, false, false
   for index = 1, count do
     deciding = index
-    local item = { decide(now, at) }
-    at = item[1]
-    blocked = blocked or item[9]
+    local place, kind, op, flags, cost, extra, mark, token, length, numbers = unpack_from('<HBBBddBBc0B', batch, at)
+    local item = { decide(now, place, kind, op, flags, cost, extra, mark, token, numbers) }
+    item[11], item[12], item[13], item[14] = place, kind, flags % 2 == 1, numbers
+    at = numbers + length
+    blocked = blocked or item[7]
     items[index] = item
   end
   for index = 1, count do
-    local _, verdict, mark_kind, number, remaining, reset, mark_at, blocks, _, place, kind, change, dies, twin, state, numbers =
-      unpack(items[index], 1, 16)
+    local verdict, mark_kind, number, remaining, reset, mark_at, _, change, dies, state, place, kind, blocks, numbers =
+      unpack(items[index], 1, 14)
     local refused = verdict == REFUSED or verdict == NEVER
     if blocked and verdict == ADMITTED then
       -- It would have been admitted on its own: it says so, with the numbers of nothing charged.
       mark_kind, number, mark_at = NONE, 0, 0
-      _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers)
+      _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers)
     elseif change ~= nil and (refused and blocks or not refused and not blocked) then
       commit(place, kind, change, dies, now)
       booked = booked or not blocked
     end
     items[index] = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_at)
   end
-  return table.concat(items), booked
+  return pack('<Bd', DECIDED, now) .. table.concat(items), booked
+end
+
+-- The same for a Plan that was sent several times.
+local function step(now, at, count, times)
+  local answer, booked = step_all(now, at, count)
+  if times == 1 then
+    return answer, booked
+  end
+  local answers = { answer }
+  for turn = 2, times do
+    answers[turn], booked = step_all(now, at, count)
+  end
+  return table.concat(answers), booked
 end
 
 -- What is remembered under a request id: its digest, until when, and the answer; or the length of what cannot be read.
@@ -188,7 +231,7 @@ end
 
 local replies = {}
 for index = 1, plans do
-  local length, asked, count, id, body = unpack_from('<I4dBH', batch, at)
+  local length, times, asked, count, id, body = unpack_from('<I4HdBH', batch, at)
   local horizon, digest
   if id > 0 then
     horizon, digest, body = unpack_from('<dc16', batch, body)
@@ -218,9 +261,9 @@ for index = 1, plans do
       replies[index] = pack('<Bd', OTHER_CONTENT, now)
     end
   else
-    local fine, answers, booked = pcall(count == 1 and step_one or step, now, body, count)
+    local fine, answers, booked = pcall(count == 1 and step_one or step, now, body, count, times)
     if fine then
-      replies[index] = pack('<Bd', DECIDED, now) .. answers
+      replies[index] = answers
       if undoes then
         held[id] = false
         kept_for[id] = 0
@@ -230,7 +273,7 @@ for index = 1, plans do
         kept_for[id] = forgotten - (slowest or now)
       end
     elseif type(answers) == 'table' and type(answers[1]) == 'number' then
-      replies[index] = pack('<BdBBdd', CORRUPT, now, deciding, answers[1], answers[2], answers[3])
+      replies[index] = pack('<BdBBdd', CORRUPT, now, deciding, answers[1], answers[2], answers[3]):rep(times)
     else
       error(answers, 0)
     end
