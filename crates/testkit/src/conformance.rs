@@ -89,10 +89,20 @@ pub fn counting_limits(limit: u64, window: Span) -> Result<Vec<Limit>, LimitErro
     ])
 }
 
+/// Where the keys of a Plan lie in a cluster. Elsewhere it makes no difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slots {
+    /// All in one.
+    One,
+    /// Each subject's in its own. Then no Plan has a request id: a slot does not know what is remembered in another.
+    BySubject,
+}
+
 /// Drives the store and the model of Plans with the same generated Plans, about `steps` of them, and compares
 /// every field of every outcome: all-or-nothing, shadow, several rules, every algorithm and operation, request ids.
 pub fn agrees_with_the_model<S: Store>(
     runtime: &Runtime,
+    slots: Slots,
     store: impl Fn(&'static ManualClock) -> S,
     steps: u64,
     seed: u64,
@@ -112,7 +122,7 @@ pub fn agrees_with_the_model<S: Store>(
         runner
             .run_one(tree, |acts| {
                 clock.set(START);
-                history(runtime, &store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
+                history(runtime, slots, &store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
                 done.set(done.get() + acts.len() as u64);
                 Ok(())
             })
@@ -147,6 +157,7 @@ fn acts() -> impl Strategy<Value = Act> {
 
 fn history<S: Store>(
     runtime: &Runtime,
+    slots: Slots,
     store: &S,
     clock: &ManualClock,
     limits: &[Limit],
@@ -168,7 +179,11 @@ fn history<S: Store>(
             let rule = usize::from(pick.rule) % limits.len();
             let limit = limits[rule];
             let name = pick.subject.to_string();
-            let key = scopes[rule].key(subjects.subject([("user", name.as_str())]));
+            let subject = subjects.subject([("user", name.as_str())]);
+            let key = match slots {
+                Slots::One => scopes[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
+                Slots::BySubject => scopes[rule].key(subject),
+            };
             let operation = operation(act, pick, &limit, &booked, &mut tokens);
             let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
             // A Plan that may not be made is not the store's business.
@@ -176,7 +191,7 @@ fn history<S: Store>(
                 continue;
             }
         }
-        if act.id < IDS {
+        if act.id < IDS && slots == Slots::One {
             let id = subjects.subject([("id", act.id.to_string().as_str())]);
             plan.once(id, HORIZON, 1);
         }

@@ -6,7 +6,6 @@
 
 mod acceptor;
 mod connection;
-mod dice;
 mod faults;
 mod gate;
 mod pump;
@@ -68,6 +67,11 @@ impl FaultProxy {
         }
         self.shared.set_faults(faults);
         Ok(())
+    }
+
+    /// Ends the connections that are open, as a process does that exits. New ones are none of its business.
+    pub fn disconnect(&self) {
+        self.shared.close_all();
     }
 
     /// How often each fault was injected so far.

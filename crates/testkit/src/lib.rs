@@ -2,7 +2,9 @@
 //! suites must catch, and a checker of recorded histories.
 
 pub mod conformance;
+mod dice;
 pub mod differential;
+pub mod drill;
 pub mod fault_proxy;
 pub mod history;
 pub mod model;

@@ -12,7 +12,7 @@ use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{
     Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
-use tollgate_testkit::conformance::{agrees_with_the_model, counting_limits};
+use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
 
 const NOW: Time = Time::from_us(1_700_000_000_000_000);
 const LIMIT: u64 = 1_000;
@@ -58,7 +58,7 @@ fn admitted(ask: impl Fn(usize) -> bool + Sync) -> usize {
 #[test]
 fn memory_store_agrees_with_the_model_of_plans() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    agrees_with_the_model(&runtime, MemoryStore::with_clock, 300_000, 1)
+    agrees_with_the_model(&runtime, Slots::One, MemoryStore::with_clock, 300_000, 1)
         .unwrap_or_else(|difference| panic!("{difference}"));
 }
 

@@ -13,7 +13,7 @@ use tollgate::{Clock, ManualClock, SystemClock};
 use tollgate_core::{
     Answer, Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
 };
-use tollgate_testkit::conformance::{agrees_with_the_model, counting_limits};
+use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
 use tollgate_testkit::redis::{Flavour, Server, no_orphans};
 
 #[path = "common/on_redis.rs"]
@@ -80,7 +80,8 @@ fn redis_agrees_with_the_model_of_plans_whatever_server_it_is() {
                 .open()
                 .unwrap()
         };
-        agrees_with_the_model(&runtime, store, 10_000, 7).unwrap_or_else(|difference| panic!("{difference}"));
+        agrees_with_the_model(&runtime, Slots::One, store, 10_000, 7)
+            .unwrap_or_else(|difference| panic!("{difference}"));
         assert!(no_orphans(&mut server.admin().unwrap(), "h", TTL_MAX, &[]).unwrap() > 1_000);
     }
 }

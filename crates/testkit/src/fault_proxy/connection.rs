@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::dice::Dice;
 use super::faults::{Counts, Event, Faults, Injected};
 use super::gate::Gate;
 use super::{lock, pump};
+use crate::dice::Dice;
 
 /// A server that is stopped still connects, until it has too many connections to accept.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -98,7 +98,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes every connection, and returns when their threads are gone. There must be no acceptor any more.
+    /// Closes every connection, and returns when their threads are gone. While there is an acceptor, new ones
+    /// may come meanwhile and stay.
     pub(super) fn close_all(&self) {
         let connections = std::mem::take(&mut *lock(&self.connections));
         for served in &connections {

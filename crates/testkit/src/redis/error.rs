@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use super::flavour::Flavour;
 use super::resp::{Malformed, Value};
@@ -61,6 +62,25 @@ pub enum Error {
         /// Which server.
         flavour: Flavour,
     },
+    /// A question to a server has no answer.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// Something did not come to pass in time.
+    #[error("not {what} within {within:?}: {seen}")]
+    Late {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        within: Duration,
+        /// What stood in the way at the end.
+        seen: String,
+    },
+    /// No server of a topology is what was asked for.
+    #[error("there is no {0}")]
+    Nobody(String),
+    /// The builder was not told to put proxies before the nodes.
+    #[error("there is no proxy before the node to cut it off with")]
+    NoProxy,
     /// No certificate could be made.
     #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),

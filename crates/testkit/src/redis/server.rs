@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::admin::Admin;
 use super::certificates::Certificates;
+use super::config_file;
 use super::error::{AdminError, Error};
 use super::flavour::Flavour;
 use super::ports;
@@ -18,7 +19,7 @@ use super::process::Process;
 const START_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A server that keeps nothing on disk, reached on 127.0.0.1.
+/// A server that keeps no data on disk, reached on 127.0.0.1.
 ///
 /// A value in a `static` is never dropped, and its server outlives the test: keep it in the test.
 #[derive(Debug)]
@@ -43,7 +44,31 @@ pub struct Builder {
     flavour: Flavour,
     password: Option<String>,
     tls: bool,
+    certificates: Option<Certificates>,
     arguments: Vec<String>,
+    settings: Settings,
+    bus: bool,
+}
+
+/// Where a server has its settings from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Settings {
+    /// Its arguments. After a restart it is what it was at first.
+    Arguments,
+    /// A file, which it may write anew.
+    File,
+    /// The same, for a sentinel instead of a server of data.
+    SentinelFile,
+}
+
+impl Settings {
+    /// What the server logs when it listens.
+    fn ready(self) -> &'static str {
+        match self {
+            Settings::Arguments | Settings::File => "Ready to accept connections",
+            Settings::SentinelFile => "Sentinel ID is",
+        }
+    }
 }
 
 impl Builder {
@@ -67,6 +92,31 @@ impl Builder {
         self
     }
 
+    /// The same, with these certificates: servers that talk to each other must trust one authority.
+    pub fn tls_with(mut self, certificates: Certificates) -> Builder {
+        self.certificates = Some(certificates);
+        self.tls()
+    }
+
+    /// Its settings lie in a file. CONFIG REWRITE changes it, as a sentinel does that gives the server
+    /// another role, and what is written there outlives a restart.
+    pub fn config_file(mut self) -> Builder {
+        self.settings = Settings::File;
+        self
+    }
+
+    /// A sentinel, which always needs a file to remember what it knows.
+    pub(super) fn sentinel(mut self) -> Builder {
+        self.settings = Settings::SentinelFile;
+        self
+    }
+
+    /// A port that leaves room for the bus of a cluster.
+    pub(super) fn bus(mut self) -> Builder {
+        self.bus = true;
+        self
+    }
+
     /// More arguments of the server, such as `["--maxmemory", "2mb"]`. They come last, and so they win.
     pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Builder {
         self.arguments.extend(arguments.into_iter().map(Into::into));
@@ -77,18 +127,20 @@ impl Builder {
     pub fn start(self) -> Result<Server, Error> {
         let flavour = self.flavour;
         let folder = TempDir::with_prefix("tollgate-redis-").map_err(Error::io("create a folder"))?;
-        let certificates = match self.tls {
-            true if !flavour.has_tls() => return Err(Error::NoTls { flavour }),
-            true => Some(Certificates::generate(folder.path())?),
-            false => None,
+        let certificates = match (self.tls, &self.certificates) {
+            (true, _) if !flavour.has_tls() => return Err(Error::NoTls { flavour }),
+            (true, Some(certificates)) => Some(certificates.clone()),
+            (true, None) => Some(Certificates::generate(folder.path())?),
+            (false, _) => None,
         };
         let tls = certificates.map(|certificates| Tls { port: 0, certificates });
         let mut server = Server { options: self, port: 0, tls, process: None, folder };
         for _ in 0..ports::TRIES {
-            server.port = ports::next();
+            server.port = if server.options.bus { ports::next_with_bus() } else { ports::next() };
             if let Some(tls) = &mut server.tls {
                 tls.port = ports::next();
             }
+            server.write_settings()?;
             if server.launch()? {
                 return Ok(server);
             }
@@ -105,7 +157,15 @@ impl Server {
 
     /// A server with more to it.
     pub fn builder(flavour: Flavour) -> Builder {
-        Builder { flavour, password: None, tls: false, arguments: Vec::new() }
+        Builder {
+            flavour,
+            password: None,
+            tls: false,
+            certificates: None,
+            arguments: Vec::new(),
+            settings: Settings::Arguments,
+            bus: false,
+        }
     }
 
     /// Which server it is.
@@ -158,6 +218,16 @@ impl Server {
         Admin::connect(self.port, self.options.password.as_deref())
     }
 
+    /// The same, where connecting and every reply may take no longer than this.
+    pub fn admin_within(&self, timeout: Duration) -> Result<Admin, AdminError> {
+        Admin::connect_within(self.port, self.options.password.as_deref(), timeout)
+    }
+
+    /// Whether there is a process, frozen or not.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Kills it as a power failure would: connections break, and all data is gone.
     pub fn kill9(&mut self) -> Result<(), Error> {
         self.process.take().ok_or(Error::Killed)?.kill()
@@ -181,6 +251,13 @@ impl Server {
         if self.launch()? { Ok(()) } else { Err(Error::NoPort { tries: 1 }) }
     }
 
+    /// The same, with more arguments, and without what it has written into its file.
+    pub(super) fn restart_with(&mut self, arguments: &[&str]) -> Result<(), Error> {
+        self.options.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        self.write_settings()?;
+        self.restart()
+    }
+
     fn process(&self) -> Result<&Process, Error> {
         self.process.as_ref().ok_or(Error::Killed)
     }
@@ -191,7 +268,7 @@ impl Server {
 
     /// Starts the process and waits until it answers. False means that somebody else has the port.
     fn launch(&mut self) -> Result<bool, Error> {
-        let process = Process::start(self.flavour(), &self.arguments(), self.log_file())?;
+        let process = Process::start(self.flavour(), &self.command_line(), self.log_file())?;
         // Owned from here on, so that it is killed whatever follows.
         self.process = Some(process);
         let deadline = Instant::now() + START_MAX;
@@ -203,7 +280,7 @@ impl Server {
             }
             // Before it says so, whoever answers on the port is not our server.
             let log = self.log()?;
-            if log.contains("Ready to accept connections") {
+            if log.contains(self.options.settings.ready()) {
                 match self.ping() {
                     Ok(()) => return Ok(true),
                     Err(error) => tried = error.to_string(),
@@ -240,6 +317,28 @@ impl Server {
 
     fn log_file(&self) -> PathBuf {
         self.folder.path().join("server.log")
+    }
+
+    fn config_file(&self) -> PathBuf {
+        self.folder.path().join("server.conf")
+    }
+
+    fn write_settings(&self) -> Result<(), Error> {
+        match self.options.settings {
+            Settings::Arguments => Ok(()),
+            Settings::File | Settings::SentinelFile => {
+                config_file::write(&self.config_file(), &self.arguments())
+            }
+        }
+    }
+
+    fn command_line(&self) -> Vec<String> {
+        let file = self.config_file().display().to_string();
+        match self.options.settings {
+            Settings::Arguments => self.arguments(),
+            Settings::File => vec![file],
+            Settings::SentinelFile => vec![file, "--sentinel".to_owned()],
+        }
     }
 
     fn arguments(&self) -> Vec<String> {

@@ -113,11 +113,17 @@ impl Sentinels {
     /// Asks for the primary, and for the election that made it one.
     async fn ask(&self, sentinel: &mut Dialogue, address: &Address) -> Result<(), RedisError> {
         let name = self.name.as_bytes();
-        let epoch = within(async {
+        let (epoch, electing) = within(async {
             let told = sentinel.ask(&[b"SENTINEL", b"MASTER", name]).await?;
-            field(&told, "config-epoch").and_then(Reply::number).ok_or(UNKNOWN)
-        });
-        let epoch = epoch.await?;
+            let epoch: u64 = field(&told, "config-epoch").and_then(Reply::number).ok_or(UNKNOWN)?;
+            Ok((epoch, flagged(&told, "failover_in_progress")))
+        })
+        .await?;
+        if electing && let Some(primary) = within(self.chosen(sentinel, address)).await? {
+            // It will be the primary of the next election.
+            self.told(address, Report { epoch: epoch + 1, primary });
+            return Ok(());
+        }
         let primary = within(async {
             let told = sentinel.ask(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name]).await?;
             let parts = told.parts().unwrap_or_default();
@@ -129,15 +135,25 @@ impl Sentinels {
         Ok(())
     }
 
+    /// The replica that the sentinel in charge of a failover has chosen. Sentinels take up to a second to see that their
+    /// choice has become the primary; the replica knows at once, and says so when we get there.
+    async fn chosen(
+        &self,
+        sentinel: &mut Dialogue,
+        said_by: &Address,
+    ) -> Result<Option<Address>, RedisError> {
+        let told = sentinel.ask(&[b"SENTINEL", b"REPLICAS", self.name.as_bytes()]).await?;
+        let replicas = told.parts().unwrap_or_default();
+        let chosen = replicas.iter().find(|replica| flagged(replica, "promoted"));
+        Ok(chosen.and_then(|replica| address_of(replica, said_by)))
+    }
+
     /// The sentinels that this one knows.
     async fn others(&self, sentinel: &mut Dialogue, said_by: &Address) -> Result<Vec<Address>, RedisError> {
         within(async {
             let told = sentinel.ask(&[b"SENTINEL", b"SENTINELS", self.name.as_bytes()]).await?;
-            let address = |other: &Reply<'_>| {
-                let (host, port) = (field(other, "ip")?.text()?, field(other, "port")?.number()?);
-                Some(Address::new(if host.is_empty() { &said_by.host } else { host }, port))
-            };
-            Ok(told.parts().unwrap_or_default().iter().filter_map(address).collect())
+            let others = told.parts().unwrap_or_default().iter();
+            Ok(others.filter_map(|other| address_of(other, said_by)).collect())
         })
         .await
     }
@@ -174,4 +190,14 @@ async fn within<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Resul
 /// The value that follows a name in a flat list of names and values.
 fn field<'r, 'b>(told: &'r Reply<'b>, name: &str) -> Option<&'r Reply<'b>> {
     told.parts()?.chunks_exact(2).find(|pair| pair[0].text() == Some(name)).map(|pair| &pair[1])
+}
+
+fn flagged(told: &Reply<'_>, flag: &str) -> bool {
+    let flags = field(told, "flags").and_then(Reply::text).unwrap_or_default();
+    flags.split(',').any(|found| found == flag)
+}
+
+fn address_of(told: &Reply<'_>, said_by: &Address) -> Option<Address> {
+    let (host, port) = (field(told, "ip")?.text()?, field(told, "port")?.number()?);
+    Some(Address::new(if host.is_empty() { &said_by.host } else { host }, port))
 }

@@ -2,20 +2,25 @@
 
 /// SplitMix64: the same seed throws the same dice.
 #[derive(Debug)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         Dice(seed)
     }
 
     /// A number from 0 up to 1, and never 1.
-    pub(super) fn throw(&mut self) -> f64 {
+    pub(crate) fn throw(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let bits = (mixed ^ (mixed >> 31)) >> 11;
         bits as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A whole number from 0 up to this, and never this.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.throw() * end as f64) as usize
     }
 }
 

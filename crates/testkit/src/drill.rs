@@ -1,0 +1,25 @@
+//! Drills: load on a store in Redis while something is done to its servers, and an account of what came of it.
+//!
+//! Each drill prints its figures and judges nothing: who calls it says what is good enough.
+
+mod failover;
+mod load;
+mod resharding;
+mod stop;
+
+pub use failover::{Failover, Fault, cluster_failover, control, sentinel_failovers};
+pub use load::{Load, Tally};
+pub use resharding::{Resharding, move_slots};
+pub use stop::{Stopped, stop_for};
+
+use std::error::Error;
+use std::time::Duration;
+
+/// What may go wrong with a drill itself.
+pub type DrillError = Box<dyn Error + Send + Sync>;
+
+/// The middle one.
+pub fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
