@@ -6,6 +6,7 @@ mod plain;
 mod rounds;
 mod running;
 mod script;
+mod store;
 mod tollgate;
 
 use contender::Entrant;
@@ -21,7 +22,7 @@ const MANY: u32 = 1_000;
 fn rows() -> Vec<Row> {
     let twins = [plain::GCRA, plain::TOKEN_BUCKET, plain::FIXED_WINDOW];
     let ours = [1, 4, 16, 64].map(|per_call| tollgate::TOKEN_BUCKET.at(per_call));
-    let beside_twins: Vec<Entrant> = ours.into_iter().chain(twins).collect();
+    let beside_twins: Vec<Entrant> = ours.into_iter().chain(store::STORES).chain(twins).collect();
     let algorithms = tollgate::ALGORITHMS.iter().flat_map(|entrant| [entrant.at(1), entrant.at(16)]);
     let row = |id, title, keys, entrants| Row { id, title, keys, entrants };
     vec![

@@ -3,6 +3,7 @@
 //! This file reads the command line and turns a failure into an exit code. Each task has a file of its own.
 
 mod bench;
+mod chaos;
 mod generate;
 mod measure;
 mod oracle;
@@ -92,6 +93,16 @@ enum Task {
         twins: bool,
     },
 
+    /// Put load on real servers, break them, and account for every answer.
+    ///
+    /// Starts Redis with sentinels and as a cluster, kills and freezes primaries, moves slots and lets a server hang while
+    /// a store is asked without end. Prints the figures of every fault, and fails if more was admitted than was lost, if
+    /// recovery takes long, or if a server that hangs costs more than it may. The tests run a shorter form of this.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask chaos                          everything; takes about eight minutes\n  \
+        cargo xtask chaos --only slots --moves 50  one drill, shorter")]
+    Chaos(chaos::Options),
+
     /// Measure Tollgate beside its peers, and write what was found into docs/performance.md.
     ///
     /// Builds the package in the folder bench, with peers from the registry, optimised as a release. All contenders run
@@ -111,6 +122,7 @@ fn main() -> ExitCode {
         Task::Test => test::run(root),
         Task::Tidy => tidy::run(root),
         Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
+        Task::Chaos(options) => chaos::run(&options),
         Task::Bench(options) => bench::run(root, &options),
         Task::Gen { check: true } => generate::check(root),
         Task::Gen { check: false } => generate::write(root),

@@ -22,12 +22,21 @@ pub(super) trait Contender {
 /// Loads a contender's script, for these keys.
 pub(super) type Build = fn(&mut Connection, &[String]) -> Result<Box<dyn Contender>>;
 
+/// How its checks get to the server.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// Calls that were written before, over one connection, as many at once as go into a pipeline.
+    Script(Build),
+    /// A store that is asked by so many tasks at once, over so many connections. What it sends together is its own affair.
+    Store { lanes: usize, tasks: usize },
+}
+
 /// Somebody who takes part, before its script is loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Entrant {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    pub(super) build: Build,
+    pub(super) way: Way,
     /// So many checks travel in one call; None for who knows no more than one.
     pub(super) per_call: Option<usize>,
     /// Whether every second pipeline gives back what the one before took.
@@ -37,7 +46,12 @@ pub(super) struct Entrant {
 impl Entrant {
     /// Somebody who takes and gives nothing back, one check per call.
     pub(super) const fn new(name: &'static str, what: &'static str, build: Build) -> Entrant {
-        Entrant { name, what, build, per_call: None, gives_back: false }
+        Entrant { name, what, way: Way::Script(build), per_call: None, gives_back: false }
+    }
+
+    /// A store with so many connections that is asked by so many tasks.
+    pub(super) const fn store(name: &'static str, what: &'static str, lanes: usize, tasks: usize) -> Entrant {
+        Entrant { name, what, way: Way::Store { lanes, tasks }, per_call: None, gives_back: false }
     }
 
     /// The same with so many checks per call.

@@ -7,36 +7,49 @@ use anyhow::{Result, ensure};
 use tollgate_testkit::redis::{Admin, Server};
 
 use super::connection::{Connection, Pipeline, Replies, command};
-use super::contender::{Contender, Entrant};
+use super::contender::{Contender, Entrant, Way};
 use super::rounds::Row;
 use super::script::{Check, PIPELINE, script};
+use super::store::AskedStore;
 use crate::script::every_key;
 
 /// Both ways to the server: the one that is measured, and the one that asks how it is.
 pub(super) struct Ways {
     connection: Connection,
     pub(super) admin: Admin,
+    port: u16,
 }
 
 /// A contender with a database of its own on the server, where nobody else's state is.
 pub(super) struct Running {
     name: String,
     database: usize,
-    per_call: usize,
-    contender: Box<dyn Contender>,
     script: Vec<[Check; PIPELINE]>,
-    /// The script, ready to be sent.
-    encoded: Vec<Pipeline>,
-    replies: Replies,
+    sender: Sender,
     measured: usize,
     cpu_s: f64,
     wall_s: f64,
 }
 
+/// How its checks get to the server.
+enum Sender {
+    Script {
+        contender: Box<dyn Contender>,
+        per_call: usize,
+        /// The script, ready to be sent.
+        encoded: Vec<Pipeline>,
+        replies: Replies,
+    },
+    Store {
+        asked: AskedStore,
+        admitted: usize,
+    },
+}
+
 impl Ways {
     /// Connects.
     pub(super) fn to(server: &Server) -> Result<Ways> {
-        Ok(Ways { connection: Connection::open(server.port())?, admin: server.admin()? })
+        Ok(Ways { connection: Connection::open(server.port())?, admin: server.admin()?, port: server.port() })
     }
 
     fn tell(&mut self, words: &[&str]) -> Result<()> {
@@ -56,27 +69,27 @@ impl Running {
         pipelines: usize,
         seed: u64,
     ) -> Result<Running> {
-        let Entrant { build, per_call, gives_back, .. } = row.entrants[database];
+        let Entrant { way, per_call, gives_back, .. } = row.entrants[database];
         let keys: Vec<String> = every_key(row.keys.count().into()).flatten().collect();
+        let script = script(row.keys, pipelines, gives_back, seed);
         ways.tell(&["SELECT", &database.to_string()])?;
-        let contender = build(&mut ways.connection, &keys)?;
+        let sender = match way {
+            Way::Script(build) => {
+                let contender = build(&mut ways.connection, &keys)?;
+                let per_call = per_call.unwrap_or(1);
+                let encoded = script.iter().map(|checks| encode(&*contender, checks, per_call));
+                let encoded = encoded.collect::<Result<_>>()?;
+                Sender::Script { contender, per_call, encoded, replies: Replies::default() }
+            }
+            Way::Store { lanes, tasks } => {
+                let asked = AskedStore::open(ways.port, database, (lanes, tasks), &keys)?;
+                Sender::Store { asked, admitted: 0 }
+            }
+        };
         // What an earlier round left, and the call that brought the script.
         ways.tell(&["FLUSHDB"])?;
-        let script = script(row.keys, pipelines, gives_back, seed);
-        let per_call = per_call.unwrap_or(1);
-        let encoded = script.iter().map(|checks| encode(&*contender, checks, per_call));
-        Ok(Running {
-            name: row.entrants[database].figures_name(),
-            database,
-            per_call,
-            encoded: encoded.collect::<Result<_>>()?,
-            contender,
-            script,
-            replies: Replies::default(),
-            measured: 0,
-            cpu_s: 0.0,
-            wall_s: 0.0,
-        })
+        let name = row.entrants[database].figures_name();
+        Ok(Running { name, database, script, sender, measured: 0, cpu_s: 0.0, wall_s: 0.0 })
     }
 
     /// Sends these pipelines, unmeasured.
@@ -99,18 +112,29 @@ impl Running {
     /// Nanoseconds per check, of the server's processor and on the wall, if everything was admitted.
     pub(super) fn finish(self) -> Result<(f64, f64)> {
         let checks = self.script.as_flattened();
-        let mut admitted = 0;
-        for (checks, reply) in checks.chunks(self.per_call).zip(self.replies.iter()) {
-            admitted += self.contender.admitted(checks, reply)?;
-        }
+        let admitted = match &self.sender {
+            Sender::Script { contender, per_call, replies, .. } => {
+                let calls = checks.chunks(*per_call).zip(replies.iter());
+                calls.map(|(checks, reply)| contender.admitted(checks, reply)).sum::<Result<usize>>()?
+            }
+            Sender::Store { admitted, .. } => *admitted,
+        };
         ensure!(admitted == checks.len(), "{} admitted {admitted} of {}", self.name, checks.len());
         let per_check = |seconds: f64| seconds * 1e9 / self.measured as f64;
         Ok((per_check(self.cpu_s), per_check(self.wall_s)))
     }
 
     fn send(&mut self, ways: &mut Ways, pipelines: Range<usize>) -> Result<()> {
-        let mut pipelines = self.encoded[pipelines].iter();
-        pipelines.try_for_each(|pipeline| ways.connection.exchange(pipeline, &mut self.replies))
+        match &mut self.sender {
+            Sender::Script { encoded, replies, .. } => {
+                let mut pipelines = encoded[pipelines].iter();
+                pipelines.try_for_each(|pipeline| ways.connection.exchange(pipeline, replies))
+            }
+            Sender::Store { asked, admitted } => {
+                *admitted += asked.send(&self.script[pipelines])?;
+                Ok(())
+            }
+        }
     }
 }
 

@@ -15,8 +15,15 @@ pub use stop::{Stopped, stop_for};
 use std::error::Error;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
+
 /// What may go wrong with a drill itself.
 pub type DrillError = Box<dyn Error + Send + Sync>;
+
+/// A runtime for the load.
+pub fn runtime() -> Result<Runtime, DrillError> {
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
 
 /// The middle one.
 pub fn median(mut times: Vec<Duration>) -> Duration {

@@ -10,6 +10,10 @@ use super::told::Told;
 
 /// Whom everybody is measured by.
 const YARDSTICK: &str = "plain GCRA";
+/// The same decision as ours, pipelined: what a service gets that calls a script for every check.
+const ALONE: &str = "tollgate, 1 per call";
+/// The store as a busy service uses it.
+const STORE: &str = "RedisStore, 512 tasks";
 /// Ours, with as many checks per call as the store ever sends.
 const LARGEST: &str = "tollgate, 64 per call";
 

@@ -1,0 +1,144 @@
+//! `cargo xtask chaos`: the drills in full length, with a verdict on each.
+
+use anyhow::{Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+use tollgate_testkit::drill::{
+    DrillError, Failover, Fault, cluster_failover, control, median, move_slots, runtime, sentinel_failovers,
+    stop_for,
+};
+use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
+
+/// What the store may take beyond a promotion, which is the servers' own doing.
+const RECOVERY_MAX: Duration = Duration::from_millis(250);
+const DEADLINE: Duration = Duration::from_millis(25);
+/// What a timer may be late on a machine that also runs the servers and the load.
+const TIMER: Duration = Duration::from_millis(25);
+const GROWTH_MAX: u64 = 16 << 20;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only this drill.
+    #[arg(long, value_enum)]
+    only: Option<Drill>,
+    /// How often a primary goes, for each way to go.
+    #[arg(long, default_value_t = 10)]
+    times: u64,
+    /// How many slots are moved.
+    #[arg(long, default_value_t = 200)]
+    moves: u64,
+    /// How many seconds a server hangs.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Where names and chances start from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Drill {
+    /// The primary behind sentinels is killed, killed while its replica does not listen, and frozen.
+    Sentinel,
+    /// A primary of a cluster is killed.
+    Cluster,
+    /// Slots move while their keys are asked for.
+    Slots,
+    /// A server hangs.
+    Stop,
+}
+
+/// Runs the drills, and fails if one of them shows what may not be.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let wanted = |drill| options.only.is_none_or(|only| only == drill);
+    let mut problems = Vec::new();
+    println!("seed {}", options.seed);
+    let drills: [(Drill, Run); 4] =
+        [(Drill::Sentinel, sentinel), (Drill::Cluster, cluster), (Drill::Slots, slots), (Drill::Stop, stop)];
+    for (drill, run) in drills {
+        if wanted(drill) {
+            problems.extend(run(options).map_err(|error: DrillError| anyhow!(error))?);
+        }
+    }
+    if problems.is_empty() {
+        println!("chaos: nothing that may not be");
+        return Ok(());
+    }
+    bail!("{}", problems.join("\n"))
+}
+
+/// What may not be.
+type Problems = Vec<String>;
+type Run = fn(&Options) -> Result<Problems, DrillError>;
+
+fn sentinel(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let mut set = SentinelSet::start(Flavour::Redis70)?;
+    let gap = control(&runtime, &set.url(), options.seed)?;
+    println!("sentinel, no fault: longest time without an answer {} ms", gap.as_millis());
+    let mut problems = Vec::new();
+    for (number, fault) in (0..).zip([Fault::Kill, Fault::KillUnheard, Fault::Stop]) {
+        let seed = options.seed + 1_000 * number;
+        let failovers = sentinel_failovers(&runtime, &mut set, fault, options.times, seed)?;
+        let recovery = median(failovers.iter().map(|failover| failover.recovered_after).collect());
+        let sum = |of: fn(&Failover) -> u64| failovers.iter().map(of).sum::<u64>();
+        println!(
+            "sentinel {fault:?}, {} times: median recovery {} ms after the promotion, {} writes lost, {} admitted in excess",
+            failovers.len(),
+            recovery.as_millis(),
+            sum(|failover| failover.lost),
+            sum(|failover| failover.excess),
+        );
+        if recovery > RECOVERY_MAX {
+            problems.push(format!("sentinel {fault:?}: recovery takes {} ms", recovery.as_millis()));
+        }
+        problems.extend(failovers.iter().filter_map(|failover| too_much(&format!("{fault:?}"), failover)));
+    }
+    Ok(problems)
+}
+
+fn too_much(what: &str, failover: &Failover) -> Option<String> {
+    let Failover { lost, excess, .. } = failover;
+    (excess > lost).then(|| format!("{what}: {excess} admitted in excess of {lost} lost writes"))
+}
+
+fn cluster(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let mut problems = Vec::new();
+    let mut recoveries = Vec::new();
+    for round in 0..options.times.div_ceil(3) {
+        // A fresh one each time: the first primary is the one that goes.
+        let mut cluster = Cluster::start(Flavour::Redis70)?;
+        let (failover, others) = cluster_failover(&runtime, &mut cluster, options.seed + round)?;
+        recoveries.push(failover.recovered_after);
+        problems.extend(too_much("cluster", &failover));
+        if others.unknown + others.failed > 0 {
+            problems.push(format!("cluster: slots of other servers saw errors: {others:?}"));
+        }
+    }
+    println!("cluster: median recovery {} ms after the promotion", median(recoveries).as_millis());
+    Ok(problems)
+}
+
+fn slots(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let cluster = Cluster::start(Flavour::Redis70)?;
+    let mut problems = Vec::new();
+    for rules in [1, 3] {
+        let found = move_slots(&runtime, &cluster, options.moves, rules, options.seed + rules as u64)?;
+        if found.lost + found.extra > 0 {
+            problems.push(format!("slots: {found}"));
+        }
+    }
+    Ok(problems)
+}
+
+fn stop(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let server = Server::start(Flavour::Redis70)?;
+    let time = Duration::from_secs(options.seconds);
+    let found = stop_for(&runtime, &server, DEADLINE, time, options.seed)?;
+    let fine = found.grown_bytes <= GROWTH_MAX
+        && found.slowest <= DEADLINE + TIMER
+        && (found.opened, found.closed) == (1, 1);
+    Ok(if fine { Vec::new() } else { vec![format!("stop: {found}")] })
+}
