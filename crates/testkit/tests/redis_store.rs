@@ -2,7 +2,7 @@
 //! script cache, and what it leaves behind.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tollgate::store::redis::{RedisError, RedisSettings, RedisStore, TimeSource};
 use tollgate::{Clock, ManualClock, SystemClock};
+use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{
     Answer, Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
 };
 use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
-use tollgate_testkit::redis::{Flavour, Server, no_orphans};
+use tollgate_testkit::redis::{Admin, Flavour, Server, no_orphans};
 
 #[path = "common/on_redis.rs"]
 mod on_redis;
@@ -22,6 +23,10 @@ mod on_redis;
 use on_redis::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};
 
 const ATTEMPTS: u64 = 10_000;
+
+fn one_thread() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
 
 /// Asks from 64 tasks until `attempts` have been made, and says how many were admitted and how many failed.
 fn crowd<S: Store + Clone + Send + Sync + 'static>(
@@ -107,14 +112,22 @@ fn three_processes_get_exactly_the_limit_under_every_algorithm() {
             })
             .collect();
         assert_eq!(first, ATTEMPTS);
+        let mut said: Vec<_> =
+            contenders.iter_mut().map(|contender| BufReader::new(contender.stdout.take().unwrap())).collect();
+        let line = |said: &mut BufReader<ChildStdout>| {
+            let mut line = String::new();
+            said.read_line(&mut line).unwrap();
+            line.trim().to_owned()
+        };
+        // None begins before all are there.
+        assert!(said.iter_mut().all(|said| line(said) == "ready"));
         for contender in &mut contenders {
             contender.stdin.take().unwrap().write_all(b"\n").unwrap();
         }
-        let admitted = contenders.into_iter().map(|mut contender| {
-            let mut line = String::new();
-            BufReader::new(contender.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let admitted = contenders.into_iter().zip(&mut said).map(|(mut contender, said)| {
+            let admitted = line(said).parse::<u64>().unwrap();
             assert!(contender.wait().unwrap().success());
-            line.trim().parse::<u64>().unwrap()
+            admitted
         });
         assert_eq!(admitted.sum::<u64>(), LIMIT, "limit {limit}");
         assert_eq!(clean(&server), 1);
@@ -212,7 +225,7 @@ fn an_id_is_bound_to_what_it_asks_for() {
 #[test]
 fn a_corrupt_key_fails_its_own_plan_and_no_other() {
     let server = Server::start(Flavour::Redis70).unwrap();
-    let runtime = runtime();
+    let runtime = one_thread();
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
     let scope = Scope::new("test", "broken").unwrap();
     let mut admin = server.admin().unwrap();
@@ -243,7 +256,7 @@ fn a_corrupt_key_fails_its_own_plan_and_no_other() {
         }
         for bytes in broken {
             admin.command(&[b"SET", name.as_bytes(), &bytes, b"PX", b"60000"]).unwrap();
-            // In one batch: what waits travels together.
+            // In one batch: both wait before the lane, a task of the same thread, has a turn.
             let (first, second) = runtime.block_on(async {
                 let (bad, good) = (plan_of(bad), plan_of(good));
                 tokio::join!(store.apply(&bad), store.apply(&good))
@@ -548,7 +561,9 @@ fn tls_trusts_whom_it_is_told_to() {
     let admitted = || runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted();
     assert_eq!([admitted(), admitted(), admitted()], [true, true, false]);
     // Nobody else vouches for it.
-    assert!(runtime.block_on(settings(&url).connect()).is_err());
+    let error = runtime.block_on(settings(&url).connect()).err().unwrap();
+    assert!(format!("{error:?}").contains("UnknownIssuer"), "{error:?}");
+    clean(&server);
 }
 
 #[test]
@@ -622,7 +637,7 @@ fn a_log_of_a_million_entries_stays_readable() {
 #[test]
 fn what_cannot_be_read_changes_nothing_else_and_can_be_reset() {
     let server = Server::start(Flavour::Redis70).unwrap();
-    let runtime = runtime();
+    let runtime = one_thread();
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
     let mut admin = server.admin().unwrap();
     let limits = counting_limits(LIMIT, WINDOW).unwrap();
@@ -696,4 +711,105 @@ fn without_a_margin_state_still_has_an_end() {
     let outcome = runtime.block_on(store.apply(&release)).unwrap();
     assert_eq!(outcome.answers[0].remaining, LIMIT);
     clean(&server);
+}
+
+/// A server may hang up on who is silent, and may be full: neither is trouble as long as one connection works.
+#[test]
+fn a_lane_in_trouble_is_not_a_server_in_trouble() {
+    let runtime = runtime();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let patient = Server::builder(Flavour::Redis70).arguments(["--timeout", "1"]).start().unwrap();
+    let store = runtime.block_on(settings(&patient.url()).lanes(3).connect()).unwrap();
+    let until = Instant::now() + Duration::from_millis(4_500);
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(700));
+        runtime.block_on(store.apply(&charge(limit, shared(), 1))).unwrap();
+    }
+    let hung_up = patient.admin().unwrap().info("stats").unwrap()["total_connections_received"].clone();
+    assert!(hung_up.parse::<u64>().unwrap() >= 8, "nobody was hung up on: {hung_up}");
+    assert_eq!(store.servers()[0].opened, 0, "{:?}", store.servers());
+    clean(&patient);
+
+    let full = Server::builder(Flavour::Redis70).arguments(["--maxclients", "3"]).start().unwrap();
+    // Two of them, and the test's own now and then.
+    let store = runtime.block_on(settings(&full.url()).lanes(8).connect()).unwrap();
+    for number in 0..200 {
+        runtime.block_on(store.apply(&charge(limit, shared(), number))).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(store.servers()[0].opened, 0, "{:?}", store.servers());
+}
+
+/// Whoever is demoted may stay so: behind the same name there may be another by now, which only a new connection finds.
+#[test]
+fn a_server_that_takes_no_writes_is_left_whatever_server_it_is() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour).unwrap();
+        let runtime = runtime();
+        let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+        let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+        runtime.block_on(store.apply(&charge(limit, shared(), 1))).unwrap();
+        let mut admin = server.admin().unwrap();
+        let connections = |admin: &mut Admin| -> u64 {
+            admin.info("stats").unwrap()["total_connections_received"].parse().unwrap()
+        };
+        let before = connections(&mut admin);
+        admin.command(&[b"REPLICAOF", b"127.0.0.1", b"1"]).unwrap();
+        let refused = runtime.block_on(store.apply(&charge(limit, shared(), 2)));
+        assert!(matches!(refused, Err(StoreError::Transient(_))), "{flavour}: {refused:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(connections(&mut admin) > before, "{flavour}: it stayed");
+        admin.command(&[b"REPLICAOF", b"NO", b"ONE"]).unwrap();
+        let until = Instant::now() + LONG;
+        while runtime.block_on(store.apply(&charge(limit, shared(), 3))).is_err() {
+            assert!(Instant::now() < until, "{flavour}: never came back");
+        }
+        clean(&server);
+    }
+}
+
+#[test]
+fn a_store_that_is_dropped_leaves_no_connection_and_loses_no_release() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let places = Limit::Concurrency(Concurrency::new(1, WINDOW).unwrap());
+    let mut admin = server.admin().unwrap();
+    for number in 0..20 {
+        let store = runtime.block_on(settings(&server.url()).lanes(2).connect()).unwrap();
+        let taken = runtime.block_on(store.apply(&charge(places, shared(), number))).unwrap();
+        assert!(taken.answers[0].is_admitted(), "{number}: the one before gave it back");
+        let mut release = Plan::new();
+        let operation = Operation::Release { token: Token(u128::from(number) + 1) };
+        release.push(Item::new(shared().key(subject(USER)), places, operation)).unwrap();
+        store.apply_unawaited(&release);
+        drop(store);
+        let until = Instant::now() + LONG;
+        while admin.info("clients").unwrap()["connected_clients"] != "1" {
+            assert!(Instant::now() < until, "a connection stayed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    clean(&server);
+}
+
+#[test]
+fn a_restarted_server_is_found_again_with_its_scripts() {
+    let mut server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    for _ in 0..3 {
+        runtime.block_on(store.apply(&charge(limit, shared(), 1))).unwrap();
+        server.restart().unwrap();
+        let until = Instant::now() + LONG;
+        let first = loop {
+            match runtime.block_on(store.apply(&charge(limit, shared(), 2))) {
+                Ok(outcome) => break outcome,
+                Err(error) => assert!(Instant::now() < until, "never came back: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(first.answers[0].remaining, LIMIT - 1, "it had lost everything");
+        clean(&server);
+    }
 }

@@ -80,6 +80,7 @@ fn hint(error: &RedisError) -> &'static str {
             Some(source) => hint(source),
             None => "the cluster is not whole; `redis-cli cluster info` says more",
         },
+        RedisError::Partly(source) => hint(source),
         RedisError::NoReply | RedisError::Lost(_) => {
             "the server is slow or gone, and may have charged the check; with --id it can be asked again without harm"
         }

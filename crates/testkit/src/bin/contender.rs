@@ -1,7 +1,8 @@
 //! One of several processes that ask the same Redis at once: `contender URL LIMIT ATTEMPTS FIRST`.
 //!
 //! Asks ATTEMPTS times, from 64 tasks, for one unit of the same key under the counting limit number LIMIT, and prints how
-//! often it was admitted. Attempts are numbered from FIRST. Waits for a line on its input before it begins.
+//! often it was admitted. Attempts are numbered from FIRST. Prints `ready` once Redis has answered, and waits for a
+//! line on its input before it begins.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let (limit, first): (usize, u64) = (limit.parse()?, first.parse()?);
     let store = RedisSettings::url(url)?.deadline(Duration::from_secs(20)).connect().await?;
+    println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
     let (next, end) = (Arc::new(AtomicU64::new(first)), first + attempts.parse::<u64>()?);
     let tasks: Vec<_> =

@@ -19,6 +19,7 @@ mod sentinel;
 mod slot;
 mod split;
 mod target;
+mod whereabouts;
 mod wire;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -38,14 +39,15 @@ use crate::clock::{Clock, FastClock};
 use batch::Terms;
 use cluster::Cluster;
 use connection::Door;
-use job::{Job, Permits, Way};
-use node::{Link, Node, Whereabouts};
+use job::{Job, Permit, Permits, Way};
+use node::{Link, Node};
 use script::Scripts;
 use sentinel::Sentinels;
 use slot::slot_of;
 use split::spans_slots;
 use target::Place;
-use wire::{Encoded, ITEMS_MAX, IdUse, decode, is_fresh};
+use whereabouts::Whereabouts;
+use wire::{Attempt, Encoded, ITEMS_MAX, decode, is_fresh};
 
 /// State in Redis. Cheap to clone: all clones share the same connections.
 pub struct RedisStore<C = FastClock> {
@@ -271,10 +273,19 @@ impl Router {
     }
 }
 
-/// A Plan that was sent.
-struct Pending {
-    answer: oneshot::Receiver<Result<Vec<u8>, RedisError>>,
+/// What is sent.
+enum Share {
+    /// A whole Plan, and its place among those under way.
+    Whole(Option<Permit>),
+    /// Part of one that has its place.
+    Part(Attempt),
 }
+
+/// Part of a Plan that is not charged under its id.
+const PART: Share = Share::Part(Attempt::Only);
+
+/// What will come of a Plan that was sent.
+type Pending = oneshot::Receiver<Result<Vec<u8>, RedisError>>;
 
 impl<C: Clock> RedisStore<C> {
     /// Asks Redis for nothing, and says whether that works: it is there, lets us in, and runs our script. Of a cluster
@@ -283,14 +294,17 @@ impl<C: Clock> RedisStore<C> {
         let deadline = Instant::now() + READY_MAX;
         let plan = Plan::new();
         let mut asked = Vec::new();
+        let mut ask = |node: &Node| {
+            let (asker, answer) = oneshot::channel();
+            node.send(self.job(&plan, deadline, Some(asker), Share::Whole(None))?);
+            asked.push(answer);
+            Ok::<(), RedisError>(())
+        };
         match &self.inner.router {
-            Router::One(node) => asked.push(self.begin_at(&plan, deadline, |job| node.send(job))?),
+            Router::One(node) => ask(node)?,
             Router::Cluster(cluster) => {
-                let servers =
-                    timeout_at(deadline, cluster.servers()).await.unwrap_or(Err(RedisError::NoReply));
-                for server in servers? {
-                    asked.push(self.begin_at(&plan, deadline, |job| server.send(job))?);
-                }
+                let servers = timeout_at(deadline, cluster.servers()).await;
+                servers.unwrap_or(Err(RedisError::NoReply))?.iter().try_for_each(|server| ask(server))?;
             }
         }
         for pending in asked {
@@ -300,7 +314,7 @@ impl<C: Clock> RedisStore<C> {
         Ok(())
     }
 
-    /// How the servers are doing: the one, the primary, or those of the cluster that have slots.
+    /// How the servers are doing: the one, the primary, or those of the cluster that have slots or are about to.
     pub fn servers(&self) -> Vec<ServerStatus> {
         match &self.inner.router {
             Router::One(node) => vec![node.status()],
@@ -314,26 +328,10 @@ impl<C: Clock> RedisStore<C> {
     }
 
     /// Sends a Plan.
-    fn begin(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Pending, RedisError> {
-        self.begin_at(plan, deadline, |job| self.inner.router.send(job))
-    }
-
-    fn begin_at(
-        &self,
-        plan: &Plan<'_>,
-        deadline: Instant,
-        send: impl FnOnce(Job),
-    ) -> Result<Pending, RedisError> {
+    fn begin(&self, plan: &Plan<'_>, deadline: Instant, share: Share) -> Result<Pending, RedisError> {
         let (asker, answer) = oneshot::channel();
-        send(self.job(plan, IdUse::Remember, deadline, Some(asker))?);
-        Ok(Pending { answer })
-    }
-
-    /// Sends what takes back what was booked under the Plan's id; without one, whatever it says.
-    fn begin_undo(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Pending, RedisError> {
-        let (asker, answer) = oneshot::channel();
-        self.inner.router.send(self.job(plan, IdUse::Forget, deadline, Some(asker))?);
-        Ok(Pending { answer })
+        self.inner.router.send(self.job(plan, deadline, Some(asker), share)?);
+        Ok(answer)
     }
 
     /// Waits for what was found.
@@ -353,15 +351,15 @@ impl<C: Clock> RedisStore<C> {
     }
 
     /// One way to Redis and back.
-    async fn decide(&self, plan: &Plan<'_>, deadline: Instant) -> Result<Outcome, StoreError> {
-        let pending = self.begin(plan, deadline)?;
+    async fn decide(&self, plan: &Plan<'_>, deadline: Instant, share: Share) -> Result<Outcome, StoreError> {
+        let pending = self.begin(plan, deadline, share)?;
         self.finish(plan, pending, deadline).await
     }
 
     /// Sends a Plan that nobody waits for.
-    fn let_go(&self, plan: &Plan<'_>) {
-        // Full queues and dead connections are for those who wait to tell; a lease that is not given back ends by itself.
-        if let Ok(job) = self.job(plan, IdUse::Remember, Instant::now() + READY_MAX, None) {
+    fn let_go(&self, plan: &Plan<'_>, share: Share) {
+        // Dead connections are for those who wait to tell; a lease that is not given back ends by itself.
+        if let Ok(job) = self.job(plan, Instant::now() + READY_MAX, None, share) {
             self.inner.router.send(job);
         }
     }
@@ -369,18 +367,21 @@ impl<C: Clock> RedisStore<C> {
     fn job(
         &self,
         plan: &Plan<'_>,
-        id: IdUse,
         deadline: Instant,
         asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
+        share: Share,
     ) -> Result<Job, RedisError> {
         let items = plan.items().len();
         if items > ITEMS_MAX {
             return Err(RedisError::TooManyRules { items });
         }
-        let Inner { router, permits, prefix, time, clock, .. } = &*self.inner;
-        let permit = permits.take()?;
+        let Inner { router, prefix, time, clock, .. } = &*self.inner;
         let now = if *time == TimeSource::Store { Time::ZERO } else { clock.now() };
-        let plan = Encoded::new(plan, prefix, now, id);
+        let (permit, attempt) = match share {
+            Share::Whole(permit) => (permit, Attempt::Only),
+            Share::Part(attempt) => (None, attempt),
+        };
+        let plan = Encoded::new(plan, prefix, now, attempt);
         let slot = router.slot(&plan);
         Ok(Job { plan, slot, deadline, asker, way: Way::default(), _permit: permit })
     }
@@ -392,13 +393,17 @@ impl<C: Clock> RedisStore<C> {
             self.inner.ahead_us.store(ahead_us, Ordering::Relaxed);
         }
     }
+
+    fn splits(&self, plan: &Plan<'_>) -> bool {
+        matches!(self.inner.router, Router::Cluster(_)) && spans_slots(plan)
+    }
 }
 
 async fn await_reply(pending: Pending, deadline: Instant) -> Result<Vec<u8>, RedisError> {
-    match timeout_at(deadline, pending.answer).await {
+    match timeout_at(deadline, pending).await {
         Ok(Ok(reply)) => reply,
-        // The lanes end when the runtime does.
-        Ok(Err(_)) => Err(RedisError::Closed),
+        // The lanes end when the runtime does, whatever is under way.
+        Ok(Err(_)) => Err(RedisError::Lost(None)),
         Err(_) => Err(RedisError::NoReply),
     }
 }
@@ -406,7 +411,10 @@ async fn await_reply(pending: Pending, deadline: Instant) -> Result<Vec<u8>, Red
 /// Whether the same Plan may be sent again under its id.
 fn may_pass(error: &StoreError) -> bool {
     let StoreError::Transient(cause) = error else { return false };
-    matches!(cause.downcast_ref(), Some(RedisError::Lost(_) | RedisError::Connect { .. }))
+    matches!(
+        cause.downcast_ref(),
+        Some(RedisError::Lost(_) | RedisError::Connect { .. } | RedisError::Partly(_))
+    )
 }
 
 impl<C: Clock + Send + Sync> Store for RedisStore<C> {
@@ -416,13 +424,14 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             return Ok(Outcome { now: self.now(), answers: Default::default() });
         }
         let deadline = Instant::now() + self.inner.deadline;
-        let in_parts = matches!(self.inner.router, Router::Cluster(_)) && spans_slots(plan);
+        let splits = self.splits(plan);
         let mut pause = PAUSE_FIRST;
         loop {
-            let decided = if in_parts {
+            let decided = if splits {
                 self.apply_in_parts(plan, deadline).await
             } else {
-                self.decide(plan, deadline).await
+                let permit = self.inner.permits.take()?;
+                self.decide(plan, deadline, Share::Whole(Some(permit))).await
             };
             match decided {
                 Err(error)
@@ -436,12 +445,14 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
         }
     }
 
+    /// If too much is under way it is not sent: a lease that is not given back ends by itself.
     fn apply_unawaited(&self, plan: &Plan<'_>) {
-        if matches!(self.inner.router, Router::Cluster(_)) && spans_slots(plan) {
+        let Ok(permit) = self.inner.permits.take() else { return };
+        if self.splits(plan) {
             // A follow-up: its items stand each for itself.
-            (0..plan.items().len()).for_each(|place| self.let_go(&plan.part(|kept| kept == place)));
+            (0..plan.items().len()).for_each(|place| self.let_go(&plan.part(|kept| kept == place), PART));
         } else {
-            self.let_go(plan);
+            self.let_go(plan, Share::Whole(Some(permit)));
         }
     }
 

@@ -36,8 +36,8 @@ impl Terms {
     }
 }
 
-/// No group.
-const NOBODY: u16 = u16::MAX;
+/// Stands for a key that nobody has touched.
+const UNTOUCHED: u16 = u16::MAX;
 
 /// One call of the script.
 pub(super) struct Call {
@@ -49,10 +49,8 @@ pub(super) struct Call {
     order: Vec<u16>,
 }
 
-/// Equal Plans, carried out one after another.
-struct Group {
-    members: SmallVec<[u16; 2]>,
-}
+/// Equal Plans, carried out one after another, by place among all.
+type Group = SmallVec<[u16; 2]>;
 
 impl Call {
     /// Puts Plans together. A key that several of them touch is named once, and equal Plans are sent once: a Plan joins
@@ -67,7 +65,7 @@ impl Call {
                 .keys()
                 .map(|key| {
                     places.get(key).copied().unwrap_or_else(|| {
-                        touched.push(NOBODY);
+                        touched.push(UNTOUCHED);
                         let place = touched.len() as u16;
                         word(&mut keys, key);
                         places.insert(key.to_vec(), place);
@@ -77,16 +75,16 @@ impl Call {
                 .collect();
             plans[member].put(&own);
             kinds = kinds.union(plans[member].kinds);
-            let last = own.first().map_or(NOBODY, |&place| touched[usize::from(place) - 1]);
+            let last = own.first().map_or(UNTOUCHED, |&place| touched[usize::from(place) - 1]);
             let joined = groups.get_mut(usize::from(last)).filter(|group| {
                 own.iter().all(|&place| touched[usize::from(place) - 1] == last)
-                    && plans[member].is_like(plans[usize::from(group.members[0])])
+                    && plans[member].is_like(plans[usize::from(group[0])])
             });
             match joined {
-                Some(group) => group.members.push(member as u16),
+                Some(group) => group.push(member as u16),
                 None => {
                     own.iter().for_each(|&place| touched[usize::from(place) - 1] = groups.len() as u16);
-                    groups.push(Group { members: SmallVec::from_slice(&[member as u16]) });
+                    groups.push(Group::from_slice(&[member as u16]));
                 }
             }
         }
@@ -95,8 +93,8 @@ impl Call {
         argument.extend_from_slice(&(terms.tolerance_us as f64).to_le_bytes());
         argument.extend_from_slice(&(terms.margin_ms as f64).to_le_bytes());
         argument.extend_from_slice(&(groups.len() as u16).to_le_bytes());
-        for Group { members } in &groups {
-            plans[usize::from(members[0])].write(&mut argument, members.len() as u16);
+        for group in &groups {
+            plans[usize::from(group[0])].write(&mut argument, group.len() as u16);
         }
         let mut tail = Vec::with_capacity(keys.len() + argument.len() + 32);
         word(&mut tail, touched.len().to_string().as_bytes());
@@ -106,7 +104,7 @@ impl Call {
             script: Arc::clone(scripts.of(kinds)),
             tail,
             tail_words: touched.len() + 2,
-            order: groups.into_iter().flat_map(|group| group.members).collect(),
+            order: groups.into_iter().flatten().collect(),
         }
     }
 

@@ -9,7 +9,7 @@ use super::batch::{Call, Terms};
 use super::error::RedisError;
 use super::reply::{self, Reply};
 use super::script::Scripts;
-use super::wire::{Encoded, IdUse, decode};
+use super::wire::{Attempt, Encoded, decode};
 
 /// Makes commands out of Plans and outcomes out of replies.
 #[doc(hidden)]
@@ -36,7 +36,7 @@ impl Caller {
     }
 
     fn call(&self, plans: &[(&Plan<'_>, Time)]) -> Call {
-        let encode = |(plan, now): &(&Plan<'_>, Time)| Encoded::new(plan, "", *now, IdUse::Remember);
+        let encode = |(plan, now): &(&Plan<'_>, Time)| Encoded::new(plan, "", *now, Attempt::Only);
         let mut plans: Vec<Encoded> = plans.iter().map(encode).collect();
         let mut plans: Vec<&mut Encoded> = plans.iter_mut().collect();
         Call::new(&mut plans, self.terms, &self.scripts)

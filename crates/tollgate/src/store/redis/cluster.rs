@@ -10,16 +10,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::error::RedisError;
 use super::job::Job;
-use super::node::{Link, Node, Whereabouts};
+use super::node::{DIAL_MAX, Link, Node};
 use super::reply::Reply;
 use super::slot::SLOTS;
 use super::target::Address;
+use super::whereabouts::Whereabouts;
 
-/// How often the slots are looked up while all is well, while a server is down, and at most.
+/// How often the slots are looked up while all is well.
 const LOOK: Duration = Duration::from_secs(30);
-const LOOK_DOWN: Duration = Duration::from_millis(100);
-const LOOK_MIN: Duration = Duration::from_millis(20);
-/// A server that takes longer to say where the slots are is not asked.
+/// How soon while there are doubts: at first, and at most once a look has changed nothing. Drawn from up to these.
+const LOOK_FIRST: Duration = Duration::from_millis(20);
+const LOOK_MAX: Duration = Duration::from_millis(250);
+/// A server that takes longer to answer is not asked.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Whoever was sent elsewhere so often goes in circles.
 const HOPS_MAX: u8 = 16;
@@ -48,7 +50,8 @@ struct Routes {
     nodes: Vec<(Address, Arc<Node>)>,
 }
 
-const NOBODY: u16 = u16::MAX;
+/// Stands for a slot that nobody has.
+const UNOWNED: u16 = u16::MAX;
 
 /// Where a server sends what it does not run.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,7 +91,7 @@ impl Cluster {
             link,
             me: Weak::clone(me),
             seeds,
-            routes: ArcSwap::from_pointee(Routes { owners: Arc::new([NOBODY; SLOTS]), nodes: Vec::new() }),
+            routes: ArcSwap::from_pointee(Routes { owners: Arc::new([UNOWNED; SLOTS]), nodes: Vec::new() }),
             changing: Mutex::default(),
             looked: watch::Sender::new(None),
             doubted: Arc::default(),
@@ -104,20 +107,25 @@ impl Cluster {
         if let Some((_, node)) = routes.nodes.get(owner) {
             return node.send(job);
         }
+        let looked = self.looked.borrow().clone();
+        let is_new = looked.is_none();
+        let source = looked.and_then(Result::err).map(Arc::new);
+        let unowned = RedisError::NoOwner { slot: job.slot, source };
+        if is_new {
+            return self.send_later(job, WHOLE_AGAIN, unowned);
+        }
         self.doubts();
-        let source = self.looked.borrow().clone().and_then(Result::err).map(Arc::new);
-        let slot = job.slot;
-        job.answer(Err(RedisError::NoOwner { slot, source }));
+        job.answer(Err(unowned));
     }
 
-    /// One server of each part, once the slots are known.
+    /// All servers that have slots, once that is known.
     pub(super) async fn servers(&self) -> Result<Vec<Arc<Node>>, RedisError> {
         let looked = self.looked.subscribe().wait_for(Option::is_some).await.map(|looked| looked.clone());
         looked.ok().flatten().unwrap_or(Err(RedisError::Closed))?;
         Ok(self.nodes())
     }
 
-    /// All servers that have slots.
+    /// All servers that have slots, and those that are about to.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         self.routes.load().nodes.iter().map(|(_, node)| Arc::clone(node)).collect()
     }
@@ -136,7 +144,8 @@ impl Cluster {
             self.moved(*slot, to);
         }
         for mut job in jobs {
-            job.way.hops = job.way.hops.saturating_add(1);
+            let redirected = matches!(elsewhere, Elsewhere::Moved { .. } | Elsewhere::Ask { .. });
+            job.way.hops = if redirected { job.way.hops.saturating_add(1) } else { 0 };
             job.way.asking = matches!(elsewhere, Elsewhere::Ask { .. });
             job.way.alone = matches!(elsewhere, Elsewhere::Ask { .. } | Elsewhere::TryAgain);
             match &elsewhere {
@@ -208,68 +217,72 @@ impl Cluster {
     }
 
     async fn look_now_and_then(cluster: Weak<Cluster>, doubted: Arc<Notify>) {
+        let mut pause = LOOK_FIRST;
         loop {
             let Some(cluster) = cluster.upgrade() else { return };
             let looked = cluster.look().await;
-            let failed = looked.is_err();
-            cluster.looked.send_replace(Some(looked));
-            let down = cluster.nodes().iter().any(|node| node.state.health.is_down());
+            let changed = matches!(looked, Ok(true));
+            let well = looked.is_ok() && !cluster.nodes().iter().any(|node| node.state.health.is_down());
+            cluster.looked.send_replace(Some(looked.map(drop)));
+            pause = if changed { LOOK_FIRST } else { LOOK_MAX.min(pause * 2) };
+            let soon = pause.mul_f64((cluster.link.dice)());
             drop(cluster);
-            let pause = if down || failed { LOOK_DOWN } else { LOOK };
-            tokio::select! {
-                () = sleep(pause) => (),
-                () = doubted.notified() => sleep(LOOK_MIN).await,
+            if well {
+                tokio::select! {
+                    () = sleep(LOOK) => pause = LOOK_FIRST,
+                    () = doubted.notified() => sleep(soon).await,
+                }
+            } else {
+                sleep(soon).await;
             }
         }
     }
 
-    /// Asks one server after another where the slots are, those first that answer at all.
-    async fn look(&self) -> Result<(), RedisError> {
+    /// Asks one server after another where the slots are, those first that answer at all, and says whether anything is new.
+    /// One that is cut off from the others knows only what was: it is believed if nobody else is left.
+    async fn look(&self) -> Result<bool, RedisError> {
         let mut nodes = self.routes.load().nodes.clone();
+        if !nodes.is_empty() {
+            // Not always the same one.
+            let first = ((self.link.dice)() * nodes.len() as f64) as usize % nodes.len();
+            nodes.rotate_left(first);
+        }
         nodes.sort_by_key(|(_, node)| node.state.health.is_down());
         let mut addresses: Vec<Address> = nodes.into_iter().map(|(address, _)| address).collect();
-        addresses
-            .extend(self.seeds.iter().filter(|&seed| !addresses.contains(seed)).cloned().collect::<Vec<_>>());
-        let mut failed = RedisError::Closed;
+        let seeds: Vec<Address> =
+            self.seeds.iter().filter(|&seed| !addresses.contains(seed)).cloned().collect();
+        addresses.extend(seeds);
+        let (mut failed, mut doubtful) = (RedisError::Closed, None);
         for address in addresses {
-            let asked = timeout(ANSWER_MAX, self.slots(&address)).await;
-            match asked.unwrap_or(Err(RedisError::NoReply)) {
-                Ok(slots) => {
-                    self.found(&slots);
-                    return Ok(());
-                }
+            match self.slots(&address).await {
+                Ok((true, slots)) => return Ok(self.found(&slots)),
+                Ok((false, slots)) => doubtful = doubtful.or(Some(slots)),
                 Err(error) => failed = error.of_unsent(&address),
             }
         }
-        Err(failed)
+        doubtful.map(|slots| self.found(&slots)).ok_or(failed)
     }
 
-    /// First and last slot of each part, and who has it.
-    async fn slots(&self, asked: &Address) -> Result<Vec<(u16, u16, Address)>, RedisError> {
-        let mut dialogue = self.link.door.enter(asked).await?;
-        let told = dialogue.ask(&[b"CLUSTER", b"SLOTS"]).await?;
-        let parts = told.parts().ok_or(RedisError::Nonsense("a server says nothing of its slots"))?;
-        let part = |part: &Reply<'_>| {
-            let [first, last, owner, ..] = part.parts()? else { return None };
-            let [host, port, ..] = owner.parts()? else { return None };
-            // A server that does not know its own name leaves it out.
-            let host = host.text().filter(|host| !host.is_empty()).unwrap_or(&asked.host);
-            let (first, last): (u16, u16) = (first.number()?, last.number()?);
-            let fits = host != "?" && first <= last && usize::from(last) < SLOTS;
-            fits.then_some((first, last, Address::new(host, port.number()?)))
-        };
-        let slots: Vec<_> = parts.iter().filter_map(part).collect();
-        if slots.is_empty() {
-            return Err(RedisError::Refused("CLUSTERDOWN no server has slots".into()));
-        }
-        Ok(slots)
+    /// Whether the cluster is whole in the eyes of this server; and first and last slot of each part, and who has it.
+    async fn slots(&self, asked: &Address) -> Result<(bool, Parts), RedisError> {
+        let entering = timeout(DIAL_MAX, self.link.door.enter(asked, ANSWER_MAX));
+        let mut dialogue = entering.await.unwrap_or(Err(RedisError::NoReply))?;
+        let answers = timeout(ANSWER_MAX, async {
+            let whole = {
+                let told = dialogue.ask(&[b"CLUSTER", b"INFO"]).await?;
+                told.text().is_some_and(|info| info.lines().any(|line| line == "cluster_state:ok"))
+            };
+            let told = dialogue.ask(&[b"CLUSTER", b"SLOTS"]).await?;
+            Ok((whole, parts(&told, asked)?))
+        });
+        answers.await.unwrap_or(Err(RedisError::NoReply))
     }
 
-    /// Takes over what a server said. Those that have no slots any more are let go.
-    fn found(&self, slots: &[(u16, u16, Address)]) {
+    /// Takes over what a server said, and says whether it is new. Those that have no slots any more are let go.
+    fn found(&self, slots: &Parts) -> bool {
         let _changing = self.changing.lock();
         let before = self.routes.load();
-        let mut routes = Routes { owners: Arc::new([NOBODY; SLOTS]), nodes: Vec::new() };
+        let mut routes = Routes { owners: Arc::new([UNOWNED; SLOTS]), nodes: Vec::new() };
         for (first, last, address) in slots {
             if routes.find(address).is_none()
                 && let Some(node) = before.find(address)
@@ -279,8 +292,34 @@ impl Cluster {
             let place = self.place(&mut routes, address);
             Arc::make_mut(&mut routes.owners)[usize::from(*first)..=usize::from(*last)].fill(place);
         }
+        let owner = |routes: &Routes, slot: usize| {
+            routes.nodes.get(usize::from(routes.owners[slot])).map(|(address, _)| address.clone())
+        };
+        let changed = (0..SLOTS).any(|slot| owner(&before, slot) != owner(&routes, slot));
         self.routes.store(Arc::new(routes));
+        changed
     }
+}
+
+/// First and last slot of each part of a cluster, and who has it.
+type Parts = Vec<(u16, u16, Address)>;
+
+fn parts(told: &Reply<'_>, asked: &Address) -> Result<Parts, RedisError> {
+    let part = |part: &Reply<'_>| {
+        let [first, last, owner, ..] = part.parts()? else { return None };
+        let [host, port, ..] = owner.parts()? else { return None };
+        // A server that does not know its own name leaves it out.
+        let host = host.text().filter(|host| !host.is_empty()).unwrap_or(&asked.host);
+        let (first, last): (u16, u16) = (first.number()?, last.number()?);
+        let fits = host != "?" && first <= last && usize::from(last) < SLOTS;
+        fits.then_some((first, last, Address::new(host, port.number()?)))
+    };
+    let told = told.parts().ok_or(RedisError::Nonsense("a server says nothing of its slots"))?;
+    let parts: Parts = told.iter().filter_map(part).collect();
+    if parts.is_empty() {
+        return Err(RedisError::Refused("CLUSTERDOWN no server has slots".into()));
+    }
+    Ok(parts)
 }
 
 impl Routes {

@@ -4,12 +4,14 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -38,8 +40,9 @@ impl Door {
         Ok(Door { access, trusted })
     }
 
-    /// Connects, authenticates and selects the database.
-    pub(super) async fn enter(&self, address: &Address) -> Result<Dialogue, RedisError> {
+    /// Connects, authenticates and selects the database. A server that says nothing for longer than `patience` once there
+    /// is a connection does not answer.
+    pub(super) async fn enter(&self, address: &Address, patience: Duration) -> Result<Dialogue, RedisError> {
         let failed = |source: io::Error| RedisError::Connect {
             address: address.to_string().into(),
             source: Arc::new(source),
@@ -56,6 +59,12 @@ impl Door {
             }
         };
         let mut dialogue = Dialogue { connection, inbox: Vec::new(), heard: 0 };
+        let greeted = timeout(patience, self.greet(&mut dialogue)).await;
+        greeted.unwrap_or_else(|_| Err(failed(io::ErrorKind::TimedOut.into())))?;
+        Ok(dialogue)
+    }
+
+    async fn greet(&self, dialogue: &mut Dialogue) -> Result<(), RedisError> {
         let Access { user, password, database, .. } = &self.access;
         if user.is_some() || password.is_some() {
             let user = user.as_deref().unwrap_or("default");
@@ -67,14 +76,17 @@ impl Door {
         if *database != 0 {
             dialogue.ask(&[b"SELECT", database.to_string().as_bytes()]).await?;
         }
-        Ok(dialogue)
+        Ok(())
     }
 }
 
 /// The error without the password: a server that knows no AUTH repeats its words.
 fn unsaid(error: RedisError, password: &str) -> RedisError {
     match error {
-        RedisError::Refused(answer) if !password.is_empty() && answer.contains(password) => {
+        // Long ones are repeated in part.
+        RedisError::Refused(answer)
+            if answer.contains("args beginning") || !password.is_empty() && answer.contains(password) =>
+        {
             let word = answer.split_ascii_whitespace().next().unwrap_or("ERR");
             RedisError::Refused(format!("{word} the server does not take the password").into())
         }

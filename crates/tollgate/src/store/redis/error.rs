@@ -57,6 +57,9 @@ pub enum RedisError {
         /// Why nothing better is known.
         source: Option<Arc<RedisError>>,
     },
+    /// Its keys are on several servers, and not all of them answered: some of it may have been carried out.
+    #[error("not every server of the cluster answered")]
+    Partly(#[source] Arc<RedisError>),
     /// Redis answers with an error: nothing was carried out.
     #[error("Redis answers: {0}")]
     Refused(Arc<str>),
@@ -85,14 +88,18 @@ const PASSING: [&str; 8] = [
 impl RedisError {
     /// Whether the Plan may have been carried out although there is no answer.
     pub const fn may_be_done(&self) -> bool {
-        matches!(self, RedisError::NoReply | RedisError::Lost(_) | RedisError::Nonsense(_))
+        matches!(
+            self,
+            RedisError::NoReply | RedisError::Lost(_) | RedisError::Nonsense(_) | RedisError::Partly(_)
+        )
     }
 
     /// Whether waiting does not help.
     fn is_misconfigured(&self) -> bool {
         match self {
             RedisError::TooManyRules { .. } => true,
-            RedisError::NoPrimary { source: Some(source), .. }
+            RedisError::Partly(source)
+            | RedisError::NoPrimary { source: Some(source), .. }
             | RedisError::NoOwner { source: Some(source), .. } => source.is_misconfigured(),
             RedisError::Refused(answer) => {
                 let word = answer.split_ascii_whitespace().next().unwrap_or_default();
@@ -105,6 +112,11 @@ impl RedisError {
     /// Whether what Redis answered begins with this word, in capitals by its custom.
     pub(super) fn is(&self, word: &str) -> bool {
         matches!(self, RedisError::Refused(answer) if answer.split_ascii_whitespace().next() == Some(word))
+    }
+
+    /// Whether the server takes no writes. The oldest wrap it into what their scripts met.
+    pub(super) fn is_readonly(&self) -> bool {
+        matches!(self, RedisError::Refused(answer) if answer.contains("READONLY"))
     }
 
     /// What those are told whose Plan is not sent to this server because of what happened to others.

@@ -79,7 +79,7 @@ const PIECE_MAX: u64 = 128;
 const BUCKET: u64 = 64;
 const BUCKET_HUNDREDTHS: u64 = 7 * 77;
 /// Of a remembered request: digest, end, instant; then an answer for each rule.
-const REMEMBERED: u64 = 16 + 8 + 8;
+const REMEMBERED: u64 = 40;
 const ANSWER: u64 = 34;
 
 impl Footprint {

@@ -40,7 +40,8 @@ impl Health {
 
     /// It does not answer, or not in time.
     pub(super) fn fails(&self, why: RedisError) {
-        if self.why.lock().replace(why).is_none() {
+        let mut known = self.why.lock();
+        if known.replace(why).is_none() {
             self.is_down.store(true, Ordering::Relaxed);
             self.opened.fetch_add(1, Ordering::Relaxed);
             self.turned.notify_waiters();
@@ -49,7 +50,8 @@ impl Health {
 
     /// It answers.
     pub(super) fn answers(&self) {
-        if self.why.lock().take().is_some() {
+        let mut known = self.why.lock();
+        if known.take().is_some() {
             self.is_down.store(false, Ordering::Relaxed);
             self.closed.fetch_add(1, Ordering::Relaxed);
             self.turned.notify_waiters();

@@ -19,7 +19,8 @@ pub(super) struct Job {
     /// Whoever waits, if anybody does.
     pub(super) asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
     pub(super) way: Way,
-    pub(super) _permit: Permit,
+    /// Parts of a check have none: the whole has one.
+    pub(super) _permit: Option<Permit>,
 }
 
 /// What its way through a cluster has taught.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +18,7 @@ use super::batch::{Batch, Call, divide};
 use super::connection::Connection;
 use super::error::RedisError;
 use super::job::Job;
-use super::node::{NodeState, NotYet};
+use super::node::{NodeState, NotYet, STALL_MIN};
 use super::reply::{self, Reply};
 use super::target::Address;
 
@@ -25,13 +26,19 @@ use super::target::Address;
 const LOAD_MAX: usize = 64;
 /// So many loads are under way at most; what comes meanwhile goes with the next.
 const LOADS_MAX: usize = 2;
-/// So many answers in a row that come after the deadline are as good as none.
+/// So many loads in a row whose answers come after the deadline are as good as none.
 const LATE_MAX: u32 = 16;
+/// A server that hangs up on a connection that nobody has used for so long is not to blame.
+const IDLE: Duration = Duration::from_secs(1);
+/// The answers to a full load of plain checks fit twice.
+const INBOX: usize = 16 << 10;
 
 /// Lives as long as somebody can send it jobs.
 pub(super) struct Lane {
     state: Arc<NodeState>,
     jobs: mpsc::UnboundedReceiver<Job>,
+    /// For whoever chooses among lanes.
+    is_connected: Arc<AtomicBool>,
 }
 
 /// Why a connection is at an end.
@@ -50,8 +57,12 @@ impl From<RedisError> for End {
 }
 
 impl Lane {
-    pub(super) fn new(state: Arc<NodeState>, jobs: mpsc::UnboundedReceiver<Job>) -> Lane {
-        Lane { state, jobs }
+    pub(super) fn new(
+        state: Arc<NodeState>,
+        jobs: mpsc::UnboundedReceiver<Job>,
+        is_connected: Arc<AtomicBool>,
+    ) -> Lane {
+        Lane { state, jobs, is_connected }
     }
 
     /// Connects, serves, connects again.
@@ -59,14 +70,16 @@ impl Lane {
         loop {
             match self.state.connect().await {
                 Ok((address, connection)) => {
+                    self.is_connected.store(true, Ordering::Relaxed);
                     let mut flight = Flight::new(address, connection);
                     let end = self.exchange(&mut flight).await;
-                    let worked = flight.worked;
+                    self.is_connected.store(false, Ordering::Relaxed);
+                    let worked = flight.worked();
                     flight.crash(&end);
                     match end {
-                        End::Done => return,
-                        End::Left => (),
-                        End::Broken(error) => self.state.ended(worked, error).await,
+                        End::Done => return self.state.left(),
+                        End::Left => self.state.left(),
+                        End::Broken(error) => self.state.broke(worked, error).await,
                     }
                 }
                 Err(not_yet) => {
@@ -88,8 +101,9 @@ impl Lane {
         let mut pause = pin!(async {
             tokio::select! {
                 () = sleep_until(until) => (),
-                () = state.health.turns_from(true) => (),
-                () = state.whereabouts.leaves(tried.as_ref()) => (),
+                // Another lane has got through.
+                () = state.health.turns_from(true), if state.health.is_down() => (),
+                () = state.whereabouts.differs(&tried) => (),
             }
         });
         loop {
@@ -113,7 +127,7 @@ impl Lane {
     async fn exchange_until_end(&mut self, flight: &mut Flight) -> Result<End, End> {
         let state = &self.state;
         let (stall, address) = (state.link.stall(), flight.address.clone());
-        let mut left = pin!(state.whereabouts.leaves(Some(&address)));
+        let mut left = pin!(state.whereabouts.leaves(&address));
         let mut waiting = Vec::with_capacity(LOAD_MAX);
         // Once there is a reason to end, nothing more is taken on; what is under way may come home.
         let mut ending: Option<(End, Instant)> = None;
@@ -138,7 +152,8 @@ impl Lane {
                     flight.load(wanted(&mut waiting), state);
                 }
                 () = &mut left, if ending.is_none() => {
-                    ending = Some((End::Left, Instant::now() + state.link.deadline));
+                    // A primary that was replaced may be gone: little is waited for.
+                    ending = Some((End::Left, Instant::now() + state.link.deadline.min(STALL_MIN)));
                 }
                 () = sleep_until(gives_up_at.unwrap_or_else(Instant::now)), if gives_up_at.is_some() => {
                     return match ending {
@@ -168,9 +183,11 @@ struct Flight {
     inbox: Vec<u8>,
     outbox: Vec<u8>,
     /// Whether anything was answered in time. An error is no answer: a full server sends one to everybody and hangs up.
-    worked: bool,
-    /// How many answers in a row came late.
+    answered: bool,
+    /// How many loads in a row were answered late.
     late: u32,
+    /// When something was last sent, or the connection was made.
+    used: Instant,
 }
 
 /// What an answer is owed for.
@@ -193,17 +210,22 @@ impl Flying {
 
 impl Flight {
     fn new(address: Address, connection: Connection) -> Flight {
-        let (inbox, outbox) = (Vec::new(), Vec::new());
         Flight {
             address,
             connection,
             flying: VecDeque::new(),
             loads: 0,
-            inbox,
-            outbox,
-            worked: false,
+            inbox: Vec::with_capacity(INBOX),
+            outbox: Vec::new(),
+            answered: false,
             late: 0,
+            used: Instant::now(),
         }
+    }
+
+    /// Whether it was any good.
+    fn worked(&self) -> bool {
+        self.answered || self.flying.is_empty() && self.used.elapsed() > IDLE
     }
 
     /// Launches jobs in as many calls as they take.
@@ -212,6 +234,7 @@ impl Flight {
             return;
         }
         self.loads += 1;
+        self.used = Instant::now();
         let mut calls = divide(jobs).into_iter().peekable();
         while let Some(mut jobs) = calls.next() {
             let mut plans: Vec<_> = jobs.iter_mut().map(|job| &mut job.plan).collect();
@@ -245,7 +268,7 @@ impl Flight {
 
     /// Hands out every reply that has come whole.
     fn land(&mut self, state: &NodeState) -> Result<(), RedisError> {
-        let inbox = std::mem::take(&mut self.inbox);
+        let mut inbox = std::mem::take(&mut self.inbox);
         let mut rest = &inbox[..];
         while let Some((reply, length)) = reply::parse(rest)? {
             rest = &rest[length..];
@@ -254,7 +277,7 @@ impl Flight {
                 (Some(Flying::Asking { .. }), _) => (),
                 (Some(Flying::Batch(batch)), Reply::Value(Some(answers))) => {
                     self.loads -= usize::from(batch.last_of_load);
-                    self.timed(batch.sent.elapsed() <= state.link.deadline);
+                    self.timed(&batch, state.link.deadline);
                     batch.answer(answers);
                 }
                 (Some(Flying::Batch(batch)), Reply::Error(answer)) => {
@@ -269,13 +292,18 @@ impl Flight {
                 (None, _) => return Err(RedisError::Nonsense("an answer that nobody asked for")),
             }
         }
-        self.inbox = rest.to_vec();
+        let taken = inbox.len() - rest.len();
+        inbox.drain(..taken);
+        self.inbox = inbox;
         if self.late >= LATE_MAX { Err(io::Error::from(io::ErrorKind::TimedOut).into()) } else { Ok(()) }
     }
 
-    fn timed(&mut self, in_time: bool) {
-        self.worked |= in_time;
-        self.late = if in_time { 0 } else { self.late + 1 };
+    fn timed(&mut self, batch: &Batch, deadline: Duration) {
+        if batch.sent.elapsed() <= deadline {
+            (self.answered, self.late) = (true, 0);
+        } else if batch.last_of_load {
+            self.late += 1;
+        }
     }
 
     /// Redis ran none of it.
@@ -292,7 +320,7 @@ impl Flight {
         }
         batch.fail(&error);
         // This server takes no writes any more: another one does, and only a new connection finds it.
-        if error.is("READONLY") { Err(error) } else { Ok(()) }
+        if error.is_readonly() { Err(error) } else { Ok(()) }
     }
 
     /// Tells those whose answers will not come.

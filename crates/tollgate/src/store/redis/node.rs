@@ -1,15 +1,14 @@
-//! One server that holds state: where it is, how it is, and the lanes to it.
+//! One server that holds state: how it is reached, how it is, and the lanes to it.
 
 use std::cell::Cell;
-use std::future::pending;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ServerStatus;
@@ -23,6 +22,7 @@ use super::lane::Lane;
 use super::reply::Reply;
 use super::script::Scripts;
 use super::target::Address;
+use super::whereabouts::{Places, Whereabouts};
 
 /// What all connections of one store have in common.
 pub(super) struct Link {
@@ -43,74 +43,34 @@ impl Link {
     pub(super) fn stall(&self) -> Duration {
         STALL_MIN.max(self.deadline)
     }
+
+    /// What is waited for the answer to a probe although the deadline is shorter: the first answer of a connection is its
+    /// slowest.
+    fn probe(&self) -> Duration {
+        PROBE_MIN.max(self.deadline)
+    }
 }
 
-const STALL_MIN: Duration = Duration::from_millis(200);
-const DIAL_MAX: Duration = Duration::from_secs(2);
-/// What is waited for the answer to a probe although the deadline is shorter: the first answer of a connection is its
-/// slowest.
+pub(super) const STALL_MIN: Duration = Duration::from_millis(200);
+/// How long a connection may take to be made.
+pub(super) const DIAL_MAX: Duration = Duration::from_secs(2);
 const PROBE_MIN: Duration = Duration::from_millis(25);
 /// The first pause after a failed connection is drawn from up to this, each next one from up to twice as much.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Where a server is.
-#[derive(Debug)]
-pub(super) enum Whereabouts {
-    Fixed(Address),
-    /// Wherever the sentinels say that the primary of this name is.
-    Watched {
-        name: Arc<str>,
-        primary: watch::Receiver<Named>,
-    },
-}
-
-/// What the sentinels say of the primary.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Named {
-    pub(super) address: Option<Address>,
-    /// Why there is no address.
-    pub(super) trouble: Option<RedisError>,
-}
-
-impl Whereabouts {
-    fn now(&self) -> Option<Address> {
-        match self {
-            Whereabouts::Fixed(address) => Some(address.clone()),
-            Whereabouts::Watched { primary, .. } => primary.borrow().address.clone(),
-        }
-    }
-
-    /// Waits until it is known, or known not to be.
-    async fn known(&self) -> Result<Address, RedisError> {
-        match self {
-            Whereabouts::Fixed(address) => Ok(address.clone()),
-            Whereabouts::Watched { name, primary } => {
-                let told = |named: &Named| named.address.is_some() || named.trouble.is_some();
-                let named = primary.clone().wait_for(told).await.map(|named| named.clone());
-                let Named { address, trouble } = named.unwrap_or_default();
-                let source = trouble.map(Arc::new);
-                address.ok_or_else(|| RedisError::NoPrimary { name: Arc::clone(name), source })
-            }
-        }
-    }
-
-    /// Waits until it is elsewhere.
-    pub(super) async fn leaves(&self, address: Option<&Address>) {
-        if let Whereabouts::Watched { primary, .. } = self {
-            let left = |named: &Named| named.address.is_some() && named.address.as_ref() != address;
-            if primary.clone().wait_for(left).await.is_ok() {
-                return;
-            }
-        }
-        pending().await
-    }
-}
+/// A replica that was chosen is about to be a primary.
+const PAUSE_MAX_REPLICA: Duration = Duration::from_millis(80);
 
 /// A server and the lanes to it. When it is dropped the lanes finish what they have, and end.
 pub(super) struct Node {
     pub(super) state: Arc<NodeState>,
-    lanes: Box<[mpsc::UnboundedSender<Job>]>,
+    lanes: Box<[Entrance]>,
+}
+
+/// One end of a lane.
+struct Entrance {
+    jobs: mpsc::UnboundedSender<Job>,
+    is_connected: Arc<AtomicBool>,
 }
 
 /// What the lanes to one server share.
@@ -120,6 +80,8 @@ pub(super) struct NodeState {
     pub(super) health: Arc<Health>,
     /// Where to send what this server sends elsewhere.
     pub(super) cluster: Weak<Cluster>,
+    /// How many lanes are connected: as long as one is, the server is up.
+    connected: AtomicUsize,
     /// Held while a connection is made: one at a time.
     pace: Mutex<Pace>,
 }
@@ -127,16 +89,22 @@ pub(super) struct NodeState {
 /// When the next connection may be tried.
 #[derive(Debug)]
 struct Pace {
-    /// Nothing is known against another address.
-    tried: Option<Address>,
+    /// Nothing is known against other places.
+    tried: Places,
     pause: Duration,
     barred: Option<(Instant, RedisError)>,
+}
+
+impl Pace {
+    fn new(tried: Places) -> Pace {
+        Pace { tried, pause: PAUSE_FIRST, barred: None }
+    }
 }
 
 /// No connection, and none to be tried before this.
 #[derive(Debug)]
 pub(super) struct NotYet {
-    pub(super) tried: Option<Address>,
+    pub(super) tried: Places,
     pub(super) until: Instant,
     pub(super) error: RedisError,
 }
@@ -149,13 +117,20 @@ impl Node {
         health: Arc<Health>,
         cluster: Weak<Cluster>,
     ) -> Node {
-        let pace = Mutex::new(Pace { tried: None, pause: PAUSE_FIRST, barred: None });
-        let state = Arc::new(NodeState { link: Arc::clone(link), whereabouts, health, cluster, pace });
+        let state = Arc::new(NodeState {
+            link: Arc::clone(link),
+            whereabouts,
+            health,
+            cluster,
+            connected: AtomicUsize::new(0),
+            pace: Mutex::new(Pace::new(Places::new())),
+        });
         let start = |_| {
             // As many jobs as there are permits: they bound it.
             let (sender, jobs) = mpsc::unbounded_channel();
-            link.runtime.spawn(Lane::new(Arc::clone(&state), jobs).run());
-            sender
+            let is_connected = Arc::<AtomicBool>::default();
+            link.runtime.spawn(Lane::new(Arc::clone(&state), jobs, Arc::clone(&is_connected)).run());
+            Entrance { jobs: sender, is_connected }
         };
         let lanes = (0..link.lanes).map(start).collect();
         Node { state, lanes }
@@ -165,7 +140,7 @@ impl Node {
     pub(super) fn status(&self) -> ServerStatus {
         let NodeState { whereabouts, health, .. } = &*self.state;
         let Turns { opened, closed } = health.turns();
-        let address = whereabouts.now().map(|address| address.to_string());
+        let address = whereabouts.places().last().map(Address::to_string);
         ServerStatus { address, down: health.why_down(), opened, closed }
     }
 
@@ -174,11 +149,18 @@ impl Node {
         if let Some(why) = self.state.health.why_down() {
             return job.answer(Err(why));
         }
-        let lane = &self.lanes[ordinal() % self.lanes.len()];
-        if let Err(mpsc::error::SendError(job)) = lane.send(job) {
+        if let Err(mpsc::error::SendError(job)) = self.entrance().jobs.send(job) {
             // The lane ends when the runtime does.
             job.answer(Err(RedisError::Closed));
         }
+    }
+
+    /// The lane of this thread, or one that is connected if that is not.
+    fn entrance(&self) -> &Entrance {
+        let own = ordinal() % self.lanes.len();
+        let (before, after) = self.lanes.split_at(own);
+        let mut lanes = after.iter().chain(before);
+        lanes.find(|lane| lane.is_connected.load(Ordering::Relaxed)).unwrap_or(&self.lanes[own])
     }
 }
 
@@ -201,15 +183,17 @@ impl NodeState {
     /// A connection that has answered, and whither.
     pub(super) async fn connect(&self) -> Result<(Address, Connection), NotYet> {
         let mut pace = self.pace.lock().await;
-        let tried = self.whereabouts.now();
-        if pace.tried != tried {
-            *pace = Pace { tried: tried.clone(), pause: PAUSE_FIRST, barred: None };
+        let places = self.whereabouts.places();
+        if pace.tried != places {
+            *pace = Pace::new(places);
         }
         if let Some((until, error)) = pace.barred.clone().filter(|(until, _)| Instant::now() < *until) {
-            return Err(NotYet { tried, until, error });
+            return Err(NotYet { tried: pace.tried.clone(), until, error });
         }
         match self.dial().await {
             Ok(connected) => {
+                pace.barred = None;
+                self.connected.fetch_add(1, Ordering::Relaxed);
                 self.health.answers();
                 Ok(connected)
             }
@@ -217,8 +201,14 @@ impl NodeState {
         }
     }
 
-    /// What a connection came to. A server that lets us in and does no work is no better than none.
-    pub(super) async fn ended(&self, worked: bool, error: RedisError) {
+    /// A connection is at an end, without being to blame.
+    pub(super) fn left(&self) {
+        self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection broke. A server that lets us in and does no work is no better than none.
+    pub(super) async fn broke(&self, worked: bool, error: RedisError) {
+        self.left();
         let mut pace = self.pace.lock().await;
         if worked {
             pace.pause = PAUSE_FIRST;
@@ -228,53 +218,63 @@ impl NodeState {
     }
 
     fn bar(&self, pace: &mut Pace, error: RedisError) -> NotYet {
-        let error = match &pace.tried {
+        let error = match pace.tried.last() {
             Some(address) => error.of_unsent(address),
             None => error,
         };
-        self.health.fails(error.clone());
+        self.fails(error.clone());
         let until = Instant::now() + pace.pause.mul_f64((self.link.dice)());
-        // A replica that was chosen is about to be a primary.
-        if !matches!(error, RedisError::Replica { .. }) {
-            pace.pause = PAUSE_MAX.min(pace.pause * 2);
-        }
+        let most = if matches!(error, RedisError::Replica { .. }) { PAUSE_MAX_REPLICA } else { PAUSE_MAX };
+        pace.pause = most.min(pace.pause * 2);
         pace.barred = Some((until, error.clone()));
         NotYet { tried: pace.tried.clone(), until, error }
     }
 
+    /// One lane is in trouble; the server is if all are.
+    fn fails(&self, error: RedisError) {
+        if self.connected.load(Ordering::Relaxed) == 0 {
+            self.health.fails(error);
+        }
+    }
+
     async fn dial(&self) -> Result<(Address, Connection), RedisError> {
-        let mut dialling = pin!(timeout(DIAL_MAX, async {
-            let address = self.whereabouts.known().await?;
-            let connection = self.enter(&address).await?;
-            Ok((address, connection))
-        }));
+        let mut dialling = pin!(timeout(DIAL_MAX, self.dial_somewhere()));
         let dialled = tokio::select! {
             dialled = &mut dialling => dialled,
             () = sleep(self.link.stall()) => {
                 // Whoever asks meanwhile should not wait for it.
-                self.health.fails(self.unreached());
+                self.fails(self.whereabouts.unreached());
                 dialling.await
             }
         };
-        dialled.unwrap_or_else(|_| Err(self.unreached()))
+        dialled.unwrap_or_else(|_| Err(self.whereabouts.unreached()))
     }
 
-    fn unreached(&self) -> RedisError {
-        match (&self.whereabouts, self.whereabouts.now()) {
-            (Whereabouts::Watched { name, .. }, None) => {
-                RedisError::NoPrimary { name: Arc::clone(name), source: None }
-            }
-            (_, address) => {
-                let address = address.map_or_else(String::new, |address| address.to_string()).into();
-                RedisError::Connect { address, source: Arc::new(too_late()) }
+    /// Tries every place where it may be, and begins again if it turns out to be elsewhere.
+    async fn dial_somewhere(&self) -> Result<(Address, Connection), RedisError> {
+        loop {
+            let places = self.whereabouts.known().await?;
+            let tried = async {
+                let mut failed = RedisError::Closed;
+                for address in &places {
+                    match self.enter(address).await {
+                        Ok(connection) => return Ok((address.clone(), connection)),
+                        Err(error) => failed = error,
+                    }
+                }
+                Err(failed)
+            };
+            tokio::select! {
+                tried = tried => return tried,
+                () = self.whereabouts.differs(&places) => (),
             }
         }
     }
 
     /// Connects, is let in, and sees that it works: with the call that carries out nothing.
     async fn enter(&self, address: &Address) -> Result<Connection, RedisError> {
-        let Link { door, terms, scripts, deadline, .. } = &*self.link;
-        let mut dialogue = door.enter(address).await?;
+        let Link { door, terms, scripts, .. } = &*self.link;
+        let mut dialogue = door.enter(address, self.link.stall()).await?;
         let mut probe = Vec::new();
         Call::new(&mut [], *terms, scripts).write(&mut probe, true);
         let answer = async {
@@ -284,8 +284,8 @@ impl NodeState {
                 _ => Ok(()),
             }
         };
-        match timeout(PROBE_MIN.max(*deadline), answer).await {
-            Err(_) => return Err(too_late().into()),
+        match timeout(self.link.probe(), answer).await {
+            Err(_) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
             // It would have run it, had it known it.
             Ok(Err(error)) if error.is("NOSCRIPT") => (),
             Ok(answer) => answer?,
@@ -305,8 +305,4 @@ async fn takes_writes(dialogue: &mut Dialogue, address: &Address) -> Result<(), 
         Some(_) => Err(RedisError::Replica { address: address.to_string().into() }),
         None => Err(RedisError::Nonsense("a server says nothing of its role")),
     }
-}
-
-fn too_late() -> io::Error {
-    io::ErrorKind::TimedOut.into()
 }

@@ -3,21 +3,22 @@
 //! Every sentinel is listened to and asked: a switch is followed when the first of them tells it, and if the telling is
 //! lost, when the next answer does. If they disagree, whoever knows the latest election is right.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Dialogue, Door};
 use super::error::RedisError;
 use super::health::Health;
-use super::node::{Link, Named};
+use super::node::{DIAL_MAX, Link};
 use super::reply::Reply;
 use super::target::Address;
+use super::whereabouts::Named;
 
 /// How often a sentinel is asked while all is well, and while the primary is down.
 const POLL: Duration = Duration::from_secs(1);
@@ -26,6 +27,8 @@ const POLL_DOWN: Duration = Duration::from_millis(50);
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// How long a sentinel that failed is left alone, at most.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// One that another named and that has not answered for so long is not asked any more.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 /// So many are listened to, whatever they say of each other.
 const SENTINELS_MAX: usize = 32;
 
@@ -38,16 +41,26 @@ pub(super) struct Sentinels {
     health: Arc<Health>,
     runtime: Handle,
     dice: fn() -> f64,
-    reports: Mutex<HashMap<Address, Report>>,
-    known: Mutex<HashSet<Address>>,
+    /// What each of them said last, by address; None as long as it has said nothing.
+    reports: Mutex<HashMap<Address, Option<Result<Report, RedisError>>>>,
 }
 
-/// What a sentinel said last.
+/// What a sentinel said.
 #[derive(Clone, Debug)]
 struct Report {
     /// The election that made it so.
     epoch: u64,
     primary: Address,
+    /// The replica that is to take its place, if this sentinel is in charge of a failover.
+    chosen: Option<Address>,
+}
+
+/// Whether a sentinel is to be asked for ever.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Url,
+    /// Another one knows it: it may vanish and get another address.
+    Another,
 }
 
 impl Sentinels {
@@ -60,27 +73,37 @@ impl Sentinels {
             runtime: link.runtime.clone(),
             dice: link.dice,
             reports: Mutex::default(),
-            known: Mutex::default(),
         }
     }
 
     /// Begins to listen to these, and to those they know.
     pub(super) fn listen(self: &Arc<Self>, addresses: Vec<Address>) {
+        // All of them are known before one can fail.
+        addresses.iter().for_each(|address| drop(self.reports.lock().insert(address.clone(), None)));
         for address in addresses {
-            let mut known = self.known.lock();
-            if known.len() < SENTINELS_MAX && known.insert(address.clone()) {
-                self.runtime.spawn(Arc::clone(self).listen_to(address));
+            self.runtime.spawn(Arc::clone(self).listen_to(address, From::Url));
+        }
+    }
+
+    fn listen_too(self: &Arc<Self>, addresses: Vec<Address>) {
+        for address in addresses {
+            let mut reports = self.reports.lock();
+            if reports.len() < SENTINELS_MAX && !reports.contains_key(&address) {
+                reports.insert(address.clone(), None);
+                self.runtime.spawn(Arc::clone(self).listen_to(address, From::Another));
             }
         }
     }
 
-    async fn listen_to(self: Arc<Self>, address: Address) {
+    async fn listen_to(self: Arc<Self>, address: Address, from: From) {
         let attend_again = async {
-            loop {
-                let failed = self.attend(&address).await;
-                self.silent(&address, failed);
+            let mut heard = Instant::now();
+            while from == From::Url || heard.elapsed() < FORGOTTEN {
+                let failed = self.attend(&address, &mut heard).await;
+                self.tells(&address, Err(failed));
                 sleep(PAUSE_MAX.mul_f64((self.dice)())).await;
             }
+            self.reports.lock().remove(&address);
         };
         tokio::select! {
             () = attend_again => (),
@@ -89,18 +112,21 @@ impl Sentinels {
     }
 
     /// Listens to one until it fails.
-    async fn attend(self: &Arc<Self>, address: &Address) -> RedisError {
+    async fn attend(self: &Arc<Self>, address: &Address, last_heard: &mut Instant) -> RedisError {
         let attended = async {
-            let mut asked = within(self.door.enter(address)).await?;
+            let mut asked = self.enter(address).await?;
             self.ask(&mut asked, address).await?;
-            let mut heard = within(self.door.enter(address)).await?;
-            within(async { heard.ask(&[b"SUBSCRIBE", b"+switch-master"]).await.map(drop) }).await?;
+            let mut heard = self.enter(address).await?;
+            let listens = within(async { heard.ask(&[b"SUBSCRIBE", b"+switch-master"]).await.map(drop) });
+            let listens = permitted(listens.await)?.is_some();
             loop {
                 self.ask(&mut asked, address).await?;
-                self.listen(self.others(&mut asked, address).await?);
+                *last_heard = Instant::now();
+                let others = permitted(self.others(&mut asked, address).await)?;
+                self.listen_too(others.unwrap_or_default());
                 let down = self.health.is_down();
                 tokio::select! {
-                    switched = heard.hear() => drop(switched?),
+                    switched = heard.hear(), if listens => drop(switched?),
                     () = self.health.turns_from(down) => (),
                     () = sleep(if down { POLL_DOWN } else { POLL }) => (),
                 }
@@ -110,7 +136,11 @@ impl Sentinels {
         failed
     }
 
-    /// Asks for the primary, and for the election that made it one.
+    async fn enter(&self, address: &Address) -> Result<Dialogue, RedisError> {
+        timeout(DIAL_MAX, self.door.enter(address, ANSWER_MAX)).await.unwrap_or(Err(RedisError::NoReply))
+    }
+
+    /// Asks for the primary, for the election that made it one, and for who is to take its place.
     async fn ask(&self, sentinel: &mut Dialogue, address: &Address) -> Result<(), RedisError> {
         let name = self.name.as_bytes();
         let (epoch, electing) = within(async {
@@ -119,24 +149,21 @@ impl Sentinels {
             Ok((epoch, flagged(&told, "failover_in_progress")))
         })
         .await?;
-        if electing && let Some(primary) = within(self.chosen(sentinel, address)).await? {
-            // It will be the primary of the next election.
-            self.told(address, Report { epoch: epoch + 1, primary });
-            return Ok(());
-        }
         let primary = within(async {
             let told = sentinel.ask(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name]).await?;
             let parts = told.parts().unwrap_or_default();
             let host = parts.first().and_then(Reply::text);
             let port = parts.get(1).and_then(Reply::number);
             host.zip(port).map(|(host, port)| Address::new(host, port)).ok_or(UNKNOWN)
-        });
-        self.told(address, Report { epoch, primary: primary.await? });
+        })
+        .await?;
+        let chosen = if electing { within(self.chosen(sentinel, address)).await? } else { None };
+        self.tells(address, Ok(Report { epoch, primary, chosen }));
         Ok(())
     }
 
     /// The replica that the sentinel in charge of a failover has chosen. Sentinels take up to a second to see that their
-    /// choice has become the primary; the replica knows at once, and says so when we get there.
+    /// choice has become the primary; the replica knows at once, and says so to whoever gets there.
     async fn chosen(
         &self,
         sentinel: &mut Dialogue,
@@ -158,26 +185,28 @@ impl Sentinels {
         .await
     }
 
-    fn told(&self, sentinel: &Address, report: Report) {
+    /// Takes a sentinel's word. One that does not answer has no say; what all of them said last stands until one of them
+    /// says otherwise.
+    fn tells(&self, sentinel: &Address, told: Result<Report, RedisError>) {
         let mut reports = self.reports.lock();
-        reports.insert(sentinel.clone(), report);
-        let latest = reports.values().max_by_key(|report| report.epoch).cloned();
-        if let Some(Report { primary, .. }) = latest {
-            self.primary.send_if_modified(|named| {
-                let other = named.address.as_ref() != Some(&primary);
-                *named = Named { address: Some(primary), trouble: None };
-                other
-            });
-        }
-    }
-
-    /// A sentinel that does not answer has no say. What all of them said last stands until one of them says otherwise.
-    fn silent(&self, sentinel: &Address, why: RedisError) {
-        let mut reports = self.reports.lock();
-        reports.remove(sentinel);
-        if reports.is_empty() {
-            self.primary.send_modify(|named| named.trouble = Some(why));
-        }
+        let failed = told.as_ref().err().cloned();
+        reports.insert(sentinel.clone(), Some(told));
+        let said = || reports.values().flatten().filter_map(|report| report.as_ref().ok());
+        let Some(epoch) = said().map(|report| report.epoch).max() else {
+            if reports.values().all(Option::is_some) {
+                self.primary.send_modify(|named| named.trouble = failed);
+            }
+            return;
+        };
+        let latest = || said().filter(|report| report.epoch == epoch);
+        let chosen = latest().find_map(|report| report.chosen.clone());
+        self.primary.send_if_modified(|named| {
+            let stays = latest().find(|report| Some(&report.primary) == named.address.as_ref());
+            let address = stays.or_else(|| latest().next()).map(|report| report.primary.clone());
+            let differs = named.address != address || named.chosen != chosen;
+            *named = Named { address, chosen, trouble: None };
+            differs
+        });
     }
 }
 
@@ -185,6 +214,14 @@ const UNKNOWN: RedisError = RedisError::Nonsense("a sentinel says nothing of the
 
 async fn within<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
     timeout(ANSWER_MAX, answer).await.unwrap_or(Err(RedisError::NoReply))
+}
+
+/// What a user of the sentinels may not do is done without: the primary is found by asking alone.
+fn permitted<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
+    match answer {
+        Err(RedisError::Refused(_)) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// The value that follows a name in a flat list of names and values.

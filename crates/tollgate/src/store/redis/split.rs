@@ -1,9 +1,14 @@
 //! Plans whose keys are in several slots of a cluster, which no script can reach at once.
 //!
 //! All parts are looked at first: a refusal ends it, and nothing was written. Then they are charged one after another, in a
-//! fixed order, and if one of them refuses after all, what was charged before it is taken back. So a Plan is
-//! never admitted unless every part of it was charged; between charge and taking back others may be refused for it; and
-//! whoever dies in between has lost that charge.
+//! fixed order, and if one of them refuses after all, what was charged before it is taken back. So a Plan is never admitted
+//! unless every part of it was charged; between charge and taking back others may be refused for it; and whoever dies in
+//! between has lost that charge.
+//!
+//! Under a request id every attempt has a number, which is remembered in each slot with what it booked there. Whoever comes
+//! with the same id builds on that and puts their own number in its place: then only they may take it back.
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -11,7 +16,9 @@ use tollgate_core::{
     Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, StoreError, Subject, Time, Verdict,
 };
 
-use super::{Pending, RedisStore};
+use super::error::RedisError;
+use super::wire::Attempt;
+use super::{PART, RedisStore, Share};
 use crate::clock::Clock;
 
 /// The items of a Plan that are in one slot.
@@ -46,18 +53,20 @@ fn parts<'r>(plan: &Plan<'r>) -> Vec<Part<'r>> {
 }
 
 /// What was found so far, by place in the whole Plan.
+#[derive(Clone)]
 struct Found {
-    now: Time,
+    /// The earliest of the servers' clocks: no wait that is told is too short.
+    now: Option<Time>,
     answers: SmallVec<[Option<Answer>; 4]>,
 }
 
 impl Found {
     fn new(plan: &Plan<'_>) -> Found {
-        Found { now: Time::ZERO, answers: SmallVec::from_elem(None, plan.items().len()) }
+        Found { now: None, answers: SmallVec::from_elem(None, plan.items().len()) }
     }
 
     fn add(&mut self, part: &Part<'_>, outcome: &Outcome) {
-        self.now = self.now.max(outcome.now);
+        self.now = Some(self.now.map_or(outcome.now, |now| now.min(outcome.now)));
         for (place, answer) in part.places.iter().zip(&outcome.answers) {
             self.answers[*place] = Some(*answer);
         }
@@ -68,8 +77,12 @@ impl Found {
         plan.items().iter().zip(&self.answers).any(|(item, answer)| item.blocking && refuses(answer))
     }
 
+    fn is_empty(&self) -> bool {
+        self.now.is_none()
+    }
+
     fn whole(self) -> Outcome {
-        Outcome { now: self.now, answers: self.answers.into_iter().flatten().collect() }
+        Outcome { now: self.now.unwrap_or(Time::ZERO), answers: self.answers.into_iter().flatten().collect() }
     }
 }
 
@@ -80,27 +93,38 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
         plan: &Plan<'_>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
+        // One for all parts, or they would take each other's places.
+        let _permit = self.inner.permits.take()?;
         let parts = parts(plan);
         if !plan.items().iter().any(Item::asks) {
             // Follow-ups stand each for itself.
-            return self.ask_all(plan, &parts, Plan::clone, deadline).await.map(Found::whole);
+            return match self.ask_all(plan, &parts, Plan::clone, deadline).await {
+                (found, None) => Ok(found.whole()),
+                (found, Some(error)) if found.is_empty() => Err(error),
+                (_, Some(error)) => Err(partly(error)),
+            };
         }
-        let seen = self.ask_all(plan, &parts, peeking, deadline).await?;
+        let (seen, failed) = self.ask_all(plan, &parts, peeking, deadline).await;
         if seen.blocks(plan) {
             self.count_being_asked(plan, &seen);
-            return self.refuse(plan, &parts, seen, deadline).await;
+            return Ok(self.refuse(plan, &parts, seen, deadline).await);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         if plan.items().iter().all(|item| matches!(item.operation, Operation::Peek { .. })) {
             return Ok(seen.whole());
         }
-        let mut found = Found::new(plan);
-        let mut charged = Charged { store: self, plans: Vec::with_capacity(parts.len()) };
-        for part in &parts {
-            let outcome = self.decide(&part.plan, deadline).await?;
+        let mut found = seen;
+        let attempt = attempt();
+        let mut charged = Charged { store: self, attempt, plans: Vec::with_capacity(parts.len()) };
+        for (number, part) in parts.iter().enumerate() {
+            let decided = self.decide(&part.plan, deadline, Share::Part(Attempt::Part(attempt))).await;
+            let outcome = decided.map_err(|error| if number > 0 { partly(error) } else { error })?;
             found.add(part, &outcome);
             if found.blocks(plan) {
-                charged.take_back(deadline).await;
-                return self.refuse(plan, &parts, found, deadline).await;
+                charged.take_back();
+                return Ok(self.refuse(plan, &parts, found, deadline).await);
             }
             charged.plans.push(part.plan.undo(&outcome));
         }
@@ -108,22 +132,30 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
         Ok(found.whole())
     }
 
-    /// Asks all parts at once.
+    /// Asks all parts at once and waits for all of them. Gives what was found, and what went wrong if anything did.
     async fn ask_all<'p>(
         &self,
         plan: &Plan<'_>,
         parts: &[Part<'p>],
         question: impl Fn(&Plan<'p>) -> Plan<'p>,
         deadline: Instant,
-    ) -> Result<Found, StoreError> {
+    ) -> (Found, Option<StoreError>) {
         let questions: Vec<Plan<'p>> = parts.iter().map(|part| question(&part.plan)).collect();
-        let asked = questions.iter().map(|question| self.begin(question, deadline));
-        let asked: Vec<Pending> = asked.collect::<Result<_, _>>()?;
-        let mut found = Found::new(plan);
+        let asked: Vec<_> = questions.iter().map(|question| self.begin(question, deadline, PART)).collect();
+        let (mut found, mut failed) = (Found::new(plan), None);
         for ((part, question), pending) in parts.iter().zip(&questions).zip(asked) {
-            found.add(part, &self.finish(question, pending, deadline).await?);
+            let outcome = match pending {
+                Ok(pending) => self.finish(question, pending, deadline).await,
+                Err(error) => Err(error.into()),
+            };
+            match outcome {
+                Ok(outcome) => found.add(part, &outcome),
+                // Of several it is told which may have been done.
+                Err(error) if failed.as_ref().is_none_or(|known| !may_be_done(known)) => failed = Some(error),
+                Err(_) => (),
+            }
         }
-        Ok(found)
+        (found, failed)
     }
 
     /// A penalty may count that it was asked while it refuses.
@@ -132,28 +164,51 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
             let counts = matches!(item.limit, Limit::Penalty(limit) if limit.numbers().count_refused);
             let refuses = seen.answers[place].is_some_and(|answer| !answer.is_admitted());
             if counts && refuses && item.blocking && matches!(item.operation, Operation::Charge { .. }) {
-                self.let_go(&plan.part(|kept| kept == place));
+                self.let_go(&plan.part(|kept| kept == place), PART);
             }
         }
     }
 
-    /// Who would have been admitted says so, with the numbers of nothing charged.
+    /// A refusal stands, whatever else can be found out: who would have been admitted says so, with the numbers of nothing
+    /// charged. If its server does not answer, those of nobody ever charged are as good as any.
     async fn refuse(
         &self,
         plan: &Plan<'_>,
         parts: &[Part<'_>],
         mut found: Found,
         deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
-        let standing = self.ask_all(plan, parts, looking, deadline).await?;
-        for (answer, standing) in found.answers.iter_mut().zip(standing.answers) {
+    ) -> Outcome {
+        let (standing, _) = self.ask_all(plan, parts, looking, deadline).await;
+        let now = found.now.unwrap_or(Time::ZERO);
+        for (place, item) in plan.items().iter().enumerate() {
+            let answer = &mut found.answers[place];
             if answer.is_none_or(|answer| answer.is_admitted()) {
+                let fresh = || item.limit.decide(None, now, &Operation::Peek { cost: 0 }).answer;
+                let standing = standing.answers[place].or(*answer).unwrap_or_else(fresh);
                 let verdict = Verdict::Admitted { delay: Span::ZERO };
-                *answer = standing.map(|standing| Answer { verdict, mark: Mark::None, ..standing });
+                *answer = Some(Answer { verdict, mark: Mark::None, ..standing });
             }
         }
-        Ok(found.whole())
+        found.whole()
     }
+}
+
+/// Some of it was carried out.
+fn partly(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Transient(cause) | StoreError::Misconfigured(cause) if cause.is::<RedisError>() => {
+            match cause.downcast::<RedisError>() {
+                Ok(cause) => RedisError::Partly(Arc::new(*cause)).into(),
+                Err(cause) => StoreError::Transient(cause),
+            }
+        }
+        other => other,
+    }
+}
+
+fn may_be_done(error: &StoreError) -> bool {
+    let (StoreError::Transient(cause) | StoreError::Misconfigured(cause)) = error else { return false };
+    cause.downcast_ref().is_some_and(RedisError::may_be_done)
 }
 
 /// What a charge would find.
@@ -170,33 +225,33 @@ fn looking<'p>(plan: &Plan<'p>) -> Plan<'p> {
     plan
 }
 
-/// What was charged of a Plan that is not charged whole yet. It is taken back if nobody waits any more, unless it can be
-/// asked for again under its id.
+/// A number like no other attempt's.
+fn attempt() -> u64 {
+    // At most 2^53 - 1, and never 0. Without randomness attempts under one id cannot be told apart; that is all.
+    getrandom::u64().map_or(1, |drawn| drawn >> 11 | 1)
+}
+
+/// What was charged of a Plan that is not charged whole yet.
 struct Charged<'s, 'r, C: Clock + Send + Sync> {
     store: &'s RedisStore<C>,
+    attempt: u64,
     /// What takes it back.
     plans: Vec<Plan<'r>>,
 }
 
 impl<C: Clock + Send + Sync> Charged<'_, '_, C> {
-    async fn take_back(mut self, deadline: Instant) {
-        let mut plans = std::mem::take(&mut self.plans);
-        plans.retain(|plan| !plan.items().is_empty());
-        let begun = plans.iter().map(|plan| self.store.begin_undo(plan, deadline));
-        let begun: Vec<_> = begun.collect();
-        for (plan, pending) in plans.iter().zip(begun) {
-            if let Ok(pending) = pending {
-                // If it is lost, so is the charge: the worst that this can come to.
-                drop(self.store.finish(plan, pending, deadline).await);
-            }
+    /// It never will be. Nobody waits for that: what is lost on the way is lost to the subject, the worst it can come to.
+    fn take_back(&mut self) {
+        for plan in self.plans.drain(..).filter(|plan| !plan.items().is_empty()) {
+            self.store.let_go(&plan, Share::Part(Attempt::TakeBack(self.attempt)));
         }
     }
 }
 
 impl<C: Clock + Send + Sync> Drop for Charged<'_, '_, C> {
+    /// Something failed, or nobody waits any more. What has an id can be asked for again under it.
     fn drop(&mut self) {
-        for plan in self.plans.iter().filter(|plan| plan.request().is_none() && !plan.items().is_empty()) {
-            self.store.let_go(plan);
-        }
+        self.plans.retain(|plan| plan.request().is_none());
+        self.take_back();
     }
 }

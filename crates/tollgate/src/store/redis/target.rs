@@ -181,6 +181,10 @@ impl Target {
 impl Parameters {
     fn read(url: &Url, kind: Kind) -> Result<Parameters, TargetError> {
         let mut read = Parameters::default();
+        // An unescaped question mark or hash in a password makes parameters or less of its rest.
+        if url.query().is_some_and(|query| query.contains('@')) || url.fragment().is_some() {
+            return Err(TargetError::Credentials("user or password"));
+        }
         for (name, value) in url.query_pairs() {
             let value = value.into_owned();
             match (&*name, kind) {
@@ -196,8 +200,6 @@ impl Parameters {
                         _ => return Err(TargetError::Choice("sentinel_tls")),
                     });
                 }
-                // An unescaped question mark in a password makes a parameter of its rest.
-                (name, _) if name.contains('@') => return Err(TargetError::Credentials("user or password")),
                 (name, kind) => {
                     let known = if kind == Kind::Sentinel { SENTINEL_PARAMETERS } else { PARAMETERS };
                     return Err(TargetError::Parameter(name.to_owned(), known));
@@ -272,7 +274,7 @@ impl Address {
 
     /// Reads `host:port` as servers write it, without brackets. An empty host is that of whoever says it.
     pub(super) fn read(text: &str, said_by: &Address) -> Option<Address> {
-        let (host, port) = text.rsplit_once(':')?;
+        let (host, port) = text.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let host = if host.is_empty() { &said_by.host } else { host };
         Some(Address::new(host, port.parse().ok()?))
     }
@@ -368,6 +370,8 @@ mod tests {
             ("redis://h/one", "number of a database"),
             ("redis://s3/cr3t@host", "number of a database"),
             ("redis://u:12?cr3t@host", "percent signs"),
+            ("redis://u:12?cr3t&x@host", "percent signs"),
+            ("redis://u:12#cr3t@host", "percent signs"),
             ("redis://h/1?timeout=3", "unknown parameter \"timeout\""),
             ("redis://h/1?sentinel_user=x", "known are prefix and ca"),
             ("redis://h/?prefix={a}", "letters, digits"),
@@ -392,6 +396,6 @@ mod tests {
         assert_eq!(read("127.0.0.1:7000").as_deref(), Some("127.0.0.1:7000"));
         assert_eq!(read("2001:db8::1:7000").as_deref(), Some("[2001:db8::1]:7000"));
         assert_eq!(read(":7000").as_deref(), Some("10.0.0.9:7000"));
-        assert_eq!(read("nonsense"), None);
+        assert_eq!((read("nonsense"), read("?:7000")), (None, None));
     }
 }

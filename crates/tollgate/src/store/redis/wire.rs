@@ -33,13 +33,15 @@ pub(super) struct Encoded {
     pub(super) work: usize,
 }
 
-/// What becomes of a Plan's request id.
+/// What a Plan is to its request id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum IdUse {
-    /// It is remembered once something was booked under it.
-    Remember,
-    /// The Plan takes back what was booked under it, if anything was, and it is forgotten.
-    Forget,
+pub(super) enum Attempt {
+    /// All there is of it.
+    Only,
+    /// A part of what is tried under this number.
+    Part(u64),
+    /// Takes back a part of what was tried under this number, unless another attempt builds on it meanwhile.
+    TakeBack(u64),
 }
 
 /// The most items a Plan may have here: their number is one byte.
@@ -55,7 +57,7 @@ const CORRUPT: u8 = 3;
 
 impl Encoded {
     /// `prefix` goes in front of every key; `now` is the caller's clock, if that is what counts.
-    pub(super) fn new(plan: &Plan<'_>, prefix: &str, now: Time, id: IdUse) -> Encoded {
+    pub(super) fn new(plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) -> Encoded {
         let mut encoded = Encoded {
             text: Vec::with_capacity(96 * plan.items().len()),
             ends: SmallVec::new(),
@@ -65,11 +67,11 @@ impl Encoded {
             items: plan.items().len(),
             work: 0,
         };
-        encoded.plan(plan, prefix, now, id);
+        encoded.plan(plan, prefix, now, attempt);
         encoded
     }
 
-    fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time, use_of_id: IdUse) {
+    fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) {
         // Its length, once that is known, and that it is carried out once.
         self.body.extend_from_slice(&[0, 0, 0, 0, 1, 0]);
         self.number(now.us());
@@ -79,11 +81,14 @@ impl Encoded {
         let hole = self.body.len() as u32;
         self.body.extend_from_slice(&[0; 2]);
         if let Some((_, request)) = id {
-            match use_of_id {
-                IdUse::Remember => self.number(request.horizon.us()),
-                IdUse::Forget => self.body.extend_from_slice(&(-1_f64).to_le_bytes()),
-            }
+            self.number(request.horizon.us());
             self.body.extend_from_slice(&request.content.to_le_bytes());
+            let attempt = match attempt {
+                Attempt::Only => 0.0,
+                Attempt::Part(number) => number as f64,
+                Attempt::TakeBack(number) => -(number as f64),
+            };
+            self.body.extend_from_slice(&attempt.to_le_bytes());
         }
         for item in plan.items() {
             self.key(format_args!("{prefix}{}", item.key));

@@ -2,8 +2,8 @@
 --
 -- KEYS: every key that is read or written. ARGV[1], packed: which clock, tolerance in microseconds, margin in
 -- milliseconds, number of Plans; then for each Plan its length in bytes, how often it is to be carried out, the caller's
--- instant, number of items, and the place of its request id's key (0 if it has none) with horizon (below 0 to take back)
--- and digest; then for each item the place of its key, kind, operation, flags (1 blocks, 2 dearer than the limit could ever
+-- instant, number of items, and the place of its request id's key (0 if it has none) with horizon, digest and number of the
+-- attempt; then for each item the place of its key, kind, operation, flags (1 blocks, 2 dearer than the limit could ever
 -- admit), cost, extra, mark kind, token, and the limit's numbers behind their length.
 --
 -- Reply, packed: for each Plan, as often as it was carried out, what became of it and the instant it was decided at, and for each item verdict, mark kind,
@@ -206,8 +206,8 @@ local function step(now, at, count, times)
   return table.concat(answers), booked
 end
 
--- What is remembered under a request id: its digest, until when, and the answer; or the length of what cannot be read.
--- Without a count whatever was answered is taken for an answer.
+-- What is remembered under a request id: its digest, until when, whose attempt it was, and the answer; or the length of
+-- what cannot be read. Without a count whatever was answered is taken for an answer.
 local function remembered(id, digest, count)
   if id == 0 then
     return nil
@@ -223,7 +223,7 @@ local function remembered(id, digest, count)
     end
     held[id] = known
   end
-  if known and (#known < 24 or count and known:sub(1, 16) == digest and #known ~= 32 + 34 * count) then
+  if known and (#known < 32 or count and known:sub(1, 16) == digest and #known ~= 40 + 34 * count) then
     return nil, #known
   end
   return known
@@ -232,9 +232,10 @@ end
 local replies = {}
 for index = 1, plans do
   local length, times, asked, count, id, body = unpack_from('<I4HdBH', batch, at)
-  local horizon, digest
+  -- An attempt to charge a Plan that spans slots has a number; below 0 it takes back what it has booked.
+  local horizon, digest, attempt = 0, '', 0
   if id > 0 then
-    horizon, digest, body = unpack_from('<dc16', batch, body)
+    horizon, digest, attempt, body = unpack_from('<dc16d', batch, body)
   end
   at = at + length
   local now = asked
@@ -243,20 +244,23 @@ for index = 1, plans do
   elseif which == CALLER then
     now = max(clock - tolerance, min(asked, clock + tolerance))
   end
-  -- A Plan that takes back what was booked under its id has no horizon.
-  local undoes = horizon and horizon < 0
-  local known, unreadable = remembered(id, digest, not undoes and count)
+  local known, unreadable = remembered(id, digest, attempt >= 0 and count)
   if known and unpack_from('<d', known, 17) <= now then
     known = nil
   end
   if unreadable then
-    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 32 + 34 * count, unreadable)
-  elseif undoes and not (known and known:sub(1, 16) == digest) then
-    -- It was taken back before, or nothing was ever booked.
+    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 40 + 34 * count, unreadable)
+  elseif attempt < 0 and not (known and known:sub(1, 16) == digest and unpack_from('<d', known, 25) == -attempt) then
+    -- It was taken back before, or another attempt builds on it.
     replies[index] = pack('<Bd', DECIDED, now) .. pack('<BBdddd', NOT_HELD, NONE, 0, 0, 0, 0):rep(count)
-  elseif known and not undoes then
+  elseif known and attempt >= 0 then
     if known:sub(1, 16) == digest then
-      replies[index] = pack('<B', REPLAYED) .. known:sub(25)
+      replies[index] = pack('<B', REPLAYED) .. known:sub(33)
+      if attempt > 0 then
+        -- Whoever booked it may not take it back any more.
+        held[id] = known:sub(1, 24) .. pack('<d', attempt) .. known:sub(33)
+        kept_for[id] = unpack_from('<d', known, 17) - (slowest or now)
+      end
     else
       replies[index] = pack('<Bd', OTHER_CONTENT, now)
     end
@@ -264,12 +268,12 @@ for index = 1, plans do
     local fine, answers, booked = pcall(count == 1 and step_one or step, now, body, count, times)
     if fine then
       replies[index] = answers
-      if undoes then
+      if attempt < 0 then
         held[id] = false
         kept_for[id] = 0
       elseif id > 0 and booked then
         local forgotten = min(now + horizon, MAX)
-        held[id] = digest .. pack('<d', forgotten) .. replies[index]:sub(2)
+        held[id] = digest .. pack('<dd', forgotten, attempt) .. replies[index]:sub(2)
         kept_for[id] = forgotten - (slowest or now)
       end
     elseif type(answers) == 'table' and type(answers[1]) == 'number' then
