@@ -322,12 +322,15 @@ impl Shard {
     /// Looks at the next `slots` slots and forgets what has been dead for a while. Says how many keys.
     pub(super) fn sweep(&mut self, classes: &Classes, now: Time, slots: usize) -> usize {
         let before = self.table.len();
-        for _ in 0..slots.min(self.table.slots().len()) {
+        let mut left = slots.min(self.table.slots().len());
+        while left > 0 {
             let at = self.advance();
             if self.dies_at(classes, at).is_some_and(|dies_at| dies_at.plus(MARGIN) <= now) {
                 self.remove(classes, at);
-                // Another slot may have moved up to here.
+                // Another slot may have moved up to here: looked at next, and not instead of one further on.
                 self.cursor = at;
+            } else {
+                left -= 1;
             }
         }
         let swept = before - self.table.len();
