@@ -177,24 +177,24 @@ impl SubjectHasher {
         format!("{first:016x}")
     }
 
-    /// The subject made of these parts, each the kind of a value and the value. Every part is preceded by its
-    /// length, so that different parts never run together into the same bytes.
+    /// The subject made of these parts, each the kind of a value and the value. Every part is preceded by both lengths,
+    /// so that different parts never run together into the same bytes.
     pub fn subject<'p>(&self, parts: impl IntoIterator<Item = (&'p str, &'p str)>) -> Subject {
         // Gathered first where that is possible, as a rule: hashing in one go takes half the instructions.
         let (mut gathered, mut len) = ([0; GATHERED_MAX], 0);
         let mut hasher = None;
         for (kind, value) in parts {
-            for part in [kind, value] {
-                for bytes in [&(part.len() as u64).to_le_bytes(), part.as_bytes()] {
-                    if let Some(room) = gathered.get_mut(len..len + bytes.len()) {
-                        room.copy_from_slice(bytes);
-                        len += bytes.len();
-                    } else {
-                        let hasher = hasher.get_or_insert(self.start);
-                        hasher.write(&gathered[..len]);
-                        hasher.write(bytes);
-                        len = 0;
-                    }
+            // In one word, which saves a step of the hash: nothing in a request is four gigabytes long.
+            let lens = (kind.len() as u64) << 32 | value.len() as u64;
+            for bytes in [&lens.to_le_bytes(), kind.as_bytes(), value.as_bytes()] {
+                if let Some(room) = gathered.get_mut(len..len + bytes.len()) {
+                    room.copy_from_slice(bytes);
+                    len += bytes.len();
+                } else {
+                    let hasher = hasher.get_or_insert(self.start);
+                    hasher.write(&gathered[..len]);
+                    hasher.write(bytes);
+                    len = 0;
                 }
             }
         }
