@@ -47,6 +47,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The value of `name`. An attribute nobody set has none, not an empty one.
+    #[inline]
     pub fn get(&self, name: &str) -> Option<&'a str> {
         // Not by one iterator over both: as a rule there are no others, and it must not cost anything that there might be.
         let among = |entries: &[(&'a str, &'a str)]| {
@@ -78,8 +79,16 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Attributes<'a> {
 }
 
 impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Attributes<'a> {
+    // Names in an array are mostly literals: seen from where it is called, the compiler compares them.
+    #[inline]
     fn from(entries: [(&'a str, &'a str); N]) -> Attributes<'a> {
-        entries.into_iter().collect()
+        let is_second = |at: usize| entries[..at].iter().any(|(name, _)| *name == entries[at].0);
+        if N > INLINE || (1..N).any(is_second) {
+            return entries.into_iter().collect();
+        }
+        let mut inline = [("", ""); INLINE];
+        inline[..N].copy_from_slice(&entries);
+        Attributes { inline, len: N, more: Vec::new() }
     }
 }
 
@@ -95,6 +104,16 @@ mod tests {
         let found: Vec<_> = attributes.iter().collect();
         assert_eq!(found, names.iter().map(|name| (name.as_str(), name.as_str())).collect::<Vec<_>>());
         assert!(names.iter().all(|name| attributes.get(name) == Some(name)));
+    }
+
+    #[test]
+    fn an_array_is_taken_like_any_other_entries() {
+        let twice = [("user", "jane"), ("ip", "::1"), ("user", "john")];
+        let attributes = Attributes::from(twice);
+        assert_eq!(attributes.iter().collect::<Vec<_>>(), [("user", "john"), ("ip", "::1")]);
+        let names: [String; INLINE + 1] = std::array::from_fn(|n| n.to_string());
+        let many: [(&str, &str); INLINE + 1] = std::array::from_fn(|n| (names[n].as_str(), "value"));
+        assert_eq!(Attributes::from(many).iter().collect::<Vec<_>>(), many);
     }
 
     #[test]

@@ -214,27 +214,35 @@ impl Decision {
 
     /// Everything that follows from what the rules said.
     fn conclude(&mut self, plan: &Plan<'_>, degraded: bool) {
-        self.allowed = self.rules.iter().all(|rule| rule.allowed || !rule.blocking);
-        self.degraded = degraded && self.allowed;
-        (self.headline, self.exactness, self.delay_ms) = (None, Exactness::Exact, 0);
-        for (index, (rule, item)) in self.rules.iter().zip(plan.items()).enumerate() {
+        let rules = self.rules.as_slice();
+        let allowed = rules.iter().all(|rule| rule.allowed || !rule.blocking);
+        let mut headline: Option<(usize, &RuleOutcome)> = None;
+        let (mut exactness, mut delay_ms) = (Exactness::Exact, 0);
+        for (index, (rule, item)) in rules.iter().zip(plan.items()).enumerate() {
             if !rule.blocking {
                 continue;
             }
-            let exactness =
-                if self.source == Source::Fallback { Exactness::Bounded } else { item.limit.exactness() };
-            self.exactness = self.exactness.max(exactness);
-            if self.allowed {
-                self.delay_ms = self.delay_ms.max(rule.numbers.map_or(0, |numbers| numbers.delay_ms));
+            exactness = exactness.max(match self.source {
+                Source::Fallback => Exactness::Bounded,
+                _ => item.limit.exactness(),
+            });
+            if rule.allowed != allowed {
+                continue;
+            }
+            if allowed {
+                delay_ms = delay_ms.max(rule.numbers.map_or(0, |numbers| numbers.delay_ms));
             }
             // The first of equals.
-            let leads = self.headline.map(|index| &self.rules[index]).is_none_or(|leader| {
-                if self.allowed { rule.headroom() < leader.headroom() } else { rule.wait() > leader.wait() }
+            let leads = headline.is_none_or(|(_, leader)| {
+                if allowed { rule.headroom() < leader.headroom() } else { rule.wait() > leader.wait() }
             });
-            if leads && rule.allowed == self.allowed {
-                self.headline = Some(index);
+            if leads {
+                headline = Some((index, rule));
             }
         }
+        self.headline = headline.map(|(index, _)| index);
+        (self.allowed, self.degraded) = (allowed, degraded && allowed);
+        (self.exactness, self.delay_ms) = (exactness, delay_ms);
     }
 }
 

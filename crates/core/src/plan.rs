@@ -82,6 +82,31 @@ pub enum PlanError {
     },
 }
 
+/// A [`PlanError`] before the rule is named, which takes an allocation.
+enum Objection {
+    CostAboveCapacity { cost: u64, capacity: u64 },
+    CostTooLarge { cost: u64 },
+    TokenMissing,
+    DuplicateKey,
+    Mixed,
+}
+
+impl Objection {
+    #[cold]
+    fn against(self, key: Key<'_>) -> PlanError {
+        let rule = key.scope().rule().to_owned();
+        match self {
+            Objection::CostAboveCapacity { cost, capacity } => {
+                PlanError::CostAboveCapacity { rule, cost, capacity }
+            }
+            Objection::CostTooLarge { cost } => PlanError::CostTooLarge { rule, cost },
+            Objection::TokenMissing => PlanError::TokenMissing { rule },
+            Objection::DuplicateKey => PlanError::DuplicateKey { rule },
+            Objection::Mixed => PlanError::Mixed { rule },
+        }
+    }
+}
+
 impl<'r> Plan<'r> {
     /// A Plan without items: it admits.
     pub fn new() -> Plan<'r> {
@@ -89,21 +114,38 @@ impl<'r> Plan<'r> {
     }
 
     /// Adds an item, or says why no store should ever see it.
+    // Inlined, so that an item is made where it stays.
     #[inline]
     pub fn push(&mut self, item: Item<'r>) -> Result<(), PlanError> {
-        let rule = || item.key.scope().rule().to_owned();
+        match self.objection(&item) {
+            None => {
+                self.items.push(item);
+                Ok(())
+            }
+            Some(objection) => Err(objection.against(item.key)),
+        }
+    }
+
+    /// Adds an item like the last one under another key.
+    #[cold]
+    pub(crate) fn push_again(&mut self, key: Key<'r>) -> Result<(), PlanError> {
+        self.items.last().copied().map_or(Ok(()), |last| self.push(Item { key, ..last }))
+    }
+
+    #[inline]
+    fn objection(&self, item: &Item<'r>) -> Option<Objection> {
         let asked = match item.operation {
             Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
             _ => item.operation.cost().unwrap_or(0),
         };
         if asked > EXACT_MAX {
-            return Err(PlanError::CostTooLarge { rule: rule(), cost: asked });
+            return Some(Objection::CostTooLarge { cost: asked });
         }
         if let Some(cost) = item.operation.cost() {
             let capacity = item.limit.capacity();
             // A rule in shadow may refuse for ever: that is what it is there to show.
             if cost > capacity && item.blocking {
-                return Err(PlanError::CostAboveCapacity { rule: rule(), cost, capacity });
+                return Some(Objection::CostAboveCapacity { cost, capacity });
             }
         }
         let nameless = match item.operation {
@@ -114,16 +156,13 @@ impl<'r> Plan<'r> {
             _ => false,
         };
         if nameless {
-            return Err(PlanError::TokenMissing { rule: rule() });
+            return Some(Objection::TokenMissing);
         }
         if self.items.iter().any(|other| other.key.fingerprint() == item.key.fingerprint()) {
-            return Err(PlanError::DuplicateKey { rule: rule() });
+            return Some(Objection::DuplicateKey);
         }
-        if self.items.first().is_some_and(|first| first.asks() != item.asks()) {
-            return Err(PlanError::Mixed { rule: rule() });
-        }
-        self.items.push(item);
-        Ok(())
+        let mixed = self.items.first().is_some_and(|first| first.asks() != item.asks());
+        mixed.then_some(Objection::Mixed)
     }
 
     /// Empties it.

@@ -256,8 +256,23 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 
     /// The same way as that of a check that is awaited, without the weight of a future.
     fn decide_now(&self, request: Request<'_>, intent: Intent) -> Result<Decision, CheckError> {
-        let mut decision = Decision::new(self.inner.rules.load());
-        let Decision { in_force, found, accounts } = &mut decision;
+        // Wrapped first and filled then: a decision is large, and this way it is moved once less.
+        let mut decided = Ok(Decision::new(self.inner.rules.load()));
+        if let Ok(decision) = &mut decided
+            && let Err(error) = self.decide_into(decision, request, intent)
+        {
+            decided = Err(error);
+        }
+        decided
+    }
+
+    fn decide_into(
+        &self,
+        decision: &mut Decision,
+        request: Request<'_>,
+        intent: Intent,
+    ) -> Result<(), CheckError> {
+        let Decision { in_force, found, accounts } = decision;
         let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
         let mut plan = Plan::new();
         let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
@@ -267,8 +282,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
                 break;
             }
         }
-        drop(plan);
-        Ok(decision)
+        Ok(())
     }
 }
 

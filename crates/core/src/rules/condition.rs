@@ -137,7 +137,7 @@ impl PathPattern {
             match (segment, parts.next()) {
                 (Segment::Rest, part) => return part.is_some_and(|part| !part.is_empty()),
                 (Segment::Any, Some(part)) if !part.is_empty() => (),
-                (Segment::Literal(literal), Some(part)) if part == literal => (),
+                (Segment::Literal(literal), Some(part)) if part == literal.as_bytes() => (),
                 _ => return false,
             }
         }
@@ -147,24 +147,25 @@ impl PathPattern {
 
 /// A path's segments; `None` if it is no path.
 pub(super) fn segments_of(path: &str) -> Option<Segments<'_>> {
-    Some(Segments { rest: Some(path.strip_prefix('/')?) })
+    Some(Segments { rest: Some(path.as_bytes().strip_prefix(b"/")?) })
 }
 
 /// Splits at slashes, up to a query. One pass, and no further than somebody asks: most paths part early from all patterns.
+/// Bytes, because no character holds a byte of those it splits at.
 #[derive(Clone)]
 pub(super) struct Segments<'p> {
-    rest: Option<&'p str>,
+    rest: Option<&'p [u8]>,
 }
 
 impl<'p> Iterator for Segments<'p> {
-    type Item = &'p str;
+    type Item = &'p [u8];
 
     #[inline]
-    fn next(&mut self) -> Option<&'p str> {
+    fn next(&mut self) -> Option<&'p [u8]> {
         let rest = self.rest?;
-        let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
         let (segment, behind) = rest.split_at(end);
-        self.rest = behind.strip_prefix('/');
+        self.rest = behind.strip_prefix(b"/");
         Some(segment)
     }
 }

@@ -1,7 +1,8 @@
 //! Finds the rules that may match without looking at the others.
 //!
 //! Each rule is filed under one of its conditions, the one that the fewest other rules share. A request looks up its own values;
-//! what it finds there is then checked whole. Rules without such a condition are looked at every time.
+//! of what it finds there, that one condition holds and the others are then checked. Rules without such a condition are
+//! looked at every time.
 //!
 //! The maps have a quick hash without a secret: requests only look things up, so nobody from outside can fill a map with
 //! keys that collide.
@@ -19,6 +20,8 @@ pub(super) type Found = SmallVec<[u32; 8]>;
 pub(super) struct Index {
     attributes: Vec<(String, Filed)>,
     always: Vec<u32>,
+    /// Per rule, which of its conditions it is filed under.
+    under: Vec<Option<usize>>,
 }
 
 /// The rules filed under one attribute.
@@ -34,7 +37,9 @@ struct Filed {
 
 #[derive(Clone, Debug, Default)]
 struct PathTree {
-    literals: HashMap<String, PathTree>,
+    literals: HashMap<Vec<u8>, PathTree>,
+    /// A bit for every length that literals have: most paths part from all patterns here, before anything is hashed.
+    literal_lens: u64,
     any: Option<Box<PathTree>>,
     /// Rules whose pattern ends here.
     ends: Vec<u32>,
@@ -59,11 +64,13 @@ impl Index {
         let mut index = Index::default();
         for (number, conditions) in rules.enumerate() {
             let number = number as u32;
-            let filed = conditions.iter().filter_map(|condition| Some((crowd(condition)?, condition)));
-            match filed.min_by_key(|&(crowd, _)| crowd) {
-                Some((_, condition)) => index.filed(&condition.attribute).file(&condition.test, number),
+            let crowds = conditions.iter().enumerate().filter_map(|(at, each)| Some((crowd(each)?, at)));
+            let under = crowds.min_by_key(|&(crowd, _)| crowd).map(|(_, at)| at);
+            match under.map(|at| &conditions[at]) {
+                Some(condition) => index.filed(&condition.attribute).file(&condition.test, number),
                 None => index.always.push(number),
             }
+            index.under.push(under);
         }
         index
     }
@@ -82,6 +89,14 @@ impl Index {
             found.dedup();
         }
         found
+    }
+
+    /// Whether a candidate really matches, given its conditions.
+    #[inline]
+    pub(super) fn confirms(&self, rule: u32, conditions: &[Condition], attributes: &Attributes<'_>) -> bool {
+        let under = self.under[rule as usize];
+        let rest = conditions.iter().enumerate().filter(|&(at, _)| Some(at) != under);
+        rest.map(|(_, condition)| condition).all(|condition| condition.holds(attributes))
     }
 
     fn filed(&mut self, attribute: &str) -> &mut Filed {
@@ -171,25 +186,34 @@ impl PathTree {
             [Segment::Rest, ..] => self.rest.push(rule),
             [Segment::Any, below @ ..] => self.any.get_or_insert_default().file(below, rule),
             [Segment::Literal(literal), below @ ..] => {
-                self.literals.entry(literal.clone()).or_default().file(below, rule);
+                self.literal_lens |= len_bit(literal.as_bytes());
+                self.literals.entry(literal.clone().into_bytes()).or_default().file(below, rule);
             }
         }
     }
 
     fn find(&self, mut segments: Segments<'_>, found: &mut Found) {
-        let Some(first) = segments.next() else {
-            return note(found, &self.ends);
-        };
-        if !first.is_empty() {
-            note(found, &self.rest);
-            if let Some(any) = &self.any {
-                any.find(segments.clone(), found);
+        let mut node = self;
+        loop {
+            let Some(first) = segments.next() else {
+                return note(found, &node.ends);
+            };
+            if !first.is_empty() {
+                note(found, &node.rest);
+                if let Some(any) = &node.any {
+                    any.find(segments.clone(), found);
+                }
+            }
+            let may_be_there = node.literal_lens & len_bit(first) != 0;
+            match may_be_there.then(|| node.literals.get(first)).flatten() {
+                Some(literal) => node = literal,
+                None => return,
             }
         }
-        if !self.literals.is_empty()
-            && let Some(literal) = self.literals.get(first)
-        {
-            literal.find(segments, found);
-        }
     }
+}
+
+/// The longest share the last bit.
+fn len_bit(segment: &[u8]) -> u64 {
+    1 << segment.len().min(u64::BITS as usize - 1)
 }

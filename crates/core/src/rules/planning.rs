@@ -143,13 +143,23 @@ impl RuleSet {
         }
         let (mut skipped, mut cost_failed) = (0, 0);
         // Rules that follow each other mostly count the same subjects: found and hashed once.
-        let mut counted: Option<(u32, Subjects<'_>, Subject)> = None;
-        for place in self.matching(attributes) {
+        let (mut counted_like, mut subjects) = (None, Subjects::default());
+        for &place in &self.candidates(attributes) {
+            if !self.matches(place, attributes) {
+                continue;
+            }
             let place = place as usize;
             let rule = &self.rules[place];
-            let like = self.counts_like[place];
-            if counted.as_ref().is_none_or(|&(known, ..)| known != like) {
-                let Ok(subjects) = rule.per.find(attributes) else {
+            let like = self.compiled[place].counts_like;
+            let subject = match counted_like {
+                Some((known, subject)) if known == like => subject,
+                _ if rule.per.find_into(attributes, &mut subjects).is_ok() => {
+                    let subject = subjects.hash(hashers.current());
+                    counted_like = Some((like, subject));
+                    subject
+                }
+                _ => {
+                    counted_like = None;
                     match rule.missing {
                         Missing::Skip => skipped += 1,
                         Missing::Refuse if rule.mode == Mode::Enforce => {
@@ -158,12 +168,8 @@ impl RuleSet {
                         Missing::Refuse => skipped += 1,
                     }
                     continue;
-                };
-                let subject = subjects.hash(hashers.current());
-                counted = Some((like, subjects, subject));
-            }
-            let Some((_, subjects, subject)) = &counted else { continue };
-            let subject = *subject;
+                }
+            };
             let blocking = rule.blocks(subject);
             let in_force =
                 self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
@@ -176,7 +182,7 @@ impl RuleSet {
             let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
             cost_failed += u32::from(failed);
             let item = Item {
-                key: self.key(place, subjects, subject, hashers.current()),
+                key: self.key(place, &subjects, subject, hashers.current()),
                 limit,
                 operation: Operation::Charge { cost, token: request.token },
                 blocking,
@@ -186,8 +192,8 @@ impl RuleSet {
             };
             plan.push(item)?;
             if let Some(previous) = hashers.previous() {
-                let key = self.key(place, subjects, subjects.hash(previous), previous);
-                plan.push(Item { key, ..item })?;
+                let key = self.key(place, &subjects, subjects.hash(previous), previous);
+                plan.push_again(key)?;
             }
         }
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
@@ -231,7 +237,7 @@ impl RuleSet {
         hasher: &SubjectHasher,
     ) -> Key<'_> {
         let scope = &self.rules[place].scope;
-        if self.shares_slot[place] {
+        if self.compiled[place].shares_slot {
             scope.key_tagged(subjects.hash_of(hasher, &self.partition), subject)
         } else {
             scope.key(subject)

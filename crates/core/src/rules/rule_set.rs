@@ -14,18 +14,25 @@ use crate::time::Time;
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     pub(super) rules: Vec<Rule>,
-    /// Per rule, the one that wins first.
-    pub(super) overrides: Vec<Vec<Override>>,
+    /// Per rule.
+    pub(super) compiled: Vec<Compiled>,
     pub(super) deny: Vec<Exception>,
     pub(super) bypass: Vec<Exception>,
     pub(super) partition: Vec<String>,
-    /// Per rule, the first one that counts the same subjects.
-    pub(super) counts_like: Vec<u32>,
-    /// Per rule, whether its subjects lie in the slot of their partition.
-    pub(super) shares_slot: Vec<bool>,
     leases: bool,
     timeless: bool,
     index: Index,
+}
+
+/// What follows from a rule and its company.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    /// The one that wins first.
+    overrides: Vec<Override>,
+    /// The first rule that counts the same subjects.
+    pub(super) counts_like: u32,
+    /// Whether its subjects lie in the slot of their partition.
+    pub(super) shares_slot: bool,
 }
 
 /// Requests that no rule is asked about.
@@ -92,28 +99,17 @@ impl RuleSet {
             changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
         }
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
-        let shares_slot = rules
-            .iter()
-            .map(|rule| !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)))
-            .collect();
-        let first_like = |rule: &Rule| rules.iter().take_while(|other| other.per != rule.per).count() as u32;
-        let counts_like = rules.iter().map(first_like).collect();
         let leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
         let timeless = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
-        Ok(RuleSet {
-            rules,
-            overrides: by_rule,
-            deny,
-            bypass,
-            partition,
-            counts_like,
-            shares_slot,
-            leases,
-            timeless,
-            index,
-        })
+        let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
+            overrides,
+            counts_like: rules.iter().take_while(|other| other.per != rule.per).count() as u32,
+            shares_slot: !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)),
+        };
+        let compiled = rules.iter().zip(by_rule).map(compile).collect();
+        Ok(RuleSet { rules, compiled, deny, bypass, partition, leases, timeless, index })
     }
 
     /// All rules, in the order of the file.
@@ -123,7 +119,7 @@ impl RuleSet {
 
     /// The overrides of the rule at this place, the one that wins first.
     pub fn overrides_of(&self, rule: usize) -> &[Override] {
-        &self.overrides[rule]
+        &self.compiled[rule].overrides
     }
 
     /// Requests that are always refused.
@@ -158,12 +154,22 @@ impl RuleSet {
 
     /// The places of the rules that match, in the order of the file. Rules that are off match nothing.
     pub fn matching(&self, attributes: &Attributes<'_>) -> Found {
-        let mut found = self.index.candidates(attributes);
-        found.retain(|place| {
-            let rule = &self.rules[*place as usize];
-            rule.mode != Mode::Off && rule.conditions.iter().all(|condition| condition.holds(attributes))
-        });
+        let mut found = self.candidates(attributes);
+        found.retain(|place| self.matches(*place, attributes));
         found
+    }
+
+    /// The places of the rules that may match, in the order of the file.
+    #[inline]
+    pub(super) fn candidates(&self, attributes: &Attributes<'_>) -> Found {
+        self.index.candidates(attributes)
+    }
+
+    /// Whether a candidate matches.
+    #[inline]
+    pub(super) fn matches(&self, place: u32, attributes: &Attributes<'_>) -> bool {
+        let rule = &self.rules[place as usize];
+        rule.mode != Mode::Off && self.index.confirms(place, &rule.conditions, attributes)
     }
 
     /// The override that applies to the rule at this place, if any.
@@ -173,7 +179,7 @@ impl RuleSet {
         attributes: &Attributes<'_>,
         now: Time,
     ) -> Option<&Override> {
-        self.overrides[place].iter().find(|change| change.holds(attributes, now))
+        self.compiled[place].overrides.iter().find(|change| change.holds(attributes, now))
     }
 }
 
