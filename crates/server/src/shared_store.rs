@@ -1,11 +1,11 @@
 //! The store that a command line names: in Redis or Valkey, the one that servers share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tollgate::core::{Outcome, Plan, Store, StoreError, Time};
 use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
 
@@ -16,6 +16,7 @@ use crate::terminal::Failure;
 mod hints;
 
 const PASSWORD: &str = "TOLLGATE_STORE_PASSWORD";
+const SENTINEL_PASSWORD: &str = "TOLLGATE_STORE_SENTINEL_PASSWORD";
 /// People wait longer than requests do, and their network may be a slow one.
 const DEADLINE: Duration = Duration::from_secs(3);
 
@@ -23,12 +24,16 @@ const DEADLINE: Duration = Duration::from_secs(3);
 // The arguments that name a shared store.
 #[derive(clap::Args)]
 pub(crate) struct SharedStore {
-    /// Decide in this store and not in memory: redis://USER@HOST:PORT/DATABASE, or rediss:// for TLS
+    /// Decide in this store and not in memory: redis://USER@HOST:PORT/DATABASE, redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME
+    /// or redis+cluster://USER@HOST:PORT,HOST:PORT; with rediss instead of redis for TLS
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// A file with the password of that store; or put it into the variable TOLLGATE_STORE_PASSWORD
     #[arg(long, value_name = "FILE", requires = "store")]
     store_password_file: Option<PathBuf>,
+    /// A file with the password of its sentinels, if they have one; or put it into the variable TOLLGATE_STORE_SENTINEL_PASSWORD
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_sentinel_password_file: Option<PathBuf>,
 }
 
 impl SharedStore {
@@ -42,43 +47,69 @@ impl SharedStore {
         let Some(url) = &self.store else { return Ok(None) };
         if holds_password(url) {
             let hint = format!(
-                "leave it out, and put it into the variable {PASSWORD} or into a file for --store-password-file; an @ that \
-                 is part of a path is written %40"
+                "leave it out, and put it into the variable {PASSWORD} or into a file for --store-password-file, and that of \
+                 sentinels into {SENTINEL_PASSWORD} or a file for --store-sentinel-password-file; an @ that is part of a path \
+                 or of a parameter is written %40"
             );
             let what = "the URL of the store holds a password, and others can see command lines";
             return Err(Failure::new(what, hint).into());
         }
-        let url = match self.password()? {
+        let mut url = match secret(self.store_password_file.as_deref(), PASSWORD)? {
             Some(password) => with_password(url, &password),
             None => url.clone(),
         };
+        if has_sentinels(&url) {
+            if let Some(password) = secret(self.store_sentinel_password_file.as_deref(), SENTINEL_PASSWORD)? {
+                url = with_sentinel_password(&url, &password);
+            }
+        } else if self.store_sentinel_password_file.is_some() {
+            let what = "--store-sentinel-password-file is given, and the store has no sentinels";
+            return Err(Failure::new(what, "leave it out, or write redis+sentinel://HOST:PORT/NAME").into());
+        }
         let settings = RedisSettings::url(&url).map_err(|error| {
-            Failure::new(
-                format!("--store: {error}"),
-                "for instance redis://tollgate@redis.example.com:6379/0",
-            )
+            let hint = "for instance redis://tollgate@redis.example.com:6379/0, \
+                        redis+sentinel://tollgate@one.example.com:26379,two.example.com:26379/gate or \
+                        redis+cluster://tollgate@one.example.com:6379,two.example.com:6379";
+            Failure::new(format!("--store: {error}"), hint)
         })?;
         Ok(Some(settings.deadline(DEADLINE)))
     }
+}
 
-    fn password(&self) -> Result<Option<String>, Failure> {
-        match &self.store_password_file {
-            Some(path) => Ok(Some(input::read(path)?.text().trim_ascii().to_owned())),
-            None => variable(PASSWORD),
-        }
+/// What a file holds, or else a variable.
+fn secret(file: Option<&Path>, name: &str) -> Result<Option<String>, Failure> {
+    match file {
+        Some(path) => Ok(Some(input::read(path)?.text().trim_ascii().to_owned())),
+        None => variable(name),
     }
 }
 
-/// Whether there is more than a user in front of the host. Nothing of such a URL is ever repeated.
+/// Whether there is more than a user in front of the hosts, or a parameter with a password behind them. Nothing of such a
+/// URL is ever repeated.
 fn holds_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.rsplit_once('@').is_some_and(|(user, _)| user.contains([':', '/', '?', '#']))
+    let before = rest.rsplit_once('@').is_some_and(|(user, _)| user.contains([':', '/', '?', '#']));
+    // A name can be written with percent signs, too.
+    let plain = percent_decode_str(rest).decode_utf8_lossy().to_ascii_lowercase();
+    before || plain.contains("password=")
+}
+
+fn has_sentinels(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+sentinel"))
 }
 
 fn with_password(url: &str, password: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (user, place) = rest.split_once('@').unwrap_or(("", rest));
     format!("{scheme}://{user}:{}@{place}", utf8_percent_encode(password, NON_ALPHANUMERIC))
+}
+
+fn with_sentinel_password(url: &str, password: &str) -> String {
+    let password = utf8_percent_encode(password, NON_ALPHANUMERIC);
+    let (url, mark) =
+        url.split_once('#').map_or((url, String::new()), |(url, mark)| (url, format!("#{mark}")));
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}sentinel_password={password}{mark}")
 }
 
 /// A store that remembers what its last answer was: where it is down, the rules' failure policies answer, and whoever
@@ -154,6 +185,17 @@ mod tests {
             ("redis://sec?ret@host", true),
             ("redis://sec#ret@host", true),
             ("redis:user:secret@host", true),
+            ("redis+sentinel://user@a:1,b:2,[::1]:3/gate/1?sentinel_user=s&sentinel_tls=no", false),
+            ("rediss+cluster://user@a:1,b:2?ca=/etc/ca.pem&prefix=a:", false),
+            ("redis+cluster://a:1,b:2", false),
+            ("redis+cluster://:secret@a:1,b:2", true),
+            ("redis+cluster://a:1,user:secret@b:2", true),
+            ("redis+cluster://a,sec/ret@b", true),
+            ("redis+sentinel://a:1,b:2/gate?sentinel_password=secret", true),
+            ("redis+sentinel://a:1/gate?prefix=a:&sentinel_password=secret", true),
+            ("redis+sentinel://a:1/gate?sentinel%5Fpassword=secret", true),
+            ("redis+sentinel://a:1/gate?Sentinel_Pass%77ord=secret", true),
+            ("redis://a:1?password=secret", true),
         ] {
             assert_eq!(holds_password(url), holds, "{url}");
         }
@@ -164,9 +206,38 @@ mod tests {
         for (url, expected) in [
             ("redis://host/1", "redis://:a%25%40%3A%2F%20b@host/1"),
             ("rediss://tollgate@host", "rediss://tollgate:a%25%40%3A%2F%20b@host"),
+            ("redis+cluster://a:1,b:2", "redis+cluster://:a%25%40%3A%2F%20b@a:1,b:2"),
+            (
+                "redis+sentinel://u@a,[::1]:2/m/1?prefix=a:",
+                "redis+sentinel://u:a%25%40%3A%2F%20b@a,[::1]:2/m/1?prefix=a:",
+            ),
         ] {
             assert_eq!(with_password(url, "a%@:/ b"), expected);
-            assert!(RedisSettings::url(expected).is_ok());
+            assert!(RedisSettings::url(expected).is_ok(), "{expected}");
+        }
+        for (url, expected) in [
+            ("redis+sentinel://a,b/m", "redis+sentinel://a,b/m?sentinel_password=a%26%2B%23%20b"),
+            (
+                "redis+sentinel://a/m?prefix=a:",
+                "redis+sentinel://a/m?prefix=a:&sentinel_password=a%26%2B%23%20b",
+            ),
+            ("redis+sentinel://a/m#b", "redis+sentinel://a/m?sentinel_password=a%26%2B%23%20b#b"),
+        ] {
+            assert_eq!(with_sentinel_password(url, "a&+# b"), expected);
+            assert!(RedisSettings::url(expected).is_ok(), "{expected}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_behind_sentinels_has_any() {
+        for (url, has) in [
+            ("redis+sentinel://a/m", true),
+            ("rediss+sentinel://a/m", true),
+            ("redis://sentinel/1", false),
+            ("redis+cluster://a", false),
+            ("sentinel", false),
+        ] {
+            assert_eq!(has_sentinels(url), has, "{url}");
         }
     }
 }

@@ -48,6 +48,13 @@ use times::{At, at, times};
 ///   export TOLLGATE_HASH_KEY TOLLGATE_STORE_PASSWORD
 ///   tollgate check --rules rules.yaml --store 'rediss://tollgate@redis.example.com:6379/0?ca=ca.pem' tenant=acme
 ///
+/// Wherever three sentinels say that the primary `gate` is, and spread over a cluster, of which a few servers are enough to
+/// find the others:
+///
+///   export TOLLGATE_STORE_PASSWORD TOLLGATE_STORE_SENTINEL_PASSWORD
+///   tollgate check --rules rules.yaml --store 'redis+sentinel://tollgate@s1:26379,s2:26379,s3:26379/gate?sentinel_user=tollgate' tenant=acme
+///   tollgate check --rules rules.yaml --store redis+cluster://tollgate@c1:6379,c2:6379,c3:6379 tenant=acme
+///
 /// A request that may be sent twice and is charged once: the same answer for the same --id, for a minute.
 ///
 ///   tollgate check --rules rules.yaml --store redis://localhost:6379 --id order-4711 tenant=acme
@@ -68,8 +75,9 @@ Exit codes:
   3  the store did not decide: it cannot be reached, does not let us in, or does not do what it is asked
 
 Environment:
-  TOLLGATE_HASH_KEY        the hash key of your servers, 64 hexadecimal digits; --hash-key-file beats it
-  TOLLGATE_STORE_PASSWORD  the password of the store; --store-password-file beats it"
+  TOLLGATE_HASH_KEY                 the hash key of your servers, 64 hexadecimal digits; --hash-key-file beats it
+  TOLLGATE_STORE_PASSWORD           the password of the store; --store-password-file beats it
+  TOLLGATE_STORE_SENTINEL_PASSWORD  the password of its sentinels; --store-sentinel-password-file beats it"
 )]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -8,7 +8,7 @@ use tollgate::store::redis::{OpenError, RedisError};
 use crate::terminal::{Failure, harmless};
 
 /// What Redis says, and what to do about it; the first that fits.
-const ANSWERS: [(&str, &str); 10] = [
+const ANSWERS: [(&str, &str); 14] = [
     (
         "NOAUTH",
         "the server wants a password: put it into the variable TOLLGATE_STORE_PASSWORD or into a file for \
@@ -30,13 +30,51 @@ const ANSWERS: [(&str, &str); 10] = [
         "OOM",
         "the server is full; `tollgate estimate` says how much memory the rules need, to be compared with maxmemory",
     ),
-    ("MOVED", "this server is part of a cluster; write redis+cluster:// instead of redis://"),
+    ("MOVED", CLUSTER),
+    ("CROSSSLOT", CLUSTER),
+    ("cluster support disabled", "this server is no cluster; write redis:// instead of redis+cluster://"),
+    ("CLUSTERDOWN", NOT_WHOLE),
+    (
+        "unknown command",
+        "a sentinel knows no such command; if this is one, write redis+sentinel://HOST:PORT/NAME. If not, a command was \
+         renamed or is not offered, and Tollgate cannot work without it",
+    ),
     ("READONLY", "this server is a replica; name the one that takes writes"),
     ("", "the answer is the server's own; its log may tell more"),
 ];
 
+/// The same of a sentinel.
+const SENTINEL_ANSWERS: [(&str, &str); 5] = [
+    (
+        "No such master",
+        "the name behind the slash in the URL is the one in the sentinels' `sentinel monitor NAME …`",
+    ),
+    (
+        "NOAUTH",
+        "the sentinels want a password of their own: put it into the variable TOLLGATE_STORE_SENTINEL_PASSWORD or into a \
+         file for --store-sentinel-password-file, and the user into the URL: sentinel_user=USER",
+    ),
+    (
+        "WRONGPASS",
+        "the sentinels have users and passwords of their own; the user stands in the URL as sentinel_user=, the password in \
+         the variable TOLLGATE_STORE_SENTINEL_PASSWORD or in the file of --store-sentinel-password-file",
+    ),
+    (
+        "NOPERM",
+        "the user of sentinel_user= lacks a permission on the sentinels; docs/guides/redis.md has the ACL line with all that \
+         are needed",
+    ),
+    (
+        "unknown command",
+        "what answers there is no sentinel; the URL names the sentinels, which say where the primary is. Without sentinels \
+         write redis://",
+    ),
+];
+
 const PERMISSIONS: &str = "the user lacks a permission, or the prefix is not one of its own; docs/guides/redis.md has the \
                            ACL line with all that are needed";
+const CLUSTER: &str = "this server is part of a cluster; write redis+cluster:// instead of redis://";
+const NOT_WHOLE: &str = "the cluster is not whole; `redis-cli cluster info` says more";
 
 /// A store that could not decide, in words.
 pub(super) fn failure(error: &StoreError) -> Failure {
@@ -56,9 +94,7 @@ pub(super) fn certificates(error: &OpenError) -> Failure {
 
 fn hint(error: &RedisError) -> &'static str {
     match error {
-        RedisError::Refused(answer) => {
-            ANSWERS.iter().find(|(word, _)| answer.contains(word)).map_or("", |(_, hint)| *hint)
-        }
+        RedisError::Refused(answer) => said(&ANSWERS, answer).unwrap_or_default(),
         RedisError::Connect { source, .. } if source.to_string().contains("certificate") => {
             "name the file of whoever vouches for the server with ca= in the URL: rediss://HOST:PORT?ca=FILE"
         }
@@ -66,20 +102,14 @@ fn hint(error: &RedisError) -> &'static str {
             "check host and port, that the server runs, and that rediss:// is written if and only if it speaks TLS"
         }
         RedisError::NoPrimary { source, .. } => match source.as_deref() {
-            Some(RedisError::Refused(answer)) if answer.contains("No such master") => {
-                "the name behind the slash in the URL is the one in the sentinels' `sentinel monitor NAME …`"
+            Some(source @ RedisError::Refused(answer)) => {
+                said(&SENTINEL_ANSWERS, answer).unwrap_or_else(|| hint(source))
             }
             Some(source) => hint(source),
             None => "check hosts and ports of the sentinels, and that they run",
         },
         RedisError::Replica { .. } => "the sentinels are about to name another; ask again",
-        RedisError::NoOwner { source, .. } => match source.as_deref() {
-            Some(RedisError::Refused(answer)) if answer.contains("cluster support disabled") => {
-                "this server is no cluster; write redis:// instead of redis+cluster://"
-            }
-            Some(source) => hint(source),
-            None => "the cluster is not whole; `redis-cli cluster info` says more",
-        },
+        RedisError::NoOwner { source, .. } => source.as_deref().map_or(NOT_WHOLE, hint),
         RedisError::Partly(source) => hint(source),
         RedisError::NoReply | RedisError::Lost(_) => {
             "the server is slow or gone, and may have charged the check; with --id it can be asked again without harm"
@@ -92,6 +122,11 @@ fn hint(error: &RedisError) -> &'static str {
         }
         RedisError::Nonsense(_) => "what answers there is no Redis; check host and port",
     }
+}
+
+/// What is to be done about an answer.
+fn said(hints: &[(&str, &'static str)], answer: &str) -> Option<&'static str> {
+    hints.iter().find(|(word, _)| answer.contains(word)).map(|(_, hint)| *hint)
 }
 
 /// The error and its causes, each said once.
