@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tollgate::Attributes;
-use tollgate_testkit::redis::{Flavour, Server};
+use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 
 #[path = "redis_guide/program.rs"]
 mod program;
@@ -49,7 +49,8 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
 }
 
 /// The commands of the page about Redis, in their order and by a shell, against a server with TLS and with the user of
-/// the page. Instants, waits and hashes differ from run to run: that there is one is what counts.
+/// the page, a set with sentinels and a cluster. Instants, waits and hashes differ from run to run: that there is one is
+/// what counts.
 #[test]
 fn every_command_of_the_redis_guide_prints_what_the_page_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -64,14 +65,24 @@ fn every_command_of_the_redis_guide_prints_what_the_page_shows() {
     let tollgate = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("it lies in a folder");
     let path = format!("{}:{}", tollgate.display(), std::env::var("PATH").expect("there is a path"));
     let tls_port = server.tls_port().expect("it has TLS");
+    let set = SentinelSet::start(Flavour::Redis70).expect("a set starts");
+    let cluster = Cluster::start(Flavour::Redis70).expect("a cluster starts");
+    let sentinels = set.sentinel_ports();
+    let mut places =
+        vec![("redis.example.com:6379".to_owned(), tls_port), ("localhost:6379".to_owned(), server.port())];
+    for (node, sentinel) in sentinels.into_iter().enumerate() {
+        let number = node + 1;
+        places.push((format!("s{number}.example.com:26379"), sentinel));
+        places.push((format!("c{number}.example.com:6379"), cluster.node_port(node)));
+    }
     // The page comes to the user before it has made it.
     let mut shown = shown_in(&root.join(REDIS_PAGE));
     shown.sort_by_key(|shown| !shown.command.contains("ACL SETUSER"));
     assert!(shown.len() > 8, "the page shows commands");
     for Shown { line, command, output, .. } in shown {
-        let real = command
-            .replace("redis.example.com:6379", &format!("127.0.0.1:{tls_port}"))
-            .replace("localhost:6379", &format!("127.0.0.1:{}", server.port()));
+        let real = places.iter().fold(command.clone(), |command, (shown, port)| {
+            command.replace(shown, &format!("127.0.0.1:{port}"))
+        });
         let run = Command::new("sh")
             .args(["-c", &real])
             .current_dir(&folder)
@@ -79,6 +90,7 @@ fn every_command_of_the_redis_guide_prints_what_the_page_shows() {
             .env_remove("CLICOLOR_FORCE")
             .env_remove("TOLLGATE_HASH_KEY")
             .env_remove("TOLLGATE_STORE_PASSWORD")
+            .env_remove("TOLLGATE_STORE_SENTINEL_PASSWORD")
             .stdin(Stdio::null())
             .output()
             .unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -88,6 +100,9 @@ fn every_command_of_the_redis_guide_prints_what_the_page_shows() {
             is_shown(&told, &expected),
             "{REDIS_PAGE}:{line}: {command}\nshown:\n{output}\nprinted:\n{printed}"
         );
+        if command.contains("SENTINEL FAILOVER") {
+            set.wait_settled().expect("the reader types no faster than that");
+        }
     }
 }
 
