@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 
+use crate::exactness::Exactness;
 use crate::plan::{Outcome, Plan};
 use crate::state::CorruptState;
 use crate::time::Time;
@@ -16,6 +17,12 @@ pub trait Store {
 
     /// Carries out a follow-up that nobody waits for: a lease given back by a guard that is dropped.
     fn apply_unawaited(&self, plan: &Plan<'_>);
+
+    /// How far its answer to this Plan may be from that of one indivisible step. Exact unless it says otherwise.
+    fn exactness(&self, plan: &Plan<'_>) -> Exactness {
+        let _ = plan;
+        Exactness::Exact
+    }
 
     /// What the store's clock shows, as far as that can be told without asking it. Plans are made for this instant.
     fn now(&self) -> Time;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use tollgate::core::{Outcome, Plan, Store, StoreError, Time};
+use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, Time};
 use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
 
 use crate::hash_key::variable;
@@ -106,10 +106,8 @@ fn with_password(url: &str, password: &str) -> String {
 
 fn with_sentinel_password(url: &str, password: &str) -> String {
     let password = utf8_percent_encode(password, NON_ALPHANUMERIC);
-    let (url, mark) =
-        url.split_once('#').map_or((url, String::new()), |(url, mark)| (url, format!("#{mark}")));
     let joint = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{joint}sentinel_password={password}{mark}")
+    format!("{url}{joint}sentinel_password={password}")
 }
 
 /// A store that remembers what its last answer was: where it is down, the rules' failure policies answer, and whoever
@@ -161,6 +159,10 @@ impl Store for Watched {
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
         self.store.apply_unawaited(plan);
+    }
+
+    fn exactness(&self, plan: &Plan<'_>) -> Exactness {
+        self.store.exactness(plan)
     }
 
     fn now(&self) -> Time {
@@ -221,7 +223,6 @@ mod tests {
                 "redis+sentinel://a/m?prefix=a:",
                 "redis+sentinel://a/m?prefix=a:&sentinel_password=a%26%2B%23%20b",
             ),
-            ("redis+sentinel://a/m#b", "redis+sentinel://a/m?sentinel_password=a%26%2B%23%20b#b"),
         ] {
             assert_eq!(with_sentinel_password(url, "a&+# b"), expected);
             assert!(RedisSettings::url(expected).is_ok(), "{expected}");

@@ -1,5 +1,8 @@
 //! What every store must do, whatever it keeps its state in: one suite, run on each.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tokio::runtime::Runtime;
@@ -13,7 +16,8 @@ use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Item, Limit, LimitError, Mark, Operation, Plan, Report, Scope, Span, Store, SubjectHasher, Time, Token,
+    Answer, Item, Limit, LimitError, Mark, Operation, Plan, Report, Scope, Span, Store, SubjectHasher, Time,
+    Token,
 };
 
 use crate::model::Model;
@@ -257,4 +261,48 @@ fn operation(
         1 if matches!(limit, Limit::Quota(_)) => Operation::Reserve { cost, token, hold: Span::from_ms(700) },
         _ => Operation::Charge { cost, token },
     }
+}
+
+/// Asks from 64 tasks until `attempts` have been made, and says how many were admitted and how many failed.
+///
+/// # Panics
+///
+/// If a task does.
+pub fn crowd<S: Store + Clone + Send + Sync + 'static>(
+    runtime: &Runtime,
+    store: &S,
+    attempts: u64,
+    plan: impl Fn(u64) -> Plan<'static> + Send + Sync + 'static,
+) -> (u64, u64) {
+    let (next, admitted, failed) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0), AtomicU64::new(0));
+    let plan = Arc::new(plan);
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..64)
+            .map(|_| {
+                let (store, next, plan) = (store.clone(), Arc::clone(&next), Arc::clone(&plan));
+                tokio::spawn(async move {
+                    let (mut admitted, mut failed) = (0, 0);
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= attempts {
+                            return (admitted, failed);
+                        }
+                        match store.apply(&plan(number)).await {
+                            Ok(outcome) => {
+                                admitted += u64::from(outcome.answers.iter().all(Answer::is_admitted));
+                            }
+                            Err(_) => failed += 1,
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            // A task that panicked has said why.
+            let (some, none) = task.await.expect("a task ends");
+            admitted.fetch_add(some, Ordering::Relaxed);
+            failed.fetch_add(none, Ordering::Relaxed);
+        }
+    });
+    (admitted.into_inner(), failed.into_inner())
 }

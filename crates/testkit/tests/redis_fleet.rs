@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tollgate::store::redis::{OpenError, RedisError, RedisSettings, TimeSource};
+use tollgate::{Attributes, Limiter};
 use tollgate_core::algorithm::concurrency::Concurrency;
-use tollgate_core::{Item, Limit, Operation, Plan, Span, Store, StoreError, Subject, Token};
-use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
+use tollgate_core::{
+    Exactness, Item, Limit, Operation, Plan, Scope, Span, Store, StoreError, Subject, Token,
+};
+use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits, crowd};
 use tollgate_testkit::drill::{
     Fault, cluster_failover, control, median, move_slots, sentinel_failovers, stop_for,
 };
@@ -63,6 +66,56 @@ fn a_cluster_agrees_with_the_model_of_plans_in_one_slot_and_in_several() {
         }
         cluster.no_orphans("tg:1:", TTL_MAX, &[USER]).unwrap();
     }
+}
+
+/// Under every algorithm, and under three mixed rules of one slot.
+fn exactly_the_limit(runtime: &Runtime, url: &str, empty: impl Fn()) {
+    let store = runtime.block_on(settings(url).connect()).unwrap();
+    let limits = counting_limits(LIMIT, WINDOW).unwrap();
+    for &limit in &limits {
+        empty();
+        let found = crowd(runtime, &store, 10_000, move |number| charge(limit, shared(), number));
+        assert_eq!(found, (LIMIT, 0), "{limit:?}");
+    }
+    let scopes: &'static [Scope; 3] =
+        Box::leak(Box::new(["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap())));
+    let loose = counting_limits(LIMIT + 500, WINDOW).unwrap();
+    for first in 0..limits.len() {
+        empty();
+        let mixed = [limits[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
+        let plan_of = move |number: u64| {
+            let mut plan = Plan::new();
+            for (scope, limit) in scopes.iter().zip(mixed) {
+                let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
+                plan.push(Item::new(scope.key(subject(USER)), limit, operation)).unwrap();
+            }
+            plan
+        };
+        assert_eq!(crowd(runtime, &store, 2_000, plan_of), (LIMIT, 0), "{mixed:?}");
+        let mut look = plan_of(0);
+        look.look();
+        let left = runtime.block_on(store.apply(&look)).unwrap().answers;
+        assert_eq!(
+            left.iter().map(|answer| answer.remaining).collect::<Vec<_>>(),
+            [0, 500, 500],
+            "{mixed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_crowd_gets_exactly_the_limit_behind_sentinels_and_on_a_cluster() {
+    let runtime = runtime();
+    let set = SentinelSet::start(Flavour::Redis70).unwrap();
+    let primary = set.primary().unwrap();
+    exactly_the_limit(&runtime, &set.url(), || primary.admin().unwrap().flushall().unwrap());
+    clean(primary);
+    let cluster = Cluster::start(Flavour::Redis70).unwrap();
+    let primaries = cluster.primaries();
+    exactly_the_limit(&runtime, &cluster.url(), || {
+        primaries.iter().for_each(|&node| cluster.admin(node).unwrap().flushall().unwrap());
+    });
+    cluster.no_orphans("tg:1:", TTL_MAX, &[USER]).unwrap();
 }
 
 #[test]
@@ -172,6 +225,32 @@ fn plans_over_several_slots_never_admit_more_than_any_of_their_rules() {
         }
         cluster.no_orphans("tg:1:", TTL_MAX, &[USER]).unwrap();
     }
+}
+
+/// Whoever reads a decision learns whether it was one step.
+#[test]
+fn a_decision_over_several_slots_is_conservative_and_one_in_one_slot_is_exact() {
+    let runtime = runtime();
+    let cluster = Cluster::start(Flavour::Redis70).unwrap();
+    let rules = "rules:
+  - { id: tenants, per: tenant, limit: { fixed-window: 5/h } }
+  - { id: users, per: [tenant, user], limit: { fixed-window: 5/h } }
+";
+    for (head, expected) in [
+        ("version: 1\n", Exactness::Conservative),
+        ("version: 1\npartition: tenant\n", Exactness::Exact),
+        ("version: 1\nslots: 1\n", Exactness::Exact),
+    ] {
+        let store = runtime.block_on(settings(&cluster.url()).connect()).unwrap();
+        let limiter = Limiter::builder().rules_yaml(format!("{head}{rules}")).store(store).build().unwrap();
+        let attributes = Attributes::from([("tenant", "acme"), ("user", USER)]);
+        for remaining in [4, 3] {
+            let decision = runtime.block_on(limiter.check(&attributes)).unwrap();
+            assert_eq!((decision.exactness, decision.allowed), (expected, true), "{head}");
+            assert!(decision.rules.iter().all(|rule| rule.numbers.unwrap().remaining == remaining), "{head}");
+        }
+    }
+    cluster.no_orphans("tg:1:", TTL_MAX, &[USER, "acme"]).unwrap();
 }
 
 /// The keys of one rule for subjects that lie on these two servers of a cluster.

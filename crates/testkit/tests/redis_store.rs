@@ -3,7 +3,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,9 +11,9 @@ use tollgate::store::redis::{RedisError, RedisSettings, RedisStore, TimeSource};
 use tollgate::{Clock, ManualClock, SystemClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{
-    Answer, Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
+    Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
 };
-use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
+use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits, crowd};
 use tollgate_testkit::redis::{Admin, Flavour, Server, no_orphans};
 
 #[path = "common/on_redis.rs"]
@@ -26,45 +25,6 @@ const ATTEMPTS: u64 = 10_000;
 
 fn one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-/// Asks from 64 tasks until `attempts` have been made, and says how many were admitted and how many failed.
-fn crowd<S: Store + Clone + Send + Sync + 'static>(
-    runtime: &Runtime,
-    store: &S,
-    attempts: u64,
-    plan: impl Fn(u64) -> Plan<'static> + Send + Sync + 'static,
-) -> (u64, u64) {
-    let (next, admitted, failed) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0), AtomicU64::new(0));
-    let plan = Arc::new(plan);
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..64)
-            .map(|_| {
-                let (store, next, plan) = (store.clone(), Arc::clone(&next), Arc::clone(&plan));
-                tokio::spawn(async move {
-                    let (mut admitted, mut failed) = (0, 0);
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        if number >= attempts {
-                            return (admitted, failed);
-                        }
-                        match store.apply(&plan(number)).await {
-                            Ok(outcome) => {
-                                admitted += u64::from(outcome.answers.iter().all(Answer::is_admitted));
-                            }
-                            Err(_) => failed += 1,
-                        }
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            let (some, none) = task.await.unwrap();
-            admitted.fetch_add(some, Ordering::Relaxed);
-            failed.fetch_add(none, Ordering::Relaxed);
-        }
-    });
-    (admitted.into_inner(), failed.into_inner())
 }
 
 #[test]

@@ -196,6 +196,7 @@ impl<S: Store> Limiter<S> {
         while checking.plan(in_force, &mut plan, found)? {
             let outcome = self.inner.store.apply(&plan).await;
             if checking.conclude(&plan, outcome.as_ref(), found, accounts)? {
+                found.exactness = found.exactness.max(self.inner.store.exactness(&plan));
                 break;
             }
         }

@@ -12,7 +12,8 @@ use std::thread;
 
 use tollgate::core::rules::condition::PathPattern;
 use tollgate::core::rules::{
-    Condition, Cost, FailureRule, Missing, Mode, Origin, Per, Rollout, Rule, RuleLimit, RuleSet, Test,
+    Condition, Cost, FailureRule, Missing, Mode, Origin, Per, Placement, Rollout, Rule, RuleLimit, RuleSet,
+    Test,
 };
 use tollgate::core::{Attributes, Scope};
 
@@ -138,7 +139,7 @@ fn run_figure(figure: &str) {
     let number: usize = number.parse().expect("the number of rules is a number");
     let style = STYLES.iter().find(|style| style.name == name).expect("the style is one of ours");
     let rules = (0..number / 2).flat_map(style.pair).enumerate().map(|(at, conditions)| rule(at, conditions));
-    let rules = RuleSet::new(rules.collect(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let rules = RuleSet::new(rules.collect(), Vec::new(), Vec::new(), Vec::new(), Placement::default());
     let rules = rules.expect("the rules go together");
     let values: Vec<_> = (0..REQUESTS).map(|at| (style.request)(at * (number / 2) / REQUESTS)).collect();
     let mut requests = vec![Attributes::new(); REQUESTS];

@@ -269,6 +269,12 @@ impl Subject {
         Subject(hash)
     }
 
+    /// One of so many that stand for all subjects, the same one for the same subject. 0 counts as 1.
+    pub const fn one_of(self, parts: u16) -> Subject {
+        let hash = self.0 & ((1 << HASH_BITS) - 1);
+        Subject(hash % if parts == 0 { 1 } else { parts as u128 })
+    }
+
     /// The id of the secret it was hashed with.
     pub const fn key_id(self) -> u8 {
         (self.0 >> HASH_BITS) as u8

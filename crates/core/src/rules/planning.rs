@@ -2,6 +2,7 @@
 
 use super::cost::Priced;
 use super::per::Subjects;
+use super::placement::Placement;
 use super::rule::{Missing, Mode, Override, Rule};
 use super::rule_limit::RuleLimit;
 use super::rule_set::{Exception, RuleSet};
@@ -237,11 +238,10 @@ impl RuleSet {
         hasher: &SubjectHasher,
     ) -> Key<'_> {
         let scope = &self.rules[place].scope;
-        if self.compiled[place].shares_slot {
-            scope.key_tagged(subjects.hash_of(hasher, &self.partition), subject)
-        } else {
-            scope.key(subject)
-        }
+        let Placement { partition, slots } = &self.placement;
+        let tag =
+            if self.compiled[place].shares_slot { subjects.hash_of(hasher, partition) } else { subject };
+        scope.key_tagged(slots.map_or(tag, |slots| tag.one_of(slots)), subject)
     }
 }
 

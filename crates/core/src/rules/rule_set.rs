@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::condition::Condition;
 use super::index::{Found, Index};
+use super::placement::Placement;
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
 use crate::attributes::Attributes;
@@ -18,7 +19,7 @@ pub struct RuleSet {
     pub(super) compiled: Vec<Compiled>,
     pub(super) deny: Vec<Exception>,
     pub(super) bypass: Vec<Exception>,
-    pub(super) partition: Vec<String>,
+    pub(super) placement: Placement,
     leases: bool,
     timeless: bool,
     index: Index,
@@ -71,13 +72,13 @@ pub enum RuleSetError {
 
 impl RuleSet {
     /// Compiles rules, the overrides of them by rule id, requests that are always refused, requests that always pass,
-    /// and the attributes by which subjects share a slot.
+    /// and where subjects lie in a cluster.
     pub fn new(
         rules: Vec<Rule>,
         overrides: Vec<(String, Override)>,
         deny: Vec<Exception>,
         bypass: Vec<Exception>,
-        partition: Vec<String>,
+        placement: Placement,
     ) -> Result<RuleSet, RuleSetError> {
         let mut ids = HashSet::new();
         if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.scope.rule())) {
@@ -103,13 +104,14 @@ impl RuleSet {
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
         let timeless = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
+        let partition = &placement.partition;
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
             overrides,
             counts_like: rules.iter().take_while(|other| other.per != rule.per).count() as u32,
             shares_slot: !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)),
         };
         let compiled = rules.iter().zip(by_rule).map(compile).collect();
-        Ok(RuleSet { rules, compiled, deny, bypass, partition, leases, timeless, index })
+        Ok(RuleSet { rules, compiled, deny, bypass, placement, leases, timeless, index })
     }
 
     /// All rules, in the order of the file.
@@ -134,7 +136,12 @@ impl RuleSet {
 
     /// The attributes by which subjects share a slot.
     pub fn partition(&self) -> &[String] {
-        &self.partition
+        &self.placement.partition
+    }
+
+    /// Where subjects lie in a cluster.
+    pub const fn placement(&self) -> &Placement {
+        &self.placement
     }
 
     /// The rule with this id, and its place.

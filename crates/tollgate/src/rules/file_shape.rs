@@ -20,6 +20,12 @@ pub fn file_shape() -> &'static Shape {
                 list(attribute()).or_one(),
                 "Attributes by which subjects share a slot in Redis Cluster, so that their rules are one step.",
             )
+            .optional(
+                "slots",
+                number(1, 16_384),
+                "Divides all subjects into so many slots of Redis Cluster, so that checks of different subjects travel \
+                 together. Default: a slot for each subject or partition. Another number starts counts afresh.",
+            )
             .required("rules", list(rule()), "The rules. A request meets every rule it matches, all or nothing.")
             .optional("overrides", list(change()), "Other numbers for some requests under a rule.")
             .optional("deny", list(exception()), "Requests that are refused before anything is counted.")

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
 use tollgate_core::rules::rule_set::Exception;
 use tollgate_core::rules::{
-    Condition, Cost, FailureRule, Missing, Mode, Origin, Override, Per, Rollout, Rule, RuleLimit, RuleSet,
-    RuleSetError, Test,
+    Condition, Cost, FailureRule, Missing, Mode, Origin, Override, Per, Placement, Rollout, Rule, RuleLimit,
+    RuleSet, RuleSetError, Test,
 };
 use tollgate_core::{OnFailure, Scope, Time};
 
@@ -57,7 +57,8 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
     let (deny, bypass) = (exceptions("deny"), exceptions("bypass"));
     let partition = root.get("partition").map_or(&[][..], Node::one_or_many);
     let partition = partition.iter().filter_map(|node| node.text().map(str::to_owned)).collect();
-    match RuleSet::new(rules.made, changes, deny, bypass, partition) {
+    let slots = root.get("slots").and_then(Node::u64).and_then(|slots| u16::try_from(slots).ok());
+    match RuleSet::new(rules.made, changes, deny, bypass, Placement { partition, slots }) {
         Ok(set) => Some(set),
         // All that can be wrong here was reported with its place; this only keeps a gap from going unseen.
         Err(error) => {

@@ -1,5 +1,5 @@
 use tollgate_core::rules::{Planned, Request};
-use tollgate_core::{Attributes, Limit, Operation, SubjectHasher, Time, Token};
+use tollgate_core::{Attributes, Limit, Operation, Subject, SubjectHasher, Time, Token};
 
 use super::*;
 use crate::rules_file::Colour;
@@ -113,6 +113,27 @@ rules:
         plan.items()[3].key.subject(),
         "a chain may find something else: its tag is its subject"
     );
+}
+
+#[test]
+fn subjects_are_divided_into_so_many_slots() {
+    let rules = rules(
+        "version: 1
+slots: 4
+rules:
+  - { id: a, per: user, limit: { fixed-window: 5/s } }
+",
+    );
+    fn tag_of(rules: &RuleSet, user: &'static str) -> (Subject, Subject) {
+        let Planned::Plan { plan, .. } = plan(rules, &[("user", user)]) else { panic!("a Plan") };
+        (plan.items()[0].key.tag(), plan.items()[0].key.subject())
+    }
+    let users: Vec<&'static str> = (0..200).map(|user| &*format!("user-{user}").leak()).collect();
+    let found: Vec<_> = users.iter().map(|user| tag_of(&rules, user)).collect();
+    let tags: std::collections::HashSet<_> = found.iter().map(|(tag, _)| *tag).collect();
+    let subjects: std::collections::HashSet<_> = found.iter().map(|(_, subject)| *subject).collect();
+    assert_eq!((tags.len(), subjects.len()), (4, 200));
+    assert_eq!(tag_of(&rules, "user-7"), found[7]);
 }
 
 #[test]

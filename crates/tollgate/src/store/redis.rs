@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
-use tollgate_core::{Outcome, Plan, Span, Store, StoreError, Time};
+use tollgate_core::{Exactness, Outcome, Plan, Span, Store, StoreError, Time};
 
 pub use caller::Caller;
 pub use error::RedisError;
@@ -443,6 +443,11 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
                 decided => return decided,
             }
         }
+    }
+
+    /// What spans slots of a cluster may be refused for a charge that is being taken back.
+    fn exactness(&self, plan: &Plan<'_>) -> Exactness {
+        if self.splits(plan) { Exactness::Conservative } else { Exactness::Exact }
     }
 
     /// If too much is under way it is not sent: a lease that is not given back ends by itself.

@@ -109,7 +109,7 @@ impl Lane {
         loop {
             tokio::select! {
                 job = self.jobs.recv() => match job {
-                    Some(job) => job.answer(Err(error.clone())),
+                    Some(job) => state.hand_on(job, &error),
                     None => return true,
                 },
                 () = &mut pause => return false,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -64,7 +64,7 @@ const PAUSE_MAX_REPLICA: Duration = Duration::from_millis(80);
 /// A server and the lanes to it. When it is dropped the lanes finish what they have, and end.
 pub(super) struct Node {
     pub(super) state: Arc<NodeState>,
-    lanes: Box<[Entrance]>,
+    lanes: Arc<[Entrance]>,
 }
 
 /// One end of a lane.
@@ -80,6 +80,8 @@ pub(super) struct NodeState {
     pub(super) health: Arc<Health>,
     /// Where to send what this server sends elsewhere.
     pub(super) cluster: Weak<Cluster>,
+    /// Where the lanes begin, for as long as anybody can send something there.
+    lanes: OnceLock<Weak<[Entrance]>>,
     /// How many lanes are connected: as long as one is, the server is up.
     connected: AtomicUsize,
     /// Held while a connection is made: one at a time.
@@ -122,6 +124,7 @@ impl Node {
             whereabouts,
             health,
             cluster,
+            lanes: OnceLock::new(),
             connected: AtomicUsize::new(0),
             pace: Mutex::new(Pace::new(Places::new())),
         });
@@ -132,7 +135,8 @@ impl Node {
             link.runtime.spawn(Lane::new(Arc::clone(&state), jobs, Arc::clone(&is_connected)).run());
             Entrance { jobs: sender, is_connected }
         };
-        let lanes = (0..link.lanes).map(start).collect();
+        let lanes: Arc<[Entrance]> = (0..link.lanes).map(start).collect();
+        state.lanes.get_or_init(|| Arc::downgrade(&lanes));
         Node { state, lanes }
     }
 
@@ -149,19 +153,25 @@ impl Node {
         if let Some(why) = self.state.health.why_down() {
             return job.answer(Err(why));
         }
-        if let Err(mpsc::error::SendError(job)) = self.entrance().jobs.send(job) {
+        // The lane of this thread, or one that is connected if that is not.
+        let own = ordinal() % self.lanes.len();
+        connected(&self.lanes, own).unwrap_or(&self.lanes[own]).send(job);
+    }
+}
+
+impl Entrance {
+    fn send(&self, job: Job) {
+        if let Err(mpsc::error::SendError(job)) = self.jobs.send(job) {
             // The lane ends when the runtime does.
             job.answer(Err(RedisError::Closed));
         }
     }
+}
 
-    /// The lane of this thread, or one that is connected if that is not.
-    fn entrance(&self) -> &Entrance {
-        let own = ordinal() % self.lanes.len();
-        let (before, after) = self.lanes.split_at(own);
-        let mut lanes = after.iter().chain(before);
-        lanes.find(|lane| lane.is_connected.load(Ordering::Relaxed)).unwrap_or(&self.lanes[own])
-    }
+/// The first lane that is connected, from this one on.
+fn connected(lanes: &[Entrance], first: usize) -> Option<&Entrance> {
+    let (before, after) = lanes.split_at(first);
+    after.iter().chain(before).find(|lane| lane.is_connected.load(Ordering::Relaxed))
 }
 
 /// The number of this thread among those that ever asked: each has a lane of its own, as far as there are any.
@@ -198,6 +208,15 @@ impl NodeState {
                 Ok(connected)
             }
             Err(error) => Err(self.bar(&mut pace, error)),
+        }
+    }
+
+    /// A lane that is not connected hands on what it was given, or tells whoever waits why not.
+    pub(super) fn hand_on(&self, job: Job, why: &RedisError) {
+        let lanes = self.lanes.get().and_then(Weak::upgrade);
+        match lanes.as_deref().and_then(|lanes| connected(lanes, 0)) {
+            Some(lane) => lane.send(job),
+            None => job.answer(Err(why.clone())),
         }
     }
 
