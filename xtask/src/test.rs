@@ -26,7 +26,8 @@ fn stages(root: &Path) -> Vec<Stage> {
             5,
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
-        Stage::new("test", 15, Work::Command("cargo test --workspace --locked")),
+        // Tests of servers that fail over mostly wait: more of them than there are cores run at once.
+        Stage::new("test", 15, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
         Stage::new(
             "races",
             3,

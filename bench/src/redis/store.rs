@@ -12,16 +12,18 @@ use tollgate::store::redis::{RedisSettings, RedisStore};
 use super::contender::{Entrant, INTERVAL_US, PER_HOUR};
 use super::script::{Check, PIPELINE};
 
-/// Asked by as many as go into a pipeline, by more, and over more connections.
-pub(super) const STORES: [Entrant; 3] = [
+/// Asked by as many as go into a pipeline and by more, over as many connections as there are threads and over one.
+pub(super) const STORES: [Entrant; 4] = [
     Entrant::store(
         "RedisStore",
-        "`RedisStore::apply` from as many tasks at once as there are calls in a pipeline, on a runtime of 2 threads",
-        1,
+        "`RedisStore::apply` from as many tasks at once as there are calls in a pipeline, on a runtime of 2 threads and so \
+         over 2 connections",
+        2,
         PIPELINE,
     ),
-    Entrant::store("RedisStore, 512 tasks", "the same from 512 tasks", 1, 512),
-    Entrant::store("RedisStore, 512 tasks, 2 lanes", "the same over 2 connections", 2, 512),
+    Entrant::store("RedisStore, one lane", "the same over one connection", 1, PIPELINE),
+    Entrant::store("RedisStore, 512 tasks", "the same from 512 tasks over 2 connections", 2, 512),
+    Entrant::store("RedisStore, 512 tasks, one lane", "the same from 512 tasks over one connection", 1, 512),
 ];
 
 const DEADLINE: Duration = Duration::from_secs(10);

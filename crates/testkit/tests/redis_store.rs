@@ -425,8 +425,9 @@ fn a_stopped_server_fails_the_call_in_time_and_a_late_caller_is_never_charged() 
         .max()
         .unwrap();
     assert!(slowest < short * 4, "{slowest:?}");
-    // Two loads are under way at a time, and once their connection is given up, no check is sent to see whether one works.
-    let under_way = 2;
+    // On each of two connections two loads are under way at a time, and once they are given up, no check is sent to see
+    // whether one works.
+    let under_way = 4;
     server.resume().unwrap();
     let answered = Instant::now();
     let outcome = loop {

@@ -113,7 +113,8 @@ pub struct RedisSettings<C = FastClock> {
     target: Target,
     deadline: Duration,
     in_flight_max: usize,
-    lanes: usize,
+    /// As many as the runtime has workers, if nobody says otherwise.
+    lanes: Option<usize>,
     margin: Duration,
     time: TimeSource,
     clock: C,
@@ -163,7 +164,7 @@ impl RedisSettings {
             target: Target::parse(url)?,
             deadline: DEADLINE,
             in_flight_max: IN_FLIGHT_MAX,
-            lanes: LANES,
+            lanes: None,
             margin: MARGIN,
             time: TimeSource::default(),
             clock: FastClock::new(),
@@ -182,10 +183,10 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
         RedisSettings { in_flight_max: in_flight_max.clamp(1, 1 << 20), ..self }
     }
 
-    /// How many connections lead to each server. Threads that ask are spread over them. One unless told otherwise, 64 at
-    /// most: checks travel together only with others of their connection.
+    /// How many connections lead to each server. Threads that ask are spread over them, and checks travel together only
+    /// with others of their connection. As many as the runtime has worker threads unless told otherwise, but at most 8.
     pub fn lanes(self, lanes: usize) -> RedisSettings<C> {
-        RedisSettings { lanes: lanes.clamp(1, 64), ..self }
+        RedisSettings { lanes: Some(lanes.clamp(1, 64)), ..self }
     }
 
     /// Keeps state so much longer than it counts. One second unless told otherwise; more if clocks are far apart.
@@ -213,7 +214,7 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
             terms: Terms::new(self.time, self.margin),
             scripts: Scripts::new(),
             deadline: self.deadline,
-            lanes: self.lanes,
+            lanes: self.lanes.unwrap_or_else(|| runtime.metrics().num_workers().clamp(1, LANES_MAX)),
             runtime,
             dice,
         });
@@ -467,8 +468,8 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
     }
 }
 
-/// Connections to each server.
-const LANES: usize = 1;
+/// Connections to each server, if nobody asks for more.
+const LANES_MAX: usize = 8;
 /// How long who has a request id waits before asking again, the first time.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 /// How long Redis may take to get ready, and how long something that nobody waits for may be under way.

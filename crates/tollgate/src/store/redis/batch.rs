@@ -196,3 +196,46 @@ pub(super) fn divide(jobs: Vec<Job>) -> Vec<Vec<Job>> {
 
 /// So much work goes into one call at most, where a plain item is one.
 const WORK_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::algorithm::concurrency::Concurrency;
+    use tollgate_core::algorithm::fixed_window::FixedWindow;
+    use tollgate_core::{Item, Limit, Operation, Plan, Scope, SubjectHasher, Time, Token};
+
+    use super::super::job::Way;
+    use super::super::wire::Attempt;
+    use super::*;
+
+    fn job(limit: Limit, slot: u16, alone: bool) -> Job {
+        let scope = Scope::new("test", "rule").expect("a name");
+        let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
+        let mut plan = Plan::new();
+        plan.push(Item::new(key, limit, Operation::Charge { cost: 1, token: Token(1) })).expect("a plan");
+        let plan = Encoded::new(&plan, "", Time::ZERO, Attempt::Only);
+        let way = Way { alone, ..Way::default() };
+        Job { plan, slot, deadline: Instant::now(), asker: None, way, _permit: None }
+    }
+
+    fn sizes(jobs: Vec<Job>) -> Vec<usize> {
+        divide(jobs).iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn a_call_has_keys_of_one_slot_and_those_that_must_go_alone_do() {
+        let window = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).expect("a limit"));
+        let job = |(slot, alone)| job(window, slot, alone);
+        let jobs = [(1, false), (2, false), (1, false), (3, true), (2, false), (2, true), (1, false)];
+        assert_eq!(sizes(jobs.into_iter().map(job).collect()), [3, 2, 1, 1]);
+    }
+
+    #[test]
+    fn a_call_carries_no_more_work_than_it_may() {
+        let leases = |most| Limit::Concurrency(Concurrency::new(most, Span::from_secs(1)).expect("a limit"));
+        let jobs = |most| (0..64).map(|_| job(leases(most), 0, false)).collect();
+        assert_eq!(sizes(jobs(16)), [64]);
+        // A thousand leases are looked at by each of them.
+        assert_eq!(sizes(jobs(1_000)), [4; 16]);
+        assert_eq!(sizes(jobs(60_000)), [1; 64]);
+    }
+}
