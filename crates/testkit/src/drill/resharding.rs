@@ -58,7 +58,7 @@ pub fn move_slots(
     let began = Instant::now();
     for _ in 0..moves {
         let slot = slot_of(load.keys(dice.below(subjects))[0].as_bytes());
-        let owner = settled_owner(cluster, slot)?;
+        let owner = cluster.owner(slot)?;
         let others: Vec<usize> = primaries.iter().copied().filter(|&primary| primary != owner).collect();
         cluster.move_slot(slot, others[dice.below(others.len())])?;
     }
@@ -73,15 +73,4 @@ pub fn move_slots(
     let resharding = Resharding { moves, took, lost, extra, tally: load.tally(|_| true) };
     println!("resharding, {rules} rules a check: {resharding}");
     Ok(resharding)
-}
-
-/// Right after a move the servers may not agree yet.
-fn settled_owner(cluster: &Cluster, slot: u16) -> Result<usize, DrillError> {
-    let until = Instant::now() + Duration::from_secs(5);
-    loop {
-        match cluster.owner(slot) {
-            Err(_) if Instant::now() < until => sleep(Duration::from_millis(5)),
-            owner => return Ok(owner?),
-        }
-    }
 }

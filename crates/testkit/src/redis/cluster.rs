@@ -23,6 +23,9 @@ use known::Known;
 pub use slot::{SLOTS, slot_of};
 pub use slot_move::SlotMove;
 
+/// How long a slot may be without an owner.
+const OWNER_MAX: Duration = Duration::from_secs(5);
+
 const PRIMARIES: usize = 3;
 const NODES: usize = 2 * PRIMARIES;
 
@@ -96,9 +99,16 @@ impl Cluster {
 
     /// The primary that owns the slot. If two say so, the one with the newer claim does.
     pub fn owner(&self, slot: u16) -> Result<usize, Error> {
-        let claims = self.selves().into_iter().filter(|(_, known)| known.owns(slot));
-        let newest = claims.max_by_key(|(_, known)| known.epoch).map(|(node, _)| node);
-        newest.ok_or_else(|| Error::Nobody(format!("owner of slot {slot}")))
+        // A busy node may not answer in time, and right after a move nobody may claim the slot.
+        let until = Instant::now() + OWNER_MAX;
+        loop {
+            let claims = self.selves().into_iter().filter(|(_, known)| known.owns(slot));
+            match claims.max_by_key(|(_, known)| known.epoch) {
+                Some((node, _)) => return Ok(node),
+                None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                None => return Err(Error::Nobody(format!("owner of slot {slot}"))),
+            }
+        }
     }
 
     /// The nodes that say of themselves that they are primaries.
