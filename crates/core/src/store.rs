@@ -19,8 +19,7 @@ pub trait Store {
     fn apply_unawaited(&self, plan: &Plan<'_>);
 
     /// How far its answer to this Plan may be from that of one indivisible step. Exact unless it says otherwise.
-    fn exactness(&self, plan: &Plan<'_>) -> Exactness {
-        let _ = plan;
+    fn exactness(&self, _plan: &Plan<'_>) -> Exactness {
         Exactness::Exact
     }
 

@@ -306,3 +306,45 @@ pub fn crowd<S: Store + Clone + Send + Sync + 'static>(
     });
     (admitted.into_inner(), failed.into_inner())
 }
+
+/// Lets a crowd fight for three rules at once, in as many mixes as there are algorithms: the first has the limit, the
+/// others half as much again. `before` empties the store, `after` may look at what is left.
+///
+/// # Panics
+///
+/// If other than the limit is admitted, or the rules are not charged alike.
+pub fn three_mixed_rules_are_charged_alike<S: Store + Clone + Send + Sync + 'static>(
+    runtime: &Runtime,
+    store: &S,
+    (limit, window): (u64, Span),
+    before: impl Fn(),
+    after: impl Fn(),
+) {
+    let counting = |limit| counting_limits(limit, window).expect("numbers in range");
+    let (tight, loose) = (counting(limit), counting(limit + limit / 2));
+    // Tasks outlive whoever starts them.
+    let scopes: &'static [Scope; 3] =
+        Box::leak(Box::new(["a", "b", "c"].map(|rule| Scope::new("test", rule).expect("a name"))));
+    for first in 0..tight.len() {
+        before();
+        let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
+        let plan_of = move |number: u64| {
+            let subject = SubjectHasher::new([5; 32]).subject([("user", "jane.doe@example.com")]);
+            let mut plan = Plan::new();
+            for place in 0..3 {
+                // In another order each time.
+                let at = (place + number as usize) % 3;
+                let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
+                plan.push(Item::new(scopes[at].key(subject), mixed[at], operation)).expect("three keys");
+            }
+            plan
+        };
+        assert_eq!(crowd(runtime, store, 2 * limit, plan_of), (limit, 0), "{mixed:?}");
+        let mut look = plan_of(0);
+        look.look();
+        let left = runtime.block_on(store.apply(&look)).expect("an answer").answers;
+        let left: Vec<u64> = left.iter().map(|answer| answer.remaining).collect();
+        assert_eq!(left, [0, limit / 2, limit / 2], "{mixed:?}");
+        after();
+    }
+}

@@ -8,10 +8,10 @@ use tokio::runtime::Runtime;
 use tollgate::store::redis::{OpenError, RedisError, RedisSettings, TimeSource};
 use tollgate::{Attributes, Limiter};
 use tollgate_core::algorithm::concurrency::Concurrency;
-use tollgate_core::{
-    Exactness, Item, Limit, Operation, Plan, Scope, Span, Store, StoreError, Subject, Token,
+use tollgate_core::{Exactness, Item, Limit, Operation, Plan, Span, Store, StoreError, Subject, Token};
+use tollgate_testkit::conformance::{
+    Slots, agrees_with_the_model, counting_limits, crowd, three_mixed_rules_are_charged_alike,
 };
-use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits, crowd};
 use tollgate_testkit::drill::{
     Fault, cluster_failover, control, median, move_slots, sentinel_failovers, stop_for,
 };
@@ -72,35 +72,12 @@ fn a_cluster_agrees_with_the_model_of_plans_in_one_slot_and_in_several() {
 fn exactly_the_limit(runtime: &Runtime, url: &str, empty: impl Fn()) {
     let store = runtime.block_on(settings(url).connect()).unwrap();
     let limits = counting_limits(LIMIT, WINDOW).unwrap();
-    for &limit in &limits {
+    for limit in limits {
         empty();
         let found = crowd(runtime, &store, 10_000, move |number| charge(limit, shared(), number));
         assert_eq!(found, (LIMIT, 0), "{limit:?}");
     }
-    let scopes: &'static [Scope; 3] =
-        Box::leak(Box::new(["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap())));
-    let loose = counting_limits(LIMIT + 500, WINDOW).unwrap();
-    for first in 0..limits.len() {
-        empty();
-        let mixed = [limits[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
-        let plan_of = move |number: u64| {
-            let mut plan = Plan::new();
-            for (scope, limit) in scopes.iter().zip(mixed) {
-                let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
-                plan.push(Item::new(scope.key(subject(USER)), limit, operation)).unwrap();
-            }
-            plan
-        };
-        assert_eq!(crowd(runtime, &store, 2_000, plan_of), (LIMIT, 0), "{mixed:?}");
-        let mut look = plan_of(0);
-        look.look();
-        let left = runtime.block_on(store.apply(&look)).unwrap().answers;
-        assert_eq!(
-            left.iter().map(|answer| answer.remaining).collect::<Vec<_>>(),
-            [0, 500, 500],
-            "{mixed:?}"
-        );
-    }
+    three_mixed_rules_are_charged_alike(runtime, &store, (LIMIT, WINDOW), empty, || ());
 }
 
 #[test]

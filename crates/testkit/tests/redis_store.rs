@@ -13,7 +13,9 @@ use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{
     Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
 };
-use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits, crowd};
+use tollgate_testkit::conformance::{
+    Slots, agrees_with_the_model, counting_limits, crowd, three_mixed_rules_are_charged_alike,
+};
 use tollgate_testkit::redis::{Admin, Flavour, Server, no_orphans};
 
 #[path = "common/on_redis.rs"]
@@ -99,34 +101,9 @@ fn three_mixed_rules_are_charged_all_or_none() {
     let server = Server::start(Flavour::Redis70).unwrap();
     let runtime = runtime();
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
-    let (tight, loose) =
-        (counting_limits(LIMIT, WINDOW).unwrap(), counting_limits(LIMIT + 500, WINDOW).unwrap());
-    let scopes: &'static [Scope; 3] =
-        Box::leak(Box::new(["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap())));
-    for first in 0..tight.len() {
-        server.admin().unwrap().flushall().unwrap();
-        let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
-        let plan_of = move |number: u64, cost: u64| {
-            let mut plan = Plan::new();
-            for place in 0..3 {
-                let at = (place + number as usize) % 3;
-                let operation = Operation::Charge { cost, token: Token(u128::from(number) + 1) };
-                plan.push(Item::new(scopes[at].key(subject(USER)), mixed[at], operation)).unwrap();
-            }
-            plan
-        };
-        let (admitted, failed) = crowd(&runtime, &store, 3_000, move |number| plan_of(number, 1));
-        assert_eq!((admitted, failed), (LIMIT, 0), "{mixed:?}");
-        let mut look = plan_of(0, 1);
-        look.look();
-        let left = runtime.block_on(store.apply(&look)).unwrap().answers;
-        assert_eq!(
-            left.iter().map(|answer| answer.remaining).collect::<Vec<_>>(),
-            [0, 500, 500],
-            "{mixed:?}"
-        );
-        assert_eq!(clean(&server), 3);
-    }
+    let empty = || server.admin().unwrap().flushall().unwrap();
+    let three_keys = || assert_eq!(clean(&server), 3);
+    three_mixed_rules_are_charged_alike(&runtime, &store, (LIMIT, WINDOW), empty, three_keys);
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn a_set_starts_and_fails_over_on_every_flavour() {
         let ports: Vec<String> =
             set.sentinel_ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
         assert_eq!(set.url(), format!("redis+sentinel://{}/gate", ports.join(",")));
-        assert_eq!((set.name(), set.len(), ports.len()), ("gate", 2, 3));
+        assert_eq!((set.name(), set.count(), ports.len()), ("gate", 2, 3));
         assert_eq!(set.primary().expect("there is one").port(), set.node(0).port());
         assert_eq!(set.replica().expect("there is one").port(), set.node(1).port());
         ask(set.node(0), &["SET", "a", "1"]).expect("the primary takes writes");
@@ -324,7 +324,7 @@ fn dropped_topologies_leave_nothing_behind() {
     assert_eq!((traces.count(), sentinels.count()), (0, 0));
 
     let cluster = start_cluster(Flavour::Redis70);
-    let traces = Traces::of((0..cluster.len()).map(|node| cluster.node(node)));
+    let traces = Traces::of((0..cluster.count()).map(|node| cluster.node(node)));
     assert_eq!(traces.count(), 6);
     cluster.stop(4).expect("it can be stopped");
     drop(cluster);

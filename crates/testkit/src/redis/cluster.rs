@@ -68,13 +68,8 @@ impl Cluster {
     }
 
     /// How many nodes there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.nodes.len()
-    }
-
-    /// Never.
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
     }
 
     /// A node.

@@ -96,13 +96,8 @@ impl SentinelSet {
     }
 
     /// How many data nodes there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.nodes.len()
-    }
-
-    /// Never: there is a primary at least.
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
     }
 
     /// A data node.

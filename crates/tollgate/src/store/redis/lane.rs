@@ -4,6 +4,7 @@
 //! run it: what was under way when a connection broke is told as lost, and who asked decides what that means.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -119,12 +120,11 @@ impl Lane {
 
     /// Sends and receives until nobody can ask any more or the connection is no good.
     async fn exchange(&mut self, flight: &mut Flight) -> End {
-        match self.exchange_until_end(flight).await {
-            Ok(end) | Err(end) => end,
-        }
+        let Err(end) = self.exchange_until_end(flight).await;
+        end
     }
 
-    async fn exchange_until_end(&mut self, flight: &mut Flight) -> Result<End, End> {
+    async fn exchange_until_end(&mut self, flight: &mut Flight) -> Result<Infallible, End> {
         let state = &self.state;
         let (stall, address) = (state.link.stall(), flight.address.clone());
         let mut left = pin!(state.whereabouts.leaves(&address));
@@ -163,11 +163,8 @@ impl Lane {
                 }
             }
             flight.write(stall).await?;
-            if let Some((end, until)) = ending.take() {
-                if flight.flying.is_empty() {
-                    return Ok(end);
-                }
-                ending = Some((end, until));
+            if let Some((end, _)) = ending.take_if(|_| flight.flying.is_empty()) {
+                return Err(end);
             }
         }
     }

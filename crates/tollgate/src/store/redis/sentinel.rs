@@ -4,6 +4,7 @@
 //! lost, when the next answer does. If they disagree, whoever knows the latest election is right.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ impl Sentinels {
                 }
             }
         };
-        let Err::<std::convert::Infallible, RedisError>(failed) = attended.await;
+        let Err::<Infallible, RedisError>(failed) = attended.await;
         failed
     }
 
