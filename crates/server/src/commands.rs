@@ -9,4 +9,5 @@ pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod presets;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod r#try;

@@ -1,17 +1,24 @@
 //! The binary `tollgate`: parses, runs, exits.
 
 mod commands;
+mod config;
 mod exit;
 mod hash_key;
 mod input;
 mod request;
+mod serve;
 mod shared_store;
 mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use commands::{check, completions, estimate, explain, guide, lint, man, presets, schema, r#try};
+use commands::{
+    check, completions, estimate, explain, guide, lint, man, presets, schema, serve as serve_command, r#try,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Admission control: may this request, job or token spend proceed right now?
 #[derive(Parser)]
@@ -32,6 +39,7 @@ enum Command {
     Lint(lint::Args),
     Explain(explain::Args),
     Check(check::Args),
+    Serve(serve_command::Args),
     Try(r#try::Args),
     Estimate(estimate::Args),
     Guide(guide::Args),
@@ -46,6 +54,7 @@ fn main() -> ExitCode {
         Command::Lint(args) => lint::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Serve(args) => serve_command::run(&args),
         Command::Try(args) => r#try::run(&args),
         Command::Estimate(args) => estimate::run(&args),
         Command::Guide(args) => guide::run(&args),

@@ -1,0 +1,173 @@
+//! What every transport asks: the limiter, on whatever store there is. Every answer is recorded here and nowhere else.
+
+use std::sync::Arc;
+
+use tollgate::core::rules::{Request, RuleSet};
+use tollgate::core::{
+    Item, Limit, Operation, Outcome, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
+    SubjectHashers,
+};
+use tollgate::limiter::{CheckError, Explanation, FollowUpError, Returned};
+use tollgate::store::redis::RedisStore;
+use tollgate::{Decision, Limiter};
+
+use super::observe::Recorder;
+
+/// Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    limiter: Backed,
+    recorder: Recorder,
+    /// Where the keys of callers who bring their own limits are counted, beside those of all rules.
+    own_limits: Scope,
+}
+
+/// The limiter, by the store behind it.
+pub(crate) enum Backed {
+    /// Answers at once.
+    Memory(Limiter),
+    /// Answers after a round trip.
+    Redis(Limiter<RedisStore>),
+}
+
+/// Which way a question came in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Edge {
+    Http,
+    Authorize,
+    Resp,
+    Grpc,
+}
+
+/// Why a caller's own limit was not decided.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ThrottleError {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The same expression on either limiter.
+macro_rules! either {
+    ($gate:expr, $limiter:ident => $what:expr) => {
+        match &$gate.inner.limiter {
+            Backed::Memory($limiter) => $what,
+            Backed::Redis($limiter) => $what,
+        }
+    };
+}
+
+impl Gate {
+    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Scope) -> Gate {
+        Gate { inner: Arc::new(Inner { limiter, recorder, own_limits }) }
+    }
+
+    /// [`check`](Gate::check), unless the store has to be waited for.
+    pub(crate) fn check_now(&self, edge: Edge, request: Request<'_>) -> Option<Result<Decision, CheckError>> {
+        let Backed::Memory(limiter) = &self.inner.limiter else { return None };
+        let decided = limiter.check_now(request);
+        self.inner.recorder.decided(edge, &request, &decided);
+        Some(decided)
+    }
+
+    /// May this proceed? If so, it is charged.
+    pub(crate) async fn check(&self, edge: Edge, request: Request<'_>) -> Result<Decision, CheckError> {
+        if let Some(decided) = self.check_now(edge, request) {
+            return decided;
+        }
+        let decided = either!(self, limiter => limiter.check(request).await);
+        self.inner.recorder.decided(edge, &request, &decided);
+        decided
+    }
+
+    /// What [`check`](Gate::check) would answer, with nothing charged.
+    pub(crate) async fn peek(&self, request: Request<'_>) -> Result<Decision, CheckError> {
+        match &self.inner.limiter {
+            Backed::Memory(limiter) => limiter.peek_now(request),
+            Backed::Redis(limiter) => limiter.peek(request).await,
+        }
+    }
+
+    /// Why [`check`](Gate::check) would answer what it would answer, with nothing charged.
+    pub(crate) async fn explain(&self, request: Request<'_>) -> Explanation {
+        either!(self, limiter => limiter.explain(request).await)
+    }
+
+    /// Gives back what these receipts are for.
+    pub(crate) async fn refund(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        either!(self, limiter => limiter.refund_receipts(receipts).await)
+    }
+
+    /// Tells penalties how an attempt went.
+    pub(crate) async fn report(
+        &self,
+        request: Request<'_>,
+        result: Report,
+    ) -> Result<Vec<Returned>, FollowUpError> {
+        either!(self, limiter => limiter.report(request, result).await)
+    }
+
+    /// Forgets what was counted for whom this request would be charged.
+    pub(crate) async fn reset(&self, request: Request<'_>) -> Result<Vec<Returned>, FollowUpError> {
+        either!(self, limiter => limiter.reset(request).await)
+    }
+
+    /// [`throttle`](Gate::throttle), unless the store has to be waited for.
+    pub(crate) fn throttle_now(
+        &self,
+        key: &str,
+        limit: &Limit,
+        operation: Operation,
+    ) -> Option<Result<Outcome, ThrottleError>> {
+        let Backed::Memory(limiter) = &self.inner.limiter else { return None };
+        let outcome = self.own_plan(key, limit, operation).map(|plan| limiter.store().apply_now(&plan));
+        Some(outcome.map_err(ThrottleError::from).inspect(|outcome| self.note_own(outcome)))
+    }
+
+    /// One operation on a key of the caller's own, under a limit of the caller's own. The outcome has one answer.
+    pub(crate) async fn throttle(
+        &self,
+        key: &str,
+        limit: &Limit,
+        operation: Operation,
+    ) -> Result<Outcome, ThrottleError> {
+        if let Some(outcome) = self.throttle_now(key, limit, operation) {
+            return outcome;
+        }
+        let plan = self.own_plan(key, limit, operation)?;
+        let outcome = either!(self, limiter => limiter.store().apply(&plan).await)?;
+        self.note_own(&outcome);
+        Ok(outcome)
+    }
+
+    fn own_plan(&self, key: &str, limit: &Limit, operation: Operation) -> Result<Plan<'_>, PlanError> {
+        let subject = self.hashers().current().subject([("key", key)]);
+        let mut plan = Plan::new();
+        plan.push(Item::new(self.inner.own_limits.key(subject), *limit, operation))?;
+        Ok(plan)
+    }
+
+    fn note_own(&self, outcome: &Outcome) {
+        self.inner.recorder.throttled(outcome);
+    }
+
+    /// The keys that make subjects out of attribute values.
+    pub(crate) fn hashers(&self) -> &SubjectHashers {
+        either!(self, limiter => limiter.hashers())
+    }
+
+    /// Looks at the rules in force.
+    pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
+        either!(self, limiter => limiter.with_rules(look))
+    }
+
+    /// The limiter itself, for what is not asked by transports.
+    pub(crate) fn backed(&self) -> &Backed {
+        &self.inner.limiter
+    }
+}
