@@ -47,6 +47,9 @@ enum Task {
     )]
     Test,
 
+    /// Install the programs that tests need and this machine lacks, and nothing else.
+    Setup,
+
     /// Check what the compiler does not: purity of the core, dead files, broken links, leftovers.
     ///
     /// Reads every file that git tracks or would track, and reports all problems at once as `file:line: what`,
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the root");
     let done = match Arguments::parse().task {
         Task::Test => test::run(root),
+        Task::Setup => setup::run(),
         Task::Tidy => tidy::run(root),
         Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
         Task::Chaos(options) => chaos::run(&options),

