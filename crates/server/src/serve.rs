@@ -1,118 +1,143 @@
 //! The server: one limiter behind several protocols.
 
 pub(crate) mod access;
+mod announce;
+mod changes;
+mod connections;
 mod gate;
 mod http;
 mod listener;
 mod observe;
 mod resp;
+mod rules_in_force;
 mod shared;
+mod store_status;
+mod tls;
+mod upkeep;
+mod worker;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
+use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tollgate::core::Scope;
+use tollgate::limiter::BuildError;
+use tollgate::rules_file::Source;
 use tollgate::{Limiter, MemoryStore};
 
 use crate::config::{Config, StoreConfig};
 use crate::terminal::Failure;
+use connections::Connections;
 use gate::{Backed, Gate};
-use listener::{Listener, Protocols};
-use observe::Recorder;
-use shared::Shared;
+use listener::{Listener, Protocol};
+use observe::{Recorder, StoreCalls, Traces, Watched, log};
+use rules_in_force::RulesOrigin;
+use shared::{Doors, Shared};
+use tls::Tls;
 
-/// The rules of a server that was told none.
-pub(crate) const STARTER: &str = include_str!("serve/starter.yaml");
-
-/// Serves until it is told to end.
-pub(crate) fn run(config: Config) -> Result<()> {
-    let main = runtime()?;
-    let ports = [(Protocols::Http, config.http), (Protocols::Resp, config.resp)];
-    let mut shares = Vec::new();
-    for _ in 0..config.threads.max(1) {
-        shares.push(listeners(&ports)?);
-    }
-    let limiter = main.block_on(open(config.rules.as_deref(), config.store))?;
-    let own_limits = Scope::new("default", "CL.THROTTLE").context("the scope of callers' own limits")?;
+/// Serves until it is told to end. `reread` gives the configuration anew, for what can change while it runs.
+pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
+    let main = worker::runtime()?;
+    let _within = main.enter();
+    let log = log::start(&config.log)?;
+    let (shares, addresses) = listeners(&config)?;
+    let (store, is_optional) =
+        (told(&config.store), !config.access.is_empty() || !config.anonymous.is_none());
+    let tls = config.tls.as_ref().map(|files| Tls::load(files, is_optional)).transpose()?;
+    let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
+    let calls = Arc::<StoreCalls>::default();
+    let limiter = main.block_on(open(config.store, config.hashers, source, &calls))?;
+    let traces = config.traces.as_ref().map(Traces::start).transpose()?;
+    let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     let shared = Arc::new(Shared {
-        gate: Gate::new(limiter, Recorder::default(), own_limits),
-        access: config.access.clone(),
+        gate: Gate::new(limiter, recorder, Scope::new("default", "CL.THROTTLE")?),
+        rules,
+        doors: ArcSwap::from_pointee(Doors {
+            tokens: config.access,
+            anonymous: config.anonymous,
+            certified: config.certified,
+        }),
+        tls,
+        connections: Arc::new(Connections::new(config.connections_max)),
         dialect: config.dialect,
-        proxies: config.proxies.clone(),
+        proxies: config.proxies,
         ending: CancellationToken::new(),
     });
-    let room = Arc::new(Semaphore::new(config.connections_max));
-    let tasks = TaskTracker::new();
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
-        let (shared, room, tasks) = (Arc::clone(&shared), Arc::clone(&room), tasks.clone());
-        let anonymous = config.anonymous;
-        let work = move || -> Result<()> {
-            let runtime = runtime()?;
-            for listener in listeners {
-                runtime.spawn(listener.accept(
-                    Arc::clone(&shared),
-                    anonymous,
-                    Arc::clone(&room),
-                    tasks.clone(),
-                ));
-            }
-            runtime.block_on(async {
-                shared.ending.cancelled().await;
-                tasks.wait().await;
-            });
-            Ok(())
-        };
-        workers.push(thread::Builder::new().name(format!("serve-{number}")).spawn(work)?);
+        workers.push(worker::start(number, listeners, &shared, config.grace)?);
     }
-    main.block_on(tokio::signal::ctrl_c())?;
-    shared.ending.cancel();
-    tasks.close();
+    announce::ready(&addresses, shared.tls.is_some(), &store, &shared.rules.in_force().name, &config.log);
+    main.block_on(upkeep::until_the_end(&shared, &reread))?;
+    let mut all_ended = true;
     for worker in workers {
-        worker.join().map_err(|_| anyhow!("a thread that serves has panicked"))??;
+        all_ended &= worker.join().map_err(|_| anyhow!("a thread that serves has panicked"))??;
     }
+    shared.gate.end();
+    tracing::info!(event = "ended", all_answered = all_ended, "ended");
+    drop(log);
     Ok(())
 }
 
-fn runtime() -> Result<Runtime> {
-    Builder::new_current_thread().enable_all().build().context("cannot start a runtime")
-}
-
-async fn open(rules: Option<&Path>, store: StoreConfig) -> Result<Backed> {
-    let rules = match rules {
-        None => STARTER.to_owned(),
-        Some(path) => crate::input::read(path)?.text().to_owned(),
+async fn open(
+    store: StoreConfig,
+    hashers: Option<tollgate::core::SubjectHashers>,
+    rules: Source,
+    calls: &Arc<StoreCalls>,
+) -> Result<Backed> {
+    let name = rules.name().to_owned();
+    let refused = |error: BuildError| match error {
+        BuildError::Rules { problems } => {
+            crate::terminal::complain(&problems);
+            let hint = "`tollgate lint` says the same without starting anything";
+            anyhow::Error::from(Failure::new(format!("{name} has problems, so nothing is served"), hint))
+        }
+        other => other.into(),
+    };
+    let builder = Limiter::builder().rules_source(rules);
+    let builder = match hashers {
+        Some(hashers) => builder.hash_key(hashers),
+        None => builder,
     };
     match store {
         StoreConfig::Memory { keys_max } => {
             let store = MemoryStore::new().keys_max(keys_max);
-            Ok(Backed::Memory(Limiter::builder().store(store).rules_yaml(rules).build()?))
+            Ok(Backed::Memory(builder.store(store).build().map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {
-            let store = settings.connect().await?;
-            Ok(Backed::Redis(Limiter::builder().store(store).rules_yaml(rules).build()?))
+            let store = Watched::new(settings.connect().await?, Arc::clone(calls));
+            Ok(Backed::Redis(builder.store(store).build().map_err(refused)?))
         }
     }
 }
 
-/// One thread's share of every port.
-fn listeners(ports: &[(Protocols, Option<SocketAddr>)]) -> Result<Vec<Listener>> {
-    let mut listeners = Vec::new();
-    for &(speaks, address) in ports {
-        let Some(address) = address else { continue };
-        let listener = Listener::bind(speaks, address).map_err(|error| {
-            let hint =
-                "something else listens there, or the address is not of this machine; choose another one";
-            Failure::new(format!("cannot listen on {address}: {error}"), hint)
-        })?;
-        listeners.push(listener);
+fn told(store: &StoreConfig) -> String {
+    match store {
+        StoreConfig::Memory { .. } => "in memory".to_owned(),
+        StoreConfig::Redis(_) => "in Redis".to_owned(),
     }
-    Ok(listeners)
+}
+
+/// Every thread's share of every port, and where they are.
+fn listeners(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<(Protocol, SocketAddr)>)> {
+    let threads = config.threads.max(1);
+    let mut shares: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for (protocol, address) in [(Protocol::Http, config.http), (Protocol::Resp, config.resp)] {
+        let Some(mut address) = address else { continue };
+        for share in &mut shares {
+            let listener = Listener::bind(protocol, address).map_err(|error| {
+                let hint =
+                    "something else listens there, or the address is not one of this machine; choose another";
+                Failure::new(format!("cannot listen on {address}: {error}"), hint)
+            })?;
+            // Any port was asked for: the first one finds it for all.
+            address = listener.address().context("a socket has no address")?;
+            share.push(listener);
+        }
+        addresses.push((protocol, address));
+    }
+    Ok((shares, addresses))
 }

@@ -64,6 +64,11 @@ impl Tool {
         command
     }
 
+    /// Whether it comes from Debian, whose lists of packages have to be there then.
+    pub const fn is_of_debian(self) -> bool {
+        matches!(self, Tool::Promtool)
+    }
+
     /// The command that unpacks it.
     pub fn install(self) -> Vec<String> {
         let folder = self.folder();

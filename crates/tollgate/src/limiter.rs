@@ -32,6 +32,7 @@ pub use permit::Permit;
 pub use reservation::Reservation;
 
 use crate::clock::Clock;
+use crate::rules_file::Source;
 use crate::store::memory::MemoryStore;
 use decision::{Accounts, InForce};
 use tokens::Tokens;
@@ -217,7 +218,12 @@ impl<S: Store> Limiter<S> {
     /// [`replace_rules`](Limiter::replace_rules) with those of this YAML text. If they are wrong, all problems are told
     /// and the old rules stay.
     pub fn replace_rules_yaml(&self, rules: &str) -> Result<(), BuildError> {
-        let (rules, text_hash) = builder::load_yaml(rules)?;
+        self.replace_rules_source(builder::yaml(rules))
+    }
+
+    /// [`replace_rules_yaml`](Limiter::replace_rules_yaml) with a text that has a name, which problems are told with.
+    pub fn replace_rules_source(&self, source: Source) -> Result<(), BuildError> {
+        let (rules, text_hash) = builder::load_source(source)?;
         self.put_in_force(&rules, text_hash);
         Ok(())
     }

@@ -24,9 +24,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut config = Config { rules: args.rules.clone(), ..Config::default() };
-    config.http = args.http.or(config.http);
-    config.resp = args.resp.or(config.resp);
-    serve::run(config)?;
+    let read = || {
+        let mut config = Config { rules: args.rules.clone(), ..Config::default() };
+        config.http = args.http.or(config.http);
+        config.resp = args.resp.or(config.resp);
+        Ok(config)
+    };
+    serve::run(read()?, read)?;
     Ok(exit::GOOD)
 }

@@ -19,6 +19,11 @@ impl Scopes {
         Scopes(self.0 | other.0)
     }
 
+    /// Whether there are none.
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether all of `needed` is among these.
     pub(crate) const fn allow(self, needed: Scopes) -> bool {
         self.0 & needed.0 == needed.0
@@ -30,6 +35,11 @@ impl Scopes {
 pub(crate) struct Access {}
 
 impl Access {
+    /// Whether no token is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        true
+    }
+
     /// What the bearer of this token may do; `None` if nobody knows it.
     pub(crate) fn scopes_of(&self, _token: &[u8]) -> Option<Scopes> {
         None

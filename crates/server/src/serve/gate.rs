@@ -1,17 +1,20 @@
 //! What every transport asks: the limiter, on whatever store there is. Every answer is recorded here and nowhere else.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
     Item, Limit, Operation, Outcome, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
     SubjectHashers,
 };
-use tollgate::limiter::{CheckError, Explanation, FollowUpError, Returned};
+use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, Returned};
+use tollgate::rules_file::Source;
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, Limiter};
 
-use super::observe::Recorder;
+use super::observe::{Exposition, Kind, Recorder, Watched};
+use super::store_status::StoreStatus;
 
 /// Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -31,7 +34,7 @@ pub(crate) enum Backed {
     /// Answers at once.
     Memory(Limiter),
     /// Answers after a round trip.
-    Redis(Limiter<RedisStore>),
+    Redis(Limiter<Watched<RedisStore>>),
 }
 
 /// Which way a question came in.
@@ -41,6 +44,33 @@ pub(crate) enum Edge {
     Authorize,
     Resp,
     Grpc,
+}
+
+impl Edge {
+    pub(crate) const ALL: [Edge; 4] = [Edge::Http, Edge::Authorize, Edge::Resp, Edge::Grpc];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Edge::Http => "http",
+            Edge::Authorize => "authorize",
+            Edge::Resp => "resp",
+            Edge::Grpc => "grpc",
+        }
+    }
+}
+
+/// Where a question comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    pub(crate) edge: Edge,
+    /// The caller's place in a trace, as its header says it.
+    pub(crate) traceparent: Option<&'a str>,
+}
+
+impl From<Edge> for Origin<'_> {
+    fn from(edge: Edge) -> Self {
+        Origin { edge, traceparent: None }
+    }
 }
 
 /// Why a caller's own limit was not decided.
@@ -68,20 +98,36 @@ impl Gate {
     }
 
     /// [`check`](Gate::check), unless the store has to be waited for.
-    pub(crate) fn check_now(&self, edge: Edge, request: Request<'_>) -> Option<Result<Decision, CheckError>> {
+    pub(crate) fn check_now<'o>(
+        &self,
+        origin: impl Into<Origin<'o>>,
+        request: Request<'_>,
+    ) -> Option<Result<Decision, CheckError>> {
         let Backed::Memory(limiter) = &self.inner.limiter else { return None };
         let decided = limiter.check_now(request);
-        self.inner.recorder.decided(edge, &request, &decided);
+        self.inner.recorder.decided(&origin.into(), &request, &decided, None, limiter.hashers());
         Some(decided)
     }
 
     /// May this proceed? If so, it is charged.
-    pub(crate) async fn check(&self, edge: Edge, request: Request<'_>) -> Result<Decision, CheckError> {
-        if let Some(decided) = self.check_now(edge, request) {
-            return decided;
-        }
-        let decided = either!(self, limiter => limiter.check(request).await);
-        self.inner.recorder.decided(edge, &request, &decided);
+    pub(crate) async fn check<'o>(
+        &self,
+        origin: impl Into<Origin<'o>>,
+        request: Request<'_>,
+    ) -> Result<Decision, CheckError> {
+        let origin = origin.into();
+        let limiter = match &self.inner.limiter {
+            Backed::Memory(limiter) => {
+                let decided = limiter.check_now(request);
+                self.inner.recorder.decided(&origin, &request, &decided, None, limiter.hashers());
+                return decided;
+            }
+            Backed::Redis(limiter) => limiter,
+        };
+        let began = Instant::now();
+        let decided = limiter.check(request).await;
+        let took = Some(began.elapsed());
+        self.inner.recorder.decided(&origin, &request, &decided, took, limiter.hashers());
         decided
     }
 
@@ -163,11 +209,56 @@ impl Gate {
 
     /// Looks at the rules in force.
     pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
-        either!(self, limiter => limiter.with_rules(look))
+        self.inner.limiter.with_rules(look)
     }
 
-    /// The limiter itself, for what is not asked by transports.
-    pub(crate) fn backed(&self) -> &Backed {
-        &self.inner.limiter
+    /// Puts other rules in force, and says which version they are.
+    pub(crate) fn replace_rules(&self, source: Source) -> Result<u64, BuildError> {
+        either!(self, limiter => {
+            limiter.replace_rules_source(source)?;
+            let version = limiter.rules_version();
+            limiter.with_rules(|rules| self.inner.recorder.follow(version, rules));
+            Ok(version)
+        })
+    }
+
+    /// Forgets state in memory that counts for nothing any more.
+    pub(crate) fn sweep(&self) {
+        if let Backed::Memory(limiter) = &self.inner.limiter {
+            limiter.store().sweep();
+        }
+    }
+
+    /// What the store is and how it does.
+    pub(crate) fn store_status(&self) -> StoreStatus {
+        match &self.inner.limiter {
+            Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
+            Backed::Redis(limiter) => StoreStatus::Redis(limiter.store().store.servers()),
+        }
+    }
+
+    /// Everything that is counted here.
+    pub(crate) fn write(&self, page: &mut Exposition) {
+        self.inner.recorder.write(page);
+        self.store_status().write(page);
+        if let Backed::Redis(limiter) = &self.inner.limiter {
+            let help = "Checks that are under way to the store.";
+            page.single("rate_limit_store_in_flight", Kind::Gauge, help, limiter.store().store.in_flight());
+        }
+    }
+
+    /// Sends what is left to be told.
+    pub(crate) fn end(&self) {
+        self.inner.recorder.end();
+    }
+}
+
+impl Backed {
+    /// Looks at the rules in force.
+    pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
+        match self {
+            Backed::Memory(limiter) => limiter.with_rules(look),
+            Backed::Redis(limiter) => limiter.with_rules(look),
+        }
     }
 }

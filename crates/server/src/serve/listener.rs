@@ -5,52 +5,64 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::shared::{Peer, Shared};
 use super::{http, resp};
-use crate::serve::access::Scopes;
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Protocols {
+pub(crate) enum Protocol {
     Http,
     Resp,
 }
 
+impl Protocol {
+    pub(crate) const ALL: [Protocol; 2] = [Protocol::Http, Protocol::Resp];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Resp => "resp",
+        }
+    }
+}
+
 /// One thread's share of a port.
 pub(crate) struct Listener {
-    pub(crate) speaks: Protocols,
-    pub(crate) socket: TcpListener,
+    protocol: Protocol,
+    socket: TcpListener,
 }
 
 /// After an error that is not the client's, like too many open files: a moment for some of them to be closed.
 const PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1_024;
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 impl Listener {
-    /// A socket on an address, which others may share if they are of the same user.
-    pub(crate) fn bind(speaks: Protocols, address: SocketAddr) -> io::Result<Listener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    /// A socket on an address, which sockets of the same user may share.
+    pub(crate) fn bind(protocol: Protocol, address: SocketAddr) -> io::Result<Listener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        Ok(Listener { speaks, socket: socket.into() })
+        Ok(Listener { protocol, socket: socket.into() })
+    }
+
+    /// Where it listens: the port that was found if any was asked for.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     /// Accepts until the server ends.
-    pub(crate) async fn accept(
-        self,
-        shared: Arc<Shared>,
-        anonymous: Scopes,
-        room: Arc<Semaphore>,
-        tasks: TaskTracker,
-    ) -> io::Result<()> {
+    pub(crate) async fn accept(self, shared: Arc<Shared>, tasks: TaskTracker) -> io::Result<()> {
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         loop {
             let accepted = tokio::select! {
@@ -60,29 +72,50 @@ impl Listener {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) if is_of_client(&error) => continue,
-                Err(_) => {
+                Err(error) => {
+                    tracing::warn!(event = "accept_failed", protocol = self.protocol.name(), "{error}");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
             // Closed at once: whoever comes when there is no room is told so by that, and can go elsewhere.
-            let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-            let peer = Peer { address: address.ip(), scopes: anonymous };
+            let Some(place) = shared.connections.enter(self.protocol) else { continue };
             let shared = Arc::clone(&shared);
             tasks.spawn(async move {
-                serve(self.speaks, stream, peer, shared).await;
+                greet(self.protocol, stream, address, shared).await;
                 drop(place);
             });
         }
     }
 }
 
-async fn serve(speaks: Protocols, stream: TcpStream, peer: Peer, shared: Arc<Shared>) {
-    // Answers are small and complete: nothing is gained by waiting for more. If it fails, the connection is gone.
-    let _gone = stream.set_nodelay(true).is_err();
-    match speaks {
-        Protocols::Http => http::serve(stream, peer, shared).await,
-        Protocols::Resp => resp::serve(stream, peer, shared).await,
+/// Agrees on TLS, if there is any, and serves.
+async fn greet(protocol: Protocol, stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) {
+    // Answers are small and complete, so nothing is gained by waiting for more of them.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let peer = Peer { address: address.ip(), scopes: shared.doors.load().anonymous };
+    let Some(tls) = &shared.tls else { return serve(protocol, stream, peer, shared).await };
+    let acceptor = tls.acceptor(protocol);
+    match timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let is_certified = stream.get_ref().1.peer_certificates().is_some();
+            let more = if is_certified { shared.doors.load().certified } else { peer.scopes };
+            serve(protocol, stream, Peer { scopes: peer.scopes.and(more), ..peer }, shared).await;
+        }
+        Ok(Err(error)) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "{error}"),
+        Err(_) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "it took too long"),
+    }
+}
+
+async fn serve<T>(protocol: Protocol, stream: T, peer: Peer, shared: Arc<Shared>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match protocol {
+        Protocol::Http => http::serve(stream, peer, shared).await,
+        Protocol::Resp => resp::serve(stream, peer, shared).await,
     }
 }
 

@@ -1,34 +1,213 @@
 //! What happens, for people and machines that watch: the one place where it is recorded.
 
+mod counters;
+mod exposition;
+mod histogram;
+pub(crate) mod log;
+mod series;
+mod store_calls;
+mod traces;
+mod watched;
+
 use std::sync::Arc;
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tollgate::Decision;
-use tollgate::core::Outcome;
-use tollgate::core::rules::Request;
-use tollgate::limiter::CheckError;
+use tollgate::core::decision::Source;
+use tollgate::core::rules::{Request, RuleSet};
+use tollgate::core::{Outcome, SubjectHashers};
+use tollgate::limiter::{CheckError, RuleView};
 
-use super::gate::Edge;
+use super::gate::{Edge, Origin};
+use crate::config::LogConfig;
+use counters::Counters;
+pub(crate) use exposition::{Exposition, Kind};
+use log::{Throttle, harmless};
+use series::Table;
+pub(crate) use store_calls::StoreCalls;
+pub(crate) use traces::Traces;
+pub(crate) use watched::Watched;
 
-/// Cheap to clone; all clones are one.
-#[derive(Clone, Default)]
+/// Counts, tells and traces what was decided.
 pub(crate) struct Recorder {
-    inner: Arc<Inner>,
+    rules: ArcSwap<Table>,
+    edges: Counters,
+    others: Counters,
+    store: Arc<StoreCalls>,
+    traces: Option<Traces>,
+    refusals_per_second: u32,
+    told: Throttle,
 }
 
-#[derive(Default)]
-struct Inner {}
+/// The numbers in `others`.
+mod other {
+    pub(super) const UNMATCHED: usize = 0;
+    pub(super) const DENIED: usize = 1;
+    pub(super) const BYPASSED: usize = 2;
+    pub(super) const UNDECIDED: usize = 3;
+    pub(super) const THROTTLE_ALLOWED: usize = 4;
+    pub(super) const THROTTLE_REFUSED: usize = 5;
+    pub(super) const DEGRADED: usize = 6;
+}
 
 impl Recorder {
-    /// A check has its answer.
+    pub(crate) fn new(
+        rules: &RuleSet,
+        store: Arc<StoreCalls>,
+        log: &LogConfig,
+        traces: Option<Traces>,
+    ) -> Recorder {
+        Recorder {
+            rules: ArcSwap::from_pointee(Table::new(0, rules, None)),
+            edges: Counters::default(),
+            others: Counters::default(),
+            store,
+            traces,
+            refusals_per_second: log.refusals_per_second,
+            told: Throttle::default(),
+        }
+    }
+
+    /// Other rules are in force.
+    pub(crate) fn follow(&self, version: u64, rules: &RuleSet) {
+        self.rules.store(Arc::new(Table::new(version, rules, Some(&self.rules.load()))));
+    }
+
+    /// A check has its answer. `took` is how long the store was waited for, if it was.
     pub(crate) fn decided(
         &self,
-        _edge: Edge,
-        _request: &Request<'_>,
-        _decided: &Result<Decision, CheckError>,
+        origin: &Origin<'_>,
+        request: &Request<'_>,
+        decided: &Result<Decision, CheckError>,
+        took: Option<Duration>,
+        hashers: &SubjectHashers,
     ) {
-        let _inner = &self.inner;
+        self.edges.add(origin.edge as usize);
+        if let Some(traces) = &self.traces {
+            traces.note(origin, decided, took.unwrap_or_default());
+        }
+        let Ok(decision) = decided else {
+            self.others.add(other::UNDECIDED);
+            return;
+        };
+        match decision.source {
+            Source::Unmatched => drop(self.others.add(other::UNMATCHED)),
+            Source::List if decision.allowed => drop(self.others.add(other::BYPASSED)),
+            Source::List => drop(self.others.add(other::DENIED)),
+            Source::Store | Source::Fallback | Source::Rule => {
+                let table = self.rules.load();
+                let version = decision.rules_version();
+                for rule in decision.rules() {
+                    let outcome = rule.outcome();
+                    if let Some(series) = table.of(version, outcome, rule.rule()) {
+                        series.note(outcome, decision.source, rule.rule(), request.attributes);
+                    }
+                }
+            }
+        }
+        if decision.degraded {
+            self.others.add(other::DEGRADED);
+        }
+        if !decision.allowed
+            && tracing::enabled!(tracing::Level::INFO)
+            && let Some(untold) = self.told.pass(self.refusals_per_second)
+        {
+            tell_refusal(origin.edge, request, decision, took, hashers, untold);
+        }
     }
 
     /// A charge under a caller's own limit has its answer.
-    pub(crate) fn throttled(&self, _outcome: &Outcome) {}
+    pub(crate) fn throttled(&self, outcome: &Outcome) {
+        let admitted = outcome.answers.first().is_some_and(|answer| answer.is_admitted());
+        self.edges.add(Edge::Resp as usize);
+        self.others.add(if admitted { other::THROTTLE_ALLOWED } else { other::THROTTLE_REFUSED });
+    }
+
+    pub(crate) fn write(&self, page: &mut Exposition) {
+        self.rules.load().write(page);
+        let mut family =
+            page.family("rate_limit_requests_total", Kind::Counter, "Checks by the way they came in.");
+        for edge in Edge::ALL {
+            family.sample(&[("edge", edge.name())], self.edges.sum(edge as usize));
+        }
+        let mut family = page.family(
+            "rate_limit_ruleless_total",
+            Kind::Counter,
+            "Checks that no rule answered: none matched, or a list decided.",
+        );
+        for (number, reason) in
+            [(other::UNMATCHED, "unmatched"), (other::DENIED, "denied"), (other::BYPASSED, "bypassed")]
+        {
+            family.sample(&[("reason", reason)], self.others.sum(number));
+        }
+        page.single(
+            "rate_limit_undecided_total",
+            Kind::Counter,
+            "Checks that ended in an error, like a cost above what could ever be admitted.",
+            self.others.sum(other::UNDECIDED),
+        );
+        page.single(
+            "rate_limit_degraded_total",
+            Kind::Counter,
+            "Checks that were allowed as degraded because the store did not answer.",
+            self.others.sum(other::DEGRADED),
+        );
+        let mut family = page.family(
+            "rate_limit_throttle_total",
+            Kind::Counter,
+            "Charges under limits that callers brought with them (CL.THROTTLE).",
+        );
+        for (number, outcome) in [(other::THROTTLE_ALLOWED, "allowed"), (other::THROTTLE_REFUSED, "refused")]
+        {
+            family.sample(&[("outcome", outcome)], self.others.sum(number));
+        }
+        self.store.write(page);
+    }
+
+    /// Sends what is left to be sent.
+    pub(crate) fn end(&self) {
+        if let Some(traces) = &self.traces {
+            traces.end();
+        }
+    }
+}
+
+/// Of the subject only its kind and the beginning of its hash are told; the tenant is told by name.
+fn tell_refusal(
+    edge: Edge,
+    request: &Request<'_>,
+    decision: &Decision,
+    took: Option<Duration>,
+    hashers: &SubjectHashers,
+    untold: u64,
+) {
+    let headline = decision.headline();
+    let subject = headline.and_then(|rule: RuleView<'_>| rule.rule().per.find(request.attributes).ok());
+    let kind = subject.as_ref().map(|subject| {
+        let kinds: Vec<&str> = subject.parts.iter().map(|&(kind, _)| kind).collect();
+        kinds.join("+")
+    });
+    let subject = subject.map(|subject| {
+        let mut hash = subject.hash(hashers.current()).to_string();
+        hash.truncate(8);
+        hash
+    });
+    let numbers = headline.and_then(|rule| rule.outcome().numbers);
+    tracing::info!(
+        event = "refused",
+        edge = edge.name(),
+        rule = headline.map(|rule| rule.id()),
+        tenant = request.attributes.get("tenant").map(harmless),
+        subject_kind = kind,
+        subject,
+        algorithm = headline.and_then(|rule| rule.outcome().algorithm).map(|algorithm| algorithm.name()),
+        limit = numbers.map(|numbers| numbers.limit),
+        remaining = numbers.map(|numbers| numbers.remaining),
+        retry_after_ms = decision.retry_after().map(|wait| wait.as_millis() as u64),
+        fallback = decision.source == Source::Fallback,
+        store_latency_us = took.map(|took| took.as_micros() as u64),
+        untold,
+        "refused"
+    );
 }

@@ -27,7 +27,7 @@ pub struct Builder<S> {
 
 enum Rules {
     Ready(RuleSet),
-    Yaml(String),
+    Source(Source),
     File(PathBuf),
 }
 
@@ -67,7 +67,12 @@ impl Builder<MemoryStore> {
 impl<S: Store> Builder<S> {
     /// Rules as YAML text.
     pub fn rules_yaml(self, rules: impl Into<String>) -> Builder<S> {
-        Builder { rules: Rules::Yaml(rules.into()), ..self }
+        Builder { rules: Rules::Source(yaml(&rules.into())), ..self }
+    }
+
+    /// Rules from a YAML text that has been read already, under the name it has in messages.
+    pub fn rules_source(self, source: Source) -> Builder<S> {
+        Builder { rules: Rules::Source(source), ..self }
     }
 
     /// Rules from a YAML file.
@@ -118,7 +123,7 @@ impl Rules {
     fn load(self) -> Result<(RuleSet, u64), BuildError> {
         let source = match self {
             Rules::Ready(rules) => return Ok((rules, 0)),
-            Rules::Yaml(text) => Source::new("rules", text.as_bytes()),
+            Rules::Source(source) => source,
             Rules::File(path) => match std::fs::read(&path) {
                 Ok(bytes) => Source::new(path.display().to_string(), &bytes),
                 Err(source) => return Err(BuildError::Read { path, source }),
@@ -134,8 +139,13 @@ impl Rules {
 }
 
 /// The rules in this text and its hash, or all that is wrong with them.
-pub(super) fn load_yaml(rules: &str) -> Result<(RuleSet, u64), BuildError> {
-    Rules::Yaml(rules.to_owned()).load()
+pub(super) fn load_source(source: Source) -> Result<(RuleSet, u64), BuildError> {
+    Rules::Source(source).load()
+}
+
+/// A text without a name of its own.
+pub(super) fn yaml(text: &str) -> Source {
+    Source::new("rules", text.as_bytes())
 }
 
 /// Bytes from the system.

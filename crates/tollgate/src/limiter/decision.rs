@@ -109,6 +109,11 @@ impl Decision {
         Duration::from_millis(self.found.delay_ms)
     }
 
+    /// How often the rules had been replaced when it was made.
+    pub fn rules_version(&self) -> u64 {
+        self.in_force.version
+    }
+
     /// What can be given back, one receipt for each rule that was charged and takes anything back.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()

@@ -1,0 +1,69 @@
+//! What a server says when it is ready.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use super::listener::Protocol;
+use crate::config::{LogConfig, LogFormat};
+use crate::terminal;
+
+/// Tells people where it listens and what they could try, and machines only the former.
+pub(crate) fn ready(
+    addresses: &[(Protocol, SocketAddr)],
+    has_tls: bool,
+    store: &str,
+    rules: &str,
+    log: &LogConfig,
+) {
+    let address = |wanted| addresses.iter().find(|(protocol, _)| *protocol == wanted).map(|(_, at)| *at);
+    let (http, resp) = (address(Protocol::Http), address(Protocol::Resp));
+    match log.format {
+        LogFormat::Json => tracing::info!(
+            event = "ready",
+            http = http.map(|at| at.to_string()),
+            resp = resp.map(|at| at.to_string()),
+            tls = has_tls,
+            store,
+            rules,
+            "ready"
+        ),
+        LogFormat::Text => terminal::complain(&text(http, resp, has_tls, store, rules)),
+    }
+}
+
+fn text(
+    http: Option<SocketAddr>,
+    resp: Option<SocketAddr>,
+    has_tls: bool,
+    store: &str,
+    rules: &str,
+) -> String {
+    let mut text = format!("tollgate {} is ready: {rules}, state {store}\n\n", env!("CARGO_PKG_VERSION"));
+    let (s, tls) = if has_tls { ("s", " --tls") } else { ("", "") };
+    let mut line = |what: std::fmt::Arguments<'_>| {
+        text.write_fmt(format_args!("  {what}\n")).expect("a string takes everything");
+    };
+    if let Some(at) = http {
+        line(format_args!("HTTP  http{s}://{at}"));
+    }
+    if let Some(at) = resp {
+        line(format_args!("RESP  redis{s}://{at}"));
+    }
+    text.push_str("\nTry:\n\n");
+    let mut line = |what: std::fmt::Arguments<'_>| {
+        text.write_fmt(format_args!("  {what}\n")).expect("a string takes everything");
+    };
+    if let Some(at) = http {
+        line(format_args!(
+            "curl -i http{s}://{at}/v1/check -H 'content-type: application/json' -d '{{\"attributes\":{{\"api_key\":\"k-1\"}}}}'"
+        ));
+        line(format_args!("curl http{s}://{at}/v1/rules"));
+    }
+    if let Some(at) = resp {
+        line(format_args!("redis-cli{tls} -h {} -p {} CL.THROTTLE user123 15 30 60 1", at.ip(), at.port()));
+    }
+    text.push_str(
+        "\nRules of your own: `tollgate presets`, then `tollgate serve --rules FILE`. Ctrl-C ends it.\n",
+    );
+    text
+}

@@ -1,0 +1,56 @@
+//! Counters that every thread adds to and only a scrape reads.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// As many as fit on a cache line.
+const WIDTH: usize = 8;
+/// More threads than these share lines, which is slower and as right.
+const LINES: usize = 16;
+
+/// Eight counters. Each thread adds on a line of its own, so that threads do not wait for each other's caches.
+#[derive(Default)]
+pub(crate) struct Counters {
+    lines: [Line; LINES],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Line([AtomicU64; WIDTH]);
+
+impl Counters {
+    /// Adds one to the counter of this number, and says what this thread had counted before.
+    pub(crate) fn add(&self, number: usize) -> u64 {
+        self.lines[line()].0[number].fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What all threads have counted.
+    pub(crate) fn sum(&self, number: usize) -> u64 {
+        self.lines.iter().map(|line| line.0[number].load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The line of this thread.
+fn line() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % LINES);
+    }
+    MINE.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_any_number_of_threads_add_is_in_the_sum() {
+        let counters = Counters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * LINES {
+                scope.spawn(|| (0..1_000).for_each(|_| drop(counters.add(3))));
+            }
+        });
+        assert_eq!((counters.sum(3), counters.sum(2)), (2 * LINES as u64 * 1_000, 0));
+    }
+}

@@ -1,0 +1,218 @@
+//! The counters of every rule. Their number depends on the rules alone, never on who asks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate::core::Attributes;
+use tollgate::core::decision::{RuleOutcome, Source};
+use tollgate::core::rules::{Per, Rule, RuleSet};
+
+use super::counters::Counters;
+use super::exposition::{Exposition, Kind};
+
+/// What a rule said to one check.
+const OUTCOMES: [&str; 6] =
+    ["allowed", "refused", "shadow_allowed", "shadow_refused", "fallback_allowed", "fallback_refused"];
+const REFUSED: usize = 1;
+const SHADOW: usize = 2;
+const FALLBACK: usize = 4;
+/// Beside the outcomes: admitted with less than a tenth left.
+const NEAR: usize = OUTCOMES.len();
+/// Why a rule refused: the limit, the store's failure, or the rule itself, which allows nothing or lacks its subject.
+const REASONS: [&str; 3] = ["limit", "store_failure", "rule"];
+/// One in so many admissions shows what remained.
+const SAMPLED: u64 = 64;
+/// A rule whose subject can be of more kinds than these tells them all as one.
+const KINDS_MAX: usize = 32;
+
+/// The counters of the rules of one version.
+pub(crate) struct Table {
+    version: u64,
+    by_place: Vec<Arc<Series>>,
+    by_id: HashMap<String, Arc<Series>>,
+}
+
+/// The counters of one rule. They live on under its id when the rules are replaced.
+pub(crate) struct Series {
+    rule: String,
+    algorithm: &'static str,
+    outcomes: Counters,
+    /// By kind of subject, each by reason.
+    refused: Vec<(String, Counters)>,
+    /// What one of the last admissions left; none yet if it is [`UNKNOWN`].
+    remaining: AtomicU64,
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+impl Table {
+    /// The counters for these rules; those that were there before go on.
+    pub(crate) fn new(version: u64, rules: &RuleSet, before: Option<&Table>) -> Table {
+        let series = |rule: &Rule| {
+            let known = before.and_then(|table| table.by_id.get(rule.scope.rule()));
+            let fresh = Series::new(rule);
+            known.filter(|known| known.is_like(&fresh)).map_or_else(|| Arc::new(fresh), Arc::clone)
+        };
+        let by_place: Vec<Arc<Series>> = rules.rules().iter().map(series).collect();
+        let by_id = by_place.iter().map(|series| (series.rule.clone(), Arc::clone(series))).collect();
+        Table { version, by_place, by_id }
+    }
+
+    /// Those of a rule that a decision of this version names.
+    pub(crate) fn of(&self, version: u64, outcome: &RuleOutcome, rule: &Rule) -> Option<&Series> {
+        if version == self.version {
+            return self.by_place.get(outcome.place as usize).map(|series| &**series);
+        }
+        // While rules are being replaced, for an instant.
+        self.by_id.get(rule.scope.rule()).map(|series| &**series)
+    }
+
+    pub(crate) fn write(&self, page: &mut Exposition) {
+        let mut family = page.family(
+            "rate_limit_checks_total",
+            Kind::Counter,
+            "Checks that a rule matched, by what the rule said.",
+        );
+        for series in &self.by_place {
+            for (number, outcome) in OUTCOMES.iter().enumerate() {
+                let labels = [("rule", &*series.rule), ("algorithm", series.algorithm), ("outcome", outcome)];
+                family.sample(&labels, series.outcomes.sum(number));
+            }
+        }
+        let mut family = page.family(
+            "rate_limit_rejected_total",
+            Kind::Counter,
+            "Refusals by rule, kind of subject and reason.",
+        );
+        for series in &self.by_place {
+            for (kind, counters) in &series.refused {
+                for (number, reason) in REASONS.iter().enumerate() {
+                    let labels = [("rule", &*series.rule), ("subject_kind", kind), ("reason", reason)];
+                    family.sample(&labels, counters.sum(number));
+                }
+            }
+        }
+        let mut family = page.family(
+            "rate_limit_shadow_rejected_total",
+            Kind::Counter,
+            "Checks that a rule would have refused if it were enforced.",
+        );
+        for series in &self.by_place {
+            family.sample(&[("rule", &series.rule)], series.outcomes.sum(SHADOW + REFUSED));
+        }
+        let mut family = page.family(
+            "rate_limit_near_limit_total",
+            Kind::Counter,
+            "Admissions that left less than a tenth of the limit.",
+        );
+        for series in &self.by_place {
+            family.sample(&[("rule", &series.rule)], series.outcomes.sum(NEAR));
+        }
+        let mut family = page.family(
+            "rate_limit_fallback_total",
+            Kind::Counter,
+            "Checks that a rule's failure policy answered because the store did not.",
+        );
+        for series in &self.by_place {
+            for (number, outcome) in [(FALLBACK, "allowed"), (FALLBACK + REFUSED, "refused")] {
+                family.sample(&[("rule", &series.rule), ("outcome", outcome)], series.outcomes.sum(number));
+            }
+        }
+        let mut family = page.family(
+            "rate_limit_remaining",
+            Kind::Gauge,
+            "What one of the last admissions under the rule left; one in 64 is looked at.",
+        );
+        for series in &self.by_place {
+            let remaining = series.remaining.load(Ordering::Relaxed);
+            if remaining != UNKNOWN {
+                family.sample(&[("rule", &series.rule)], remaining);
+            }
+        }
+    }
+}
+
+impl Series {
+    fn new(rule: &Rule) -> Series {
+        Series {
+            rule: rule.scope.rule().to_owned(),
+            algorithm: rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name()),
+            outcomes: Counters::default(),
+            refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
+            remaining: AtomicU64::new(UNKNOWN),
+        }
+    }
+
+    fn is_like(&self, other: &Series) -> bool {
+        let kinds = |series: &Series| series.refused.iter().map(|(kind, _)| kind.clone()).collect::<Vec<_>>();
+        self.algorithm == other.algorithm && kinds(self) == kinds(other)
+    }
+
+    /// Counts what the rule said.
+    pub(crate) fn note(
+        &self,
+        outcome: &RuleOutcome,
+        source: Source,
+        rule: &Rule,
+        attributes: &Attributes<'_>,
+    ) {
+        let fallback = source == Source::Fallback;
+        let way = match (fallback, outcome.blocking) {
+            (true, _) => FALLBACK,
+            (false, false) => SHADOW,
+            (false, true) => 0,
+        };
+        let before = self.outcomes.add(way + if outcome.allowed { 0 } else { REFUSED });
+        if outcome.allowed {
+            let Some(numbers) = &outcome.numbers else { return };
+            if numbers.remaining < numbers.limit / 10 {
+                self.outcomes.add(NEAR);
+            }
+            if before.is_multiple_of(SAMPLED) {
+                self.remaining.store(numbers.remaining, Ordering::Relaxed);
+            }
+        } else if outcome.blocking {
+            let reason = match source {
+                Source::Fallback => 1,
+                Source::Rule | Source::List => 2,
+                Source::Store | Source::Unmatched => 0,
+            };
+            let kind = kind(&rule.per, attributes).filter(|&kind| kind < self.refused.len());
+            if let Some((_, counters)) = self.refused.get(kind.unwrap_or(0)) {
+                counters.add(reason);
+            }
+        }
+    }
+}
+
+/// Every kind that a subject can be of, like `tenant+api_key`, in the order of [`kind`].
+fn kinds(per: &Per) -> Vec<String> {
+    let count: usize = per.parts.iter().map(Vec::len).try_fold(1, usize::checked_mul).unwrap_or(usize::MAX);
+    if per.parts.is_empty() {
+        return vec!["everybody".to_owned()];
+    }
+    if count > KINDS_MAX {
+        return vec!["any".to_owned()];
+    }
+    let mut kinds = vec![String::new()];
+    for chain in &per.parts {
+        kinds = kinds
+            .iter()
+            .flat_map(|before| {
+                let plus = if before.is_empty() { "" } else { "+" };
+                chain.iter().map(move |name| format!("{before}{plus}{name}"))
+            })
+            .collect();
+    }
+    kinds
+}
+
+/// The number of the kind that the subject of this request is of.
+fn kind(per: &Per, attributes: &Attributes<'_>) -> Option<usize> {
+    per.parts.iter().try_fold(0_usize, |number, chain| {
+        let here =
+            chain.iter().position(|name| attributes.get(name).is_some_and(|value| !value.is_empty()))?;
+        number.checked_mul(chain.len())?.checked_add(here)
+    })
+}

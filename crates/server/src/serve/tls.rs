@@ -1,0 +1,91 @@
+//! TLS on the ports: certificates from files, which can be replaced while connections go on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use arc_swap::ArcSwap;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+use super::listener::Protocol;
+use crate::config::TlsConfig;
+
+/// The certificates in force.
+pub(crate) struct Tls {
+    files: TlsConfig,
+    /// Whether a client without a certificate is let in, because it may show a token instead.
+    optional: bool,
+    current: ArcSwap<Settings>,
+}
+
+struct Settings {
+    http: Arc<ServerConfig>,
+    resp: Arc<ServerConfig>,
+}
+
+impl Tls {
+    pub(crate) fn load(files: &TlsConfig, optional: bool) -> Result<Tls> {
+        let settings = read(files, optional)?;
+        Ok(Tls { files: files.clone(), optional, current: ArcSwap::from_pointee(settings) })
+    }
+
+    /// Reads the files again. If they are wrong, those in force stay.
+    pub(crate) fn reload(&self) -> Result<()> {
+        self.current.store(Arc::new(read(&self.files, self.optional)?));
+        Ok(())
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let TlsConfig { certificate, key, client_ca } = &self.files;
+        [Some(certificate), Some(key), client_ca.as_ref()].into_iter().flatten().map(|path| path.as_path())
+    }
+
+    pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
+        let current = self.current.load();
+        TlsAcceptor::from(Arc::clone(match protocol {
+            Protocol::Http => &current.http,
+            Protocol::Resp => &current.resp,
+        }))
+    }
+}
+
+fn read(files: &TlsConfig, optional: bool) -> Result<Settings> {
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .with_context(|| format!("cannot read a private key in PEM from {}", files.key.display()))?;
+    let builder =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).with_context(|| format!("in {}", path.display()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
+            let verifier = if optional { verifier.allow_unauthenticated() } else { verifier };
+            builder.with_client_cert_verifier(verifier.build()?)
+        }
+    };
+    let resp = builder.with_single_cert(chain, key).with_context(|| {
+        format!("{} does not go with {}", files.key.display(), files.certificate.display())
+    })?;
+    let mut http = resp.clone();
+    http.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Settings { http: Arc::new(http), resp: Arc::new(resp) })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .with_context(|| format!("cannot read certificates in PEM from {}", path.display()))?;
+    if certificates.is_empty() {
+        bail!("there is no certificate in PEM in {}", path.display());
+    }
+    Ok(certificates)
+}
