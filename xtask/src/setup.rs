@@ -30,6 +30,11 @@ const NEEDS: &[Need] = &[
         why: "makes hash keys, as the guide to Redis shows",
     },
     Need {
+        probe: Probe::Command(&["curl", "--version"]),
+        from: Source::Debian(&["curl"]),
+        why: "asks the server, as its start-up text shows",
+    },
+    Need {
         probe: Probe::Command(&["cargo", "fmt", "--version"]),
         from: Source::Rustup("rustfmt"),
         why: "checks the format",

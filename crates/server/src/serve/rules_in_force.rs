@@ -56,8 +56,8 @@ impl RulesOrigin {
             name: source.name().to_owned(),
             refused: None,
         };
-        let origin =
-            RulesOrigin { file: file.map(Path::to_owned), in_force: ArcSwap::from_pointee(in_force) };
+        let in_force = ArcSwap::from_pointee(in_force);
+        let origin = RulesOrigin { file: file.map(Path::to_owned), in_force, told: Mutex::new(None) };
         Ok((origin, source))
     }
 

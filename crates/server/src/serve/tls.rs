@@ -20,6 +20,8 @@ pub(crate) struct Tls {
     /// Whether a client without a certificate is let in, because it may show a token instead.
     optional: bool,
     current: ArcSwap<Settings>,
+    /// What the files held when they were looked at last.
+    seen: ArcSwap<blake3::Hash>,
 }
 
 struct Settings {
@@ -29,19 +31,25 @@ struct Settings {
 
 impl Tls {
     pub(crate) fn load(files: &TlsConfig, optional: bool) -> Result<Tls> {
-        let settings = read(files, optional)?;
-        Ok(Tls { files: files.clone(), optional, current: ArcSwap::from_pointee(settings) })
+        // Before they are read: what changes in between is noticed the next time.
+        let seen = ArcSwap::from_pointee(digest(files));
+        let current = ArcSwap::from_pointee(read(files, optional)?);
+        Ok(Tls { files: files.clone(), optional, current, seen })
     }
 
-    /// Reads the files again. If they are wrong, those in force stay.
-    pub(crate) fn reload(&self) -> Result<()> {
+    /// Reads the files again, if they are others than at the last time, and says whether they are. If they are wrong,
+    /// those in force stay.
+    pub(crate) fn reload(&self) -> Result<bool> {
+        let found = digest(&self.files);
+        if self.seen.swap(Arc::new(found)).as_ref() == &found {
+            return Ok(false);
+        }
         self.current.store(Arc::new(read(&self.files, self.optional)?));
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        let TlsConfig { certificate, key, client_ca } = &self.files;
-        [Some(certificate), Some(key), client_ca.as_ref()].into_iter().flatten().map(|path| path.as_path())
+        paths(&self.files)
     }
 
     pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
@@ -51,6 +59,21 @@ impl Tls {
             Protocol::Resp => &current.resp,
         }))
     }
+}
+
+fn paths(files: &TlsConfig) -> impl Iterator<Item = &Path> {
+    let TlsConfig { certificate, key, client_ca } = files;
+    [Some(certificate), Some(key), client_ca.as_ref()].into_iter().flatten().map(|path| path.as_path())
+}
+
+/// Of what the files hold; one that cannot be read counts as empty, and is complained about when it is used.
+fn digest(files: &TlsConfig) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for path in paths(files) {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
+    }
+    hasher.finalize()
 }
 
 fn read(files: &TlsConfig, optional: bool) -> Result<Settings> {

@@ -77,10 +77,10 @@ fn reload_files(shared: &Shared) {
             shared.rules.unreadable(failure.to_string());
         }
     }
-    if let Some(tls) = &shared.tls
-        && let Err(error) = tls.reload()
-    {
-        tracing::error!(event = "certificates_refused", "{error:#}; those in force stay");
+    match shared.tls.as_ref().map_or(Ok(false), |tls| tls.reload()) {
+        Ok(false) => (),
+        Ok(true) => tracing::info!(event = "certificates_replaced", "the certificates were read again"),
+        Err(error) => tracing::error!(event = "certificates_refused", "{error:#}; those in force stay"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Certificates for a server with TLS: an authority of the test's own, and a server it vouches for.
+//! Certificates for a server with TLS: an authority of the test's own, and a server and a client it vouches for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,26 @@ pub struct Certificates {
     authority: PathBuf,
     server: PathBuf,
     key: PathBuf,
+    client: PathBuf,
+    client_key: PathBuf,
 }
 
 impl Certificates {
-    /// Makes an authority and a certificate for `localhost` and `127.0.0.1`, and writes them into this folder.
+    /// Makes an authority, a certificate for `localhost` and `127.0.0.1` and one for a client, and writes them into this
+    /// folder.
     pub fn generate(folder: &Path) -> Result<Certificates, Error> {
         let authority = authority()?;
         let key = KeyPair::generate()?;
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let server = CertificateParams::new(names)?.signed_by(&key, &authority)?;
+        let client_key = KeyPair::generate()?;
+        let client = CertificateParams::new(["client".to_owned()])?.signed_by(&client_key, &authority)?;
         Ok(Certificates {
             authority: write(folder, "authority.pem", &authority.pem())?,
             server: write(folder, "server.pem", &server.pem())?,
             key: write(folder, "server.key", &key.serialize_pem())?,
+            client: write(folder, "client.pem", &client.pem())?,
+            client_key: write(folder, "client.key", &client_key.serialize_pem())?,
         })
     }
 
@@ -42,6 +49,16 @@ impl Certificates {
     /// The private key of the server.
     pub fn key(&self) -> &Path {
         &self.key
+    }
+
+    /// The certificate of a client that the authority vouches for too.
+    pub fn client(&self) -> &Path {
+        &self.client
+    }
+
+    /// The private key of that client.
+    pub fn client_key(&self) -> &Path {
+        &self.client_key
     }
 }
 
