@@ -1,5 +1,7 @@
 //! `tollgate serve` as it is run: started, watched, reloaded, ended.
 
+#[path = "serve/collector.rs"]
+mod collector;
 #[path = "serve/told.rs"]
 mod told;
 
@@ -7,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use collector::Collector;
 use serde_json::{Value, json};
 use told::Told;
 use tollgate_testkit::redis::{Certificates, Flavour, Server};
@@ -297,5 +300,39 @@ fn two_servers_share_a_limit_and_say_when_the_store_is_gone() {
         r#"rate_limit_breaker_open{server="0"} 1"#,
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
+    }
+}
+
+#[test]
+fn a_check_is_a_span_of_the_trace_of_whoever_asks() {
+    let collector = Collector::start();
+    let endpoint = format!("http://{}", collector.address);
+    let mut server =
+        Told::start(&["--traces-endpoint", &endpoint, "--traces-one-in", "1000000", "--log-format", "json"]);
+    let url = format!("http://{}/v1/check", server.http);
+    let ask = |parent: &str| {
+        let header = format!("traceparent: {parent}");
+        let body = r#"{"attributes":{"user":"u"}}"#;
+        assert_eq!(curl(&["-H", "content-type: application/json", "-H", &header, "-d", body, &url]).0, 200);
+    };
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    // The first of a million, then one whose caller is traced, then one whose caller is not.
+    ask("none");
+    ask(&format!("00-{trace}-b7ad6b7169203331-01"));
+    ask(&format!("00-{trace}-b7ad6b7169203331-00"));
+    server.signal("TERM");
+    let spans = [collector.next(), collector.next()];
+    assert_eq!(server.exit_code(), Some(0));
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(spans[0].parent_span_id, Vec::<u8>::new());
+    assert_eq!(
+        (hex(&spans[1].trace_id), hex(&spans[1].parent_span_id)),
+        (trace.to_owned(), "b7ad6b7169203331".to_owned())
+    );
+    for span in spans {
+        let names: Vec<&str> = span.attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+        assert_eq!(span.name, "tollgate.check");
+        assert_eq!(names, ["tollgate.edge", "tollgate.allowed", "tollgate.degraded", "tollgate.rule"]);
+        assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
     }
 }
