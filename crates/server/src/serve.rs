@@ -19,7 +19,7 @@ mod worker;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 use tollgate::core::Scope;
@@ -36,6 +36,7 @@ use observe::{Recorder, StoreCalls, Traces, Watched, log};
 use rules_in_force::RulesOrigin;
 use shared::{Doors, Shared};
 use tls::Tls;
+use worker::Worker;
 
 /// Serves until it is told to end. `reread` gives the configuration anew, for what can change while it runs.
 pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
@@ -67,16 +68,21 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     });
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
-        workers.push(worker::start(number, listeners, &shared, config.grace)?);
+        workers.push(Worker::start(number, listeners, &shared, config.grace)?);
     }
     announce::ready(&addresses, shared.tls.is_some(), &store, &shared.rules.in_force().name, &config.log);
-    main.block_on(upkeep::until_the_end(&shared, &reread))?;
-    let mut all_ended = true;
-    for worker in workers {
-        all_ended &= worker.join().map_err(|_| anyhow!("a thread that serves has panicked"))??;
-    }
-    shared.gate.end();
-    tracing::info!(event = "ended", all_answered = all_ended, "ended");
+    // All of it on this runtime, which carries the connections to the store and the traces to the end.
+    let all_answered = main.block_on(async {
+        upkeep::until_the_end(&shared, &reread).await?;
+        let mut all_answered = true;
+        for worker in workers {
+            all_answered &= worker.end().await?;
+        }
+        let gate = shared.gate.clone();
+        tokio::task::spawn_blocking(move || gate.end()).await?;
+        Ok::<bool, anyhow::Error>(all_answered)
+    })?;
+    tracing::info!(event = "ended", all_answered, "ended");
     drop(log);
     Ok(())
 }
