@@ -8,6 +8,7 @@ mod gate;
 mod http;
 mod listener;
 mod observe;
+mod readiness;
 mod resp;
 mod rules_in_force;
 mod shared;

@@ -1,0 +1,31 @@
+//! Whether a server should be asked, and how it is.
+
+use serde_json::{Value, json};
+
+use super::shared::Shared;
+use super::store_status::StoreStatus;
+
+/// Whether it is ready, and what people and probes may want to know.
+///
+/// A server whose store is down is ready: it answers by the rules' failure policies, which is what they are for. Only one
+/// that is about to end is not.
+pub(crate) fn readiness(shared: &Shared) -> (bool, Value) {
+    let is_ready = !shared.ending.is_cancelled();
+    let store = shared.gate.store_status();
+    let trouble = store.trouble();
+    let kind = match store {
+        StoreStatus::Memory(_) => "memory",
+        StoreStatus::Redis(_) => "redis",
+    };
+    let rules = shared.rules.in_force();
+    let told = json!({
+        "ready": is_ready,
+        "store": { "kind": kind, "up": trouble.is_none(), "trouble": trouble },
+        "rules": {
+            "version": rules.version,
+            "fingerprint": rules.fingerprint,
+            "refused": rules.refused,
+        },
+    });
+    (is_ready, told)
+}
