@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod estimate;
 pub(crate) mod explain;
 pub(crate) mod guide;
@@ -10,4 +11,5 @@ pub(crate) mod man;
 pub(crate) mod presets;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod r#try;

@@ -1,22 +1,50 @@
 //! Everything a server is told, in one typed place.
+//!
+//! [`settings`] is the table of all there is; [`layers`] gathers what the file, the environment and the command line give;
+//! [`resolve`](mod@resolve) says what it means together. All problems of all layers are told at once.
 
+mod flags;
+mod layers;
+mod resolve;
+mod settings;
+mod shapes;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate::core::{SubjectHashers, TrustedProxies};
+use anyhow::Result;
+use tollgate::core::{Prefixes, SubjectHashers, TrustedProxies};
 use tollgate::headers::Dialect;
 use tollgate::store::redis::RedisSettings;
 
+use crate::input;
 use crate::serve::access::{Access, Scopes};
+use crate::terminal::{self, Failure};
+pub(crate) use flags::Flags;
+use layers::Layers;
+pub(crate) use shapes::name as token_name;
+pub(crate) use show::Shown;
+
+/// What every token begins with, so that one that lies around is known for what it is.
+pub(crate) const TOKEN_PREFIX: &str = "tg_";
+/// Where the file with settings is, unless the command line says it.
+pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
 
 /// What a server is told. Everything in it has been checked, as far as that goes without the network.
+#[derive(Debug)]
 pub(crate) struct Config {
     /// The rules file; the starter rules if there is none.
     pub(crate) rules: Option<PathBuf>,
     pub(crate) store: StoreConfig,
     /// The keys that make subjects; in memory a random one if there is none.
     pub(crate) hashers: Option<SubjectHashers>,
+    /// How long an id of a request stands for that request.
+    pub(crate) request_id_horizon: Duration,
     /// Where to listen; `None` for not at all.
     pub(crate) http: Option<SocketAddr>,
     pub(crate) resp: Option<SocketAddr>,
@@ -32,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) connections_max: usize,
     pub(crate) dialect: Dialect,
     pub(crate) proxies: TrustedProxies,
+    /// How much of an address tells clients apart.
+    pub(crate) prefixes: Prefixes,
     /// How long requests in flight may take to end when the server does.
     pub(crate) grace: Duration,
     pub(crate) log: LogConfig,
@@ -39,6 +69,7 @@ pub(crate) struct Config {
 }
 
 /// Where state is kept.
+#[derive(Debug)]
 pub(crate) enum StoreConfig {
     Memory { keys_max: usize },
     Redis(RedisSettings),
@@ -78,27 +109,44 @@ pub(crate) struct TraceConfig {
     pub(crate) one_in: u32,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        let at = |port: u16| Some(SocketAddr::from(([127, 0, 0, 1], port)));
-        Config {
-            rules: None,
-            store: StoreConfig::Memory { keys_max: 10_000_000 },
-            hashers: None,
-            http: at(8080),
-            resp: at(6380),
-            grpc: None,
-            tls: None,
-            access: Access::default(),
-            anonymous: Scopes::CHECK.and(Scopes::READ),
-            certified: Scopes::CHECK.and(Scopes::READ),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            connections_max: 10_000,
-            dialect: Dialect::default(),
-            proxies: TrustedProxies::default(),
-            grace: Duration::from_secs(10),
-            log: LogConfig { format: LogFormat::Text, filter: "info".to_owned(), refusals_per_second: 10 },
-            traces: None,
+/// A configuration, and where each of its values comes from.
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) shown: Vec<Shown>,
+}
+
+/// The configuration that the command line, the environment and the file give. If anything is wrong with any of them, all
+/// problems are printed, and `purpose` says what cannot be done.
+pub(crate) fn load(flags: &Flags, purpose: &str) -> Result<Loaded> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let (layers, config) = read(flags, variables, cores)?;
+    match layers.problems() {
+        0 => Ok(Loaded { shown: show::all(&layers, &config), config }),
+        number => {
+            terminal::complain(&layers.render(tollgate::rules_file::Colour::Ansi));
+            let problems = if number == 1 { "a problem".to_owned() } else { format!("{number} problems") };
+            let hint = "the file comes first, TOLLGATE_… variables beat it, flags beat both; docs/reference/config.md lists all";
+            Err(Failure::new(format!("the configuration has {problems}, so {purpose}"), hint).into())
         }
     }
+}
+
+/// Reads all layers.
+fn read(
+    flags: &Flags,
+    variables: Vec<(OsString, OsString)>,
+    cores: usize,
+) -> Result<(Layers, Config), Failure> {
+    let mut layers = Layers::default();
+    let of_environment = variables.iter().find(|(name, value)| name == CONFIG_VARIABLE && !value.is_empty());
+    let file = flags.file.clone().or_else(|| of_environment.map(|(_, path)| PathBuf::from(path)));
+    if let Some(path) = file {
+        let source = input::read(&path)?;
+        layers.add_file(&path, source);
+    }
+    layers.add_variables(variables);
+    layers.add_flags(flags.settings.iter().map(|(name, value)| (*name, value.as_str())));
+    let config = resolve::resolve(&mut layers, cores);
+    Ok((layers, config))
 }

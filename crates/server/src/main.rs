@@ -14,7 +14,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use commands::{
-    check, completions, estimate, explain, guide, lint, man, presets, schema, serve as serve_command, r#try,
+    check, completions, config as config_command, estimate, explain, guide, lint, man, presets, schema,
+    serve as serve_command, token, r#try,
 };
 
 #[global_allocator]
@@ -40,6 +41,8 @@ enum Command {
     Explain(explain::Args),
     Check(check::Args),
     Serve(serve_command::Args),
+    Config(config_command::Args),
+    Token(token::Args),
     Try(r#try::Args),
     Estimate(estimate::Args),
     Guide(guide::Args),
@@ -55,6 +58,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Serve(args) => serve_command::run(&args),
+        Command::Config(args) => config_command::run(&args),
+        Command::Token(args) => token::run(&args),
         Command::Try(args) => r#try::run(&args),
         Command::Estimate(args) => estimate::run(&args),
         Command::Guide(args) => guide::run(&args),

@@ -19,11 +19,12 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
-use tollgate::core::Scope;
+use tollgate::core::{Scope, SubjectHashers};
 use tollgate::limiter::BuildError;
 use tollgate::rules_file::Source;
 use tollgate::{Limiter, MemoryStore};
@@ -50,7 +51,8 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let tls = config.tls.as_ref().map(|files| Tls::load(files, is_optional)).transpose()?;
     let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
     let calls = Arc::<StoreCalls>::default();
-    let limiter = main.block_on(open(config.store, config.hashers, source, &calls))?;
+    let limiter =
+        main.block_on(open(config.store, config.hashers, config.request_id_horizon, source, &calls))?;
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     let shared = Arc::new(Shared {
@@ -65,6 +67,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
         connections: Arc::new(Connections::new(config.connections_max)),
         dialect: config.dialect,
         proxies: config.proxies,
+        prefixes: config.prefixes,
         ending: CancellationToken::new(),
     });
     let mut workers = Vec::new();
@@ -90,7 +93,8 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
 
 async fn open(
     store: StoreConfig,
-    hashers: Option<tollgate::core::SubjectHashers>,
+    hashers: Option<SubjectHashers>,
+    horizon: Duration,
     rules: Source,
     calls: &Arc<StoreCalls>,
 ) -> Result<Backed> {
@@ -103,7 +107,7 @@ async fn open(
         }
         other => other.into(),
     };
-    let builder = Limiter::builder().rules_source(rules);
+    let builder = Limiter::builder().rules_source(rules).request_horizon(horizon);
     let builder = match hashers {
         Some(hashers) => builder.hash_key(hashers),
         None => builder,

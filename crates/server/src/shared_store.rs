@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, Time};
-use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
+use tollgate::store::redis::{OpenError, RedisSettings, RedisStore, TargetError};
 
 use crate::hash_key::variable;
 use crate::input;
@@ -54,26 +54,37 @@ impl SharedStore {
             let what = "the URL of the store holds a password, and others can see command lines";
             return Err(Failure::new(what, hint).into());
         }
-        let mut url = match secret(self.store_password_file.as_deref(), PASSWORD)? {
-            Some(password) => with_password(url, &password),
-            None => url.clone(),
-        };
-        if has_sentinels(&url) {
-            if let Some(password) = secret(self.store_sentinel_password_file.as_deref(), SENTINEL_PASSWORD)? {
-                url = with_sentinel_password(&url, &password);
-            }
+        let password = secret(self.store_password_file.as_deref(), PASSWORD)?;
+        let sentinel_password = if has_sentinels(url) {
+            secret(self.store_sentinel_password_file.as_deref(), SENTINEL_PASSWORD)?
         } else if self.store_sentinel_password_file.is_some() {
             let what = "--store-sentinel-password-file is given, and the store has no sentinels";
             return Err(Failure::new(what, "leave it out, or write redis+sentinel://HOST:PORT/NAME").into());
-        }
-        let settings = RedisSettings::url(&url).map_err(|error| {
-            let hint = "for instance redis://tollgate@redis.example.com:6379/0, \
+        } else {
+            None
+        };
+        let settings =
+            settings_of(url, password.as_deref(), sentinel_password.as_deref()).map_err(|error| {
+                let hint = "for instance redis://tollgate@redis.example.com:6379/0, \
                         redis+sentinel://tollgate@one.example.com:26379,two.example.com:26379/gate or \
                         redis+cluster://tollgate@one.example.com:6379,two.example.com:6379";
-            Failure::new(format!("--store: {error}"), hint)
-        })?;
+                Failure::new(format!("--store: {error}"), hint)
+            })?;
         Ok(Some(settings.deadline(DEADLINE)))
     }
+}
+
+/// The store at a URL without passwords, with these passwords.
+pub(crate) fn settings_of(
+    url: &str,
+    password: Option<&str>,
+    sentinel_password: Option<&str>,
+) -> Result<RedisSettings, TargetError> {
+    let mut url = password.map_or_else(|| url.to_owned(), |password| with_password(url, password));
+    if let Some(password) = sentinel_password {
+        url = with_sentinel_password(&url, password);
+    }
+    RedisSettings::url(&url)
 }
 
 /// What a file holds, or else a variable.
@@ -86,7 +97,7 @@ fn secret(file: Option<&Path>, name: &str) -> Result<Option<String>, Failure> {
 
 /// Whether there is more than a user in front of the hosts, or a parameter with a password behind them. Nothing of such a
 /// URL is ever repeated.
-fn holds_password(url: &str) -> bool {
+pub(crate) fn holds_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let before = rest.rsplit_once('@').is_some_and(|(user, _)| user.contains([':', '/', '?', '#']));
     // A name can be written with percent signs, too.
@@ -94,7 +105,8 @@ fn holds_password(url: &str) -> bool {
     before || plain.contains("password=")
 }
 
-fn has_sentinels(url: &str) -> bool {
+/// Whether it is behind sentinels.
+pub(crate) fn has_sentinels(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("+sentinel"))
 }
 

@@ -6,8 +6,21 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 10] =
-    ["lint", "explain", "check", "try", "estimate", "guide", "presets", "schema", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "lint",
+    "explain",
+    "check",
+    "serve",
+    "config",
+    "token",
+    "try",
+    "estimate",
+    "guide",
+    "presets",
+    "schema",
+    "completions",
+    "man",
+];
 const TYPOS: &str = "crates/server/tests/rules/typos.yaml";
 const PRECEDENCE: &str = "crates/server/tests/rules/precedence.yaml";
 const SHOP: &str = "examples/rules/shop.yaml";
@@ -129,6 +142,16 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
         &["check", "--rules", SHOP, "--times", "0"],
         &["check", "--rules", SHOP, "--format", "text"],
         &["check", "--rules", SHOP, "--cost", "1051", "action=export", "tenant=t"],
+        &["serve", "--http", "localhost:8080"],
+        &["serve", "--http", "0.0.0.0:8080"],
+        &["serve", "--store", "redis://localhost:6379"],
+        &["serve", "--rules", "no/such/file.yaml"],
+        &["serve", "--hash-key", "0123"],
+        &["config", "--config", "no/such/file.yaml"],
+        &["config", "--format", "yaml"],
+        &["config", "--tokens", "a"],
+        &["token", "--scopes", "everything"],
+        &["token", "--name", "two words"],
         &["try"],
         &["try", "token-bucket: 2/s", "--every", "soon"],
         &["try", "token-bucket: 2/s", "--cost", "3"],
@@ -146,7 +169,12 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
     for args in cases {
         let run = tollgate(args);
         assert_eq!(run.code, Some(2), "{args:?}: {}", run.stderr);
-        assert!(run.stderr.starts_with("error: "), "{args:?}: {}", run.stderr);
+        // A problem with a place has its code behind the word.
+        assert!(
+            run.stderr.starts_with("error: ") || run.stderr.starts_with("error["),
+            "{args:?}: {}",
+            run.stderr
+        );
     }
 }
 
@@ -794,4 +822,58 @@ fn a_reader_who_leaves_early_is_no_error_and_no_success() {
     let mut said = String::new();
     child.stderr.take().expect("it was asked for").read_to_string(&mut said).expect("it prints text");
     assert_eq!((child.wait().expect("the binary ends").code(), said.as_str()), (Some(141), ""));
+}
+
+#[test]
+fn a_token_is_printed_once_and_its_line_lets_nobody_find_it() {
+    let folder = scratch("token");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let first = tollgate(&["token", "--name", "ci", "--scopes", "check,read,check"]);
+    let second = tollgate(&["token"]);
+    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{}{}", first.stderr, second.stderr);
+    let token = first.stdout.trim_end();
+    assert!(token.starts_with("tg_") && token.len() == 67, "256 bits: {token}");
+    assert_ne!(first.stdout, second.stdout);
+    assert!(!first.stderr.contains(token) && first.stderr.contains("name: ci"), "{}", first.stderr);
+    assert!(first.stderr.contains("scopes: [check, read]"), "{}", first.stderr);
+    assert!(second.stderr.contains("name: client") && second.stderr.contains("scopes: [check] }"));
+
+    let file = folder.join("tollgate.yaml");
+    std::fs::write(&file, &first.stderr).expect("a file can be written");
+    let file = file.to_str().expect("a path is text");
+    let config = tollgate(&["config", "--config", file, "--http", "0.0.0.0:8080", "--format", "json"]);
+    assert_eq!(config.code, Some(0), "what is printed is a file of settings: {}", config.stderr);
+    let settings = config.json();
+    let of = |name: &str| {
+        let all = settings["settings"].as_array().expect("a list").iter();
+        all.clone().find(|setting| setting["name"] == name).cloned().expect("it is listed")
+    };
+    assert_eq!(of("tokens")["value"], "ci (check, read)");
+    assert_eq!((&of("tokens")["from"], &of("tokens")["line"]), (&"file".into(), &2.into()));
+    assert_eq!((&of("http")["from"], &of("http")["flag"]), (&"flag".into(), &"--http".into()));
+    assert_eq!((&of("anonymous")["value"], &of("anonymous")["from"]), (&"none".into(), &"default".into()));
+}
+
+#[test]
+fn settings_come_from_the_file_the_environment_and_the_command_line() {
+    let folder = scratch("settings");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let file = folder.join("tollgate.yaml");
+    std::fs::write(&file, "grace: 1s\nthreads: 5\nconnections_max: 7\n").expect("a file can be written");
+    let mut command = binary(&["config", "--grace", "3s"]);
+    command.env("TOLLGATE_CONFIG", &file).env("TOLLGATE_GRACE", "2s").env("TOLLGATE_THREADS", "6");
+    command.env("TOLLGATE_STORE_PASSWORD", "s3cr3t");
+    let run = run(command, "");
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
+    let line = |name: &str| {
+        let line = run.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
+        line.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>())
+            .expect("it is listed")
+    };
+    assert_eq!(line("grace"), ["3s", "--grace"]);
+    assert_eq!(line("threads"), ["6", "TOLLGATE_THREADS"]);
+    assert_eq!(line("connections_max"), ["7", &format!("{}:3", file.display())]);
+    assert_eq!(line("http"), ["127.0.0.1:8080", "default"]);
+    assert_eq!(line("store_password"), ["(secret)", "TOLLGATE_STORE_PASSWORD"]);
+    assert!(!run.stdout.contains("s3cr3t"));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
-use tollgate::core::TrustedProxies;
+use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
 use super::access::{Access, Scopes};
@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) dialect: Dialect,
     /// Who is believed when it says for whom it asks.
     pub(crate) proxies: TrustedProxies,
+    /// How much of an address tells clients apart.
+    pub(crate) prefixes: Prefixes,
     /// Cancelled when the server is to end: no new work, but what has begun is answered.
     pub(crate) ending: CancellationToken,
 }

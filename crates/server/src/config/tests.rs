@@ -1,0 +1,557 @@
+//! Which value counts, and what is said about values that are wrong.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tollgate::headers::{Dialect, Reset};
+use tollgate::rules_file::Colour;
+
+use super::settings::{Given, Kind, SETTINGS};
+use super::*;
+
+const KEY: &str = "6a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
+const OTHER_KEY: &str = "7a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
+const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+const CORES: usize = 3;
+
+/// A folder with a file of settings and what they may name.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("tollgate-config-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        for (file, text) in [
+            ("key", KEY),
+            ("other-key", OTHER_KEY),
+            ("short-key", "0123"),
+            ("password", "s3cr3t\n"),
+            ("empty", "\n"),
+            ("rules.yaml", "version: 1\nrules: []\n"),
+            ("cert.pem", ""),
+        ] {
+            fs::write(folder.join(file), text).expect("a file can be written");
+        }
+        Folder(folder)
+    }
+
+    /// What these layers give.
+    fn read(
+        &self,
+        file: &str,
+        variables: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> (Layers, Config) {
+        let path = self.0.join("tollgate.yaml");
+        fs::write(&path, file).expect("a file can be written");
+        let flags = Flags {
+            file: (!file.is_empty()).then_some(path),
+            settings: flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+        };
+        let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        read(&flags, variables.collect(), CORES).expect("the file can be read")
+    }
+
+    fn good(&self, file: &str, variables: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Config {
+        let (layers, config) = self.read(file, variables, flags);
+        assert_eq!(layers.render(Colour::Plain), "", "{file} {variables:?} {flags:?}");
+        config
+    }
+
+    fn told(&self, file: &str, variables: &[(&str, &str)], flags: &[(&'static str, &str)]) -> String {
+        let (layers, _) = self.read(file, variables, flags);
+        layers.render(Colour::Plain).replace(&format!("{}/", self.0.display()), "")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that fails may leave it.
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn port(config: &Config) -> u16 {
+    config.http.map_or(0, |address| address.port())
+}
+
+#[test]
+fn every_layer_beats_the_one_below() {
+    let folder = Folder::new("layers");
+    let file = "http: 127.0.0.1:1001\n";
+    let variable = [("TOLLGATE_HTTP", "127.0.0.1:1002")];
+    let flag = [("http", "127.0.0.1:1003")];
+    for (expected, config, origin) in [
+        (8080, folder.read("", &[], &[]), "default"),
+        (1001, folder.read(file, &[], &[]), "tollgate.yaml:1"),
+        (1002, folder.read("", &variable, &[]), "TOLLGATE_HTTP"),
+        (1002, folder.read(file, &variable, &[]), "TOLLGATE_HTTP"),
+        (1003, folder.read("", &[], &flag), "--http"),
+        (1003, folder.read(file, &[], &flag), "--http"),
+        (1003, folder.read(file, &variable, &flag), "--http"),
+        // A variable that is empty says nothing.
+        (1001, folder.read(file, &[("TOLLGATE_HTTP", "")], &[]), "tollgate.yaml:1"),
+    ] {
+        let (layers, config) = config;
+        assert_eq!(layers.problems(), 0);
+        assert_eq!(port(&config), expected);
+        let shown = show::all(&layers, &config);
+        let http = shown.iter().find(|shown| shown.name == "http").expect("it is in the table");
+        assert_eq!(http.value.as_deref(), Some(format!("127.0.0.1:{expected}").as_str()));
+        assert!(http.origin.to_string().ends_with(origin), "{} {origin}", http.origin);
+    }
+}
+
+#[test]
+fn a_file_is_found_by_its_variable_and_sooner_by_its_flag() {
+    let folder = Folder::new("found");
+    let [one, two] = [("one.yaml", "threads: 11\n"), ("two.yaml", "threads: 22\n")].map(|(name, text)| {
+        fs::write(folder.0.join(name), text).expect("a file can be written");
+        folder.0.join(name)
+    });
+    let variables = vec![(OsString::from(CONFIG_VARIABLE), one.into_os_string())];
+    let by_variable = read(&Flags::default(), variables.clone(), CORES).expect("the file can be read");
+    assert_eq!(by_variable.1.threads, 11);
+    let by_flag =
+        read(&Flags { file: Some(two), ..Flags::default() }, variables, CORES).expect("the file can be read");
+    assert_eq!(by_flag.1.threads, 22);
+}
+
+#[test]
+fn a_secret_comes_from_the_highest_layer_and_its_file_first() {
+    let folder = Folder::new("secrets");
+    let id = |config: &Config| config.hashers.as_ref().map(|hashers| hashers.current().fingerprint());
+    let own = id(&folder.good("hash_key_file: key\n", &[], &[]));
+    let other = id(&folder.good("", &[("TOLLGATE_HASH_KEY", OTHER_KEY)], &[]));
+    assert!(own.is_some() && other.is_some() && own != other);
+    let above = folder.good("hash_key_file: key\n", &[("TOLLGATE_HASH_KEY", OTHER_KEY)], &[]);
+    assert_eq!(id(&above), other, "a variable beats a file of settings");
+    let path = folder.0.join("key").display().to_string();
+    let beside = [("TOLLGATE_HASH_KEY", OTHER_KEY), ("TOLLGATE_HASH_KEY_FILE", path.as_str())];
+    assert_eq!(id(&folder.good("", &beside, &[])), own, "of one layer the file counts");
+    let both =
+        folder.good("{ hash_key_file: key, hash_key_id: 1, previous_hash_key_file: other-key }", &[], &[]);
+    let hashers = both.hashers.expect("there are keys");
+    assert_eq!(hashers.current().key_id(), 1);
+    assert_eq!(hashers.previous().map(|key| key.fingerprint()), other);
+}
+
+#[test]
+fn every_setting_can_be_given_and_means_what_it_says() {
+    let folder = Folder::new("whole");
+    let config = folder.good(
+        &format!(
+            "rules: rules.yaml
+store: redis+sentinel://tollgate@s1:1,s2:2/gate
+store_password_file: password
+store_sentinel_password_file: password
+store_deadline: 40ms
+keys_max: 5_000
+hash_key_file: key
+hash_key_id: 2
+previous_hash_key_file: other-key
+previous_hash_key_id: 1
+request_id_horizon: 5min
+http: 0.0.0.0:8443
+resp: off
+grpc: '[::1]:9090'
+tls_certificate: cert.pem
+tls_key: cert.pem
+tls_client_ca: cert.pem
+tokens:
+  - {{ name: ci, digest: '{DIGEST}', scopes: [check, admin] }}
+  - {{ name: old.ci, digest: '{}', scopes: read }}
+anonymous: none
+certified: [admin]
+insecure: false
+trusted_proxies: [10.0.0.0/8, ::1]
+proxy_header: forwarded
+client_prefix_v4: 24
+client_prefix_v6: 56
+headers: x-ratelimit-delta
+threads: 7
+connections_max: 99
+grace: 1min
+log_format: json
+log_filter: warn,tollgate=debug
+log_refusals_per_second: 0
+traces_endpoint: http://localhost:4317
+traces_one_in: 10
+",
+            DIGEST.replace("ad", "ae")
+        ),
+        &[],
+        &[],
+    );
+    assert_eq!(config.rules, Some(folder.0.join("rules.yaml")), "paths start in the folder of the file");
+    let StoreConfig::Redis(settings) = &config.store else { panic!("{:?}", config.store) };
+    let said = format!("{settings:?}");
+    assert!(said.contains("40ms") && said.contains("gate") && !said.contains("s3cr3t"), "{said}");
+    assert_eq!(config.request_id_horizon, Duration::from_secs(300));
+    assert_eq!(config.http, Some("0.0.0.0:8443".parse().expect("an address")));
+    assert_eq!((config.resp, config.grpc), (None, Some("[::1]:9090".parse().expect("an address"))));
+    let tls = config.tls.as_ref().expect("there is TLS");
+    assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
+    assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
+    assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
+    assert!(config.proxies.trust("10.9.8.7".parse().expect("an address")));
+    assert!(!config.proxies.trust("11.9.8.7".parse().expect("an address")));
+    assert_eq!(config.proxies.header().name(), Some("forwarded"));
+    let block = config.prefixes.block("192.0.2.77".parse().expect("an address"));
+    assert_eq!(block.to_string(), "192.0.2.0/24");
+    assert_eq!(config.dialect, Dialect::XRateLimit { reset: Reset::Delta });
+    assert_eq!((config.threads, config.connections_max, config.grace.as_secs()), (7, 99, 60));
+    let log = &config.log;
+    assert_eq!(
+        (log.format, log.filter.as_str(), log.refusals_per_second),
+        (LogFormat::Json, "warn,tollgate=debug", 0)
+    );
+    let traces = config.traces.as_ref().expect("there are traces");
+    assert_eq!((traces.endpoint.as_str(), traces.one_in), ("http://localhost:4317", 10));
+}
+
+#[test]
+fn what_is_not_said_is_safe() {
+    let folder = Folder::new("defaults");
+    let config = folder.good("# nothing yet\n", &[], &[]);
+    for address in [config.http, config.resp] {
+        assert!(address.is_some_and(|address| address.ip().is_loopback()));
+    }
+    assert_eq!((config.grpc, config.threads), (None, CORES));
+    assert_eq!(config.anonymous, Scopes::CHECK.and(Scopes::READ), "this machine alone can ask");
+    assert!(matches!(config.store, StoreConfig::Memory { keys_max: 10_000_000 }));
+    assert_eq!(config.dialect, Dialect::default());
+    let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
+    assert_eq!(
+        folder.good(&tokens, &[], &[]).anonymous,
+        Scopes::NONE,
+        "with tokens, whoever shows none may do nothing"
+    );
+    let said = folder.good(&tokens, &[("TOLLGATE_ANONYMOUS", "read, check")], &[]);
+    assert_eq!(said.anonymous, Scopes::CHECK.and(Scopes::READ));
+}
+
+#[test]
+fn a_port_that_others_can_reach_needs_somebody_who_guards_it() {
+    let folder = Folder::new("public");
+    let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
+    let certificates = "{ tls_certificate: cert.pem, tls_key: cert.pem, tls_client_ca: cert.pem }";
+    for address in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]:80"] {
+        for name in ["http", "resp", "grpc"] {
+            let told = folder.told("", &[], &[(name, address)]);
+            assert!(
+                told.contains("public-without-access") && told.contains(&format!("--> --{name}:1:1")),
+                "{told}"
+            );
+            assert!(
+                told.contains("tollgate token") && told.contains("--insecure"),
+                "it names the fix: {told}"
+            );
+            folder.good("", &[], &[(name, address), ("insecure", "true")]);
+            folder.good(&tokens, &[], &[(name, address)]);
+            folder.good(certificates, &[], &[(name, address)]);
+        }
+    }
+    let tls_alone =
+        folder.told("{ tls_certificate: cert.pem, tls_key: cert.pem }", &[], &[("http", "0.0.0.0:80")]);
+    assert!(tls_alone.contains("public-without-access"), "TLS does not ask who it is: {tls_alone}");
+    for address in ["127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80", "off"] {
+        folder.good("", &[], &[("resp", address)]);
+    }
+}
+
+/// A text with something wrong in it, where that is, its code, and words of what is said about it.
+type BadFile = (&'static str, &'static str, &'static str, &'static str);
+
+#[test]
+fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
+    let folder = Folder::new("files");
+    let cases: &[BadFile] = &[
+        ("htpp: off", "1:1", "unknown-key", "did you mean `http`?"),
+        ("keys-max: 5", "1:1", "unknown-key", "did you mean `keys_max`?"),
+        ("threads: 2\nthreads: 3", "2:1", "duplicate-key", "threads"),
+        ("- http", "1:1", "wrong-type", "a configuration"),
+        ("http: [", "1:7", "syntax", "write the `]`"),
+        ("http: localhost:8080", "1:7", "bad-text", "127.0.0.1:8080 or [::1]:8080"),
+        ("http: 8080", "1:7", "bad-text", "0.0.0.0:8080 for everybody"),
+        ("http: :8080", "1:7", "bad-text", "127.0.0.1:8080 for this machine"),
+        ("http: ::1:8080", "1:7", "bad-text", "brackets: [::1]:8080"),
+        ("http: none", "1:7", "bad-text", "write off"),
+        ("http: 127.0.0.1:99999", "1:7", "bad-text", "like 127.0.0.1:8080"),
+        ("http: { port: 80 }", "1:7", "wrong-type", "an address and a port"),
+        ("{ http: off, resp: off }", "1:9", "no-port", "http: 127.0.0.1:8080"),
+        ("resp: 127.0.0.1:8080", "1:7", "same-port", "`resp` and `http` listen on 127.0.0.1:8080"),
+        ("http: 0.0.0.0:8080", "1:7", "public-without-access", "tollgate token"),
+        ("store: memry", "1:8", "bad-text", "did you mean `memory`?"),
+        ("store: http://host", "1:8", "bad-text", "redis://"),
+        ("store: redis://host/zero", "1:8", "bad-text", "number of a database"),
+        ("store: redis://host", "1:8", "no-hash-key", "openssl rand -hex 32"),
+        (
+            "{ store: 'redis://u:pw9@host', hash_key_file: key }",
+            "1:10",
+            "bad-text",
+            "TOLLGATE_STORE_PASSWORD",
+        ),
+        ("store_password: pw9", "1:17", "bad-text", "does not stand in this file"),
+        ("store_password_file: password", "1:22", "unused-setting", "name the store"),
+        (
+            "{ store: 'redis://h', hash_key_file: key, store_sentinel_password_file: password }",
+            "1:73",
+            "unused-setting",
+            "redis+sentinel://",
+        ),
+        (
+            "{ store: 'redis://h', hash_key_file: key, store_password_file: empty }",
+            "1:64",
+            "empty-secret",
+            "put the secret into it",
+        ),
+        ("store_deadline: 25", "1:17", "wrong-type", "25ms"),
+        ("store_deadline: 0s", "1:17", "span-out-of-range", "from 1ms to 1min"),
+        ("store_deadline: soon", "1:17", "bad-text", "like 30s"),
+        ("keys_max: 0", "1:11", "number-out-of-range", "from 1 to 1000000000"),
+        ("keys_max: many", "1:11", "bad-number", "a whole number"),
+        ("keys_max: '5'", "1:11", "bad-number", "without quotes: 5"),
+        ("rules: no/such.yaml", "1:8", "unreadable-file", "relative paths start in the folder of this file"),
+        ("rules: .", "1:8", "unreadable-file", "is a directory"),
+        ("hash_key_file: short-key", "1:16", "bad-hash-key", "64 hexadecimal digits"),
+        ("hash_key_id: 1", "1:14", "no-hash-key", "TOLLGATE_HASH_KEY"),
+        ("{ hash_key_file: key, hash_key_id: 256 }", "1:36", "number-out-of-range", "from 0 to 255"),
+        ("previous_hash_key_file: key", "1:25", "no-hash-key", "no current one"),
+        (
+            "{ hash_key_file: key, previous_hash_key_file: other-key }",
+            "1:47",
+            "bad-rotation",
+            "previous_hash_key_id",
+        ),
+        (
+            "{ hash_key_file: key, hash_key_id: 1, previous_hash_key_file: key }",
+            "1:63",
+            "bad-rotation",
+            "differ",
+        ),
+        ("request_id_horizon: 2d", "1:21", "span-out-of-range", "from 1s to 1d"),
+        ("tls_certificate: cert.pem", "1:18", "incomplete-tls", "`tls_key` is not"),
+        ("tls_key: cert.pem", "1:10", "incomplete-tls", "`tls_certificate` is not"),
+        ("tls_client_ca: cert.pem", "1:16", "incomplete-tls", "`tls_certificate` is not"),
+        ("tokens: abc", "1:9", "wrong-type", "a list"),
+        ("tokens: [{ name: a, scopes: check }]", "1:10", "missing-key", "`digest` is missing"),
+        (
+            "tokens: [{ name: a, digest: 'sha256:00', scopes: check }]",
+            "1:29",
+            "bad-text",
+            "64 hexadecimal digits",
+        ),
+        ("anonymous: chek", "1:12", "bad-choice", "did you mean `check`?"),
+        ("anonymous: [none, read]", "1:13", "none-and-more", "keep one or the other"),
+        ("insecure: yes", "1:11", "wrong-type", "write `true`"),
+        ("trusted_proxies: 10.0.0.1/8", "1:18", "bad-text", "`10.0.0.0/8`"),
+        ("trusted_proxies: 10.0.0.0/8", "1:18", "no-proxy-header", "proxy_header: x-forwarded-for"),
+        ("proxy_header: forwarded", "1:15", "no-proxies", "trusted_proxies: 10.0.0.0/8"),
+        ("proxy_header: X_Forwarded_For", "1:15", "bad-choice", "did you mean `x-forwarded-for`?"),
+        ("client_prefix_v4: 33", "1:19", "number-out-of-range", "from 0 to 32"),
+        ("headers: ietf08", "1:10", "bad-choice", "did you mean `ietf-08`?"),
+        ("threads: 0", "1:10", "number-out-of-range", "from 1 to 1024"),
+        ("connections_max: -1", "1:18", "bad-number", "from 1 to 1000000"),
+        ("grace: 2h", "1:8", "span-out-of-range", "from 0s to 1h"),
+        ("log_format: jsn", "1:13", "bad-choice", "did you mean `json`?"),
+        ("log_filter: verbose", "1:13", "bad-text", "there are off, error, warn"),
+        ("log_filter: info,tollgate=dbg", "1:13", "bad-text", "is no level"),
+        ("traces_endpoint: localhost:4317", "1:18", "bad-text", "like http://localhost:4317"),
+        ("traces_one_in: 10", "1:16", "unused-setting", "traces_endpoint: http://localhost:4317"),
+    ];
+    for (file, at, code, words) in cases {
+        let told = folder.told(file, &[], &[]);
+        let expected = [format!("error[{code}]"), format!("--> tollgate.yaml:{at}\n"), (*words).to_owned()];
+        for part in expected {
+            assert!(told.contains(&part), "{file} is to be told {part}\n{told}");
+        }
+        assert_eq!(told.matches("error[").count(), 1, "one mistake, one problem: {file}\n{told}");
+        assert!(!told.contains("pw9"), "{told}");
+    }
+}
+
+#[test]
+fn every_bad_variable_and_flag_is_told_by_its_name() {
+    let folder = Folder::new("others");
+    let variables: &[(&str, &str, &str, &str)] = &[
+        ("TOLLGATE_HTP", "off", "environment:1:1", "did you mean TOLLGATE_HTTP?"),
+        ("TOLLGATE_TOKENS", "abc", "environment:1:1", "stands in the file only"),
+        ("TOLLGATE_SOMETHING_ELSE", "x", "environment:1:1", "unset it"),
+        ("TOLLGATE_HTTP", "localhost:1", "TOLLGATE_HTTP:1:1", "127.0.0.1:1"),
+        ("TOLLGATE_RESP", "0.0.0.0:6380", "TOLLGATE_RESP:1:1", "tollgate token"),
+        ("TOLLGATE_THREADS", "many", "TOLLGATE_THREADS:1:1", "from 1 to 1024"),
+        ("TOLLGATE_THREADS", " ", "TOLLGATE_THREADS:1:1", "from 1 to 1024"),
+        ("TOLLGATE_INSECURE", "1", "TOLLGATE_INSECURE:1:1", "`true` or `false`"),
+        ("TOLLGATE_INSECURE", "yes", "TOLLGATE_INSECURE:1:1", "write `true`"),
+        ("TOLLGATE_ANONYMOUS", "check, reed", "TOLLGATE_ANONYMOUS:1:8", "did you mean `read`?"),
+        ("TOLLGATE_TRUSTED_PROXIES", " 10.1", "TOLLGATE_TRUSTED_PROXIES:1:2", "no block of addresses"),
+        ("TOLLGATE_STORE", "redis://:pw9@host", "TOLLGATE_STORE:1:1", "TOLLGATE_STORE_PASSWORD"),
+        ("TOLLGATE_STORE", "redis://host", "TOLLGATE_STORE:1:1", "TOLLGATE_HASH_KEY"),
+        ("TOLLGATE_HASH_KEY", "pw9", "TOLLGATE_HASH_KEY:1:1", "64 hexadecimal digits"),
+        ("TOLLGATE_HASH_KEY_FILE", "no/such", "TOLLGATE_HASH_KEY_FILE:1:1", "in the current directory"),
+        (
+            "TOLLGATE_STORE_PASSWORD_FILE",
+            "Cargo.toml",
+            "TOLLGATE_STORE_PASSWORD_FILE:1:1",
+            "the store is in memory",
+        ),
+        ("TOLLGATE_GRACE", "10", "TOLLGATE_GRACE:1:1", "a length of time"),
+        (
+            "TOLLGATE_TRACES_ENDPOINT",
+            "http://u:pw9@host",
+            "TOLLGATE_TRACES_ENDPOINT:1:1",
+            "no user and no password",
+        ),
+    ];
+    for (name, value, at, words) in variables {
+        let told = folder.told("", &[(name, value)], &[]);
+        assert!(told.contains(&format!("--> {at}\n")) && told.contains(words), "{name}={value}\n{told}");
+        assert_eq!(told.matches("error[").count(), 1, "{name}={value}\n{told}");
+        assert!(!told.contains("pw9"), "{told}");
+    }
+    let flags: &[(&'static str, &str, &str)] = &[
+        ("http", "8080", "127.0.0.1:8080"),
+        ("store", "redis://u:pw9@host", "TOLLGATE_STORE_PASSWORD"),
+        ("store_deadline", "2min", "from 1ms to 1min"),
+        ("log_format", "yaml", "`text` or `json`"),
+        ("rules", "no/such.yaml", "cannot read no/such.yaml"),
+        ("insecure", "maybe", "`true` or `false`"),
+    ];
+    for (name, value, words) in flags {
+        let told = folder.told("", &[], &[(name, value)]);
+        let flag = name.replace('_', "-");
+        assert!(
+            told.contains(&format!("--> --{flag}:1:1\n")) && told.contains(words),
+            "--{flag} {value}\n{told}"
+        );
+        assert!(!told.contains("pw9"), "{told}");
+    }
+    // What a cluster puts there for a service of that name is none of ours.
+    let of_cluster = [
+        ("TOLLGATE_SERVICE_HOST", "10.0.0.9"),
+        ("TOLLGATE_PORT", "tcp://10.0.0.9:80"),
+        ("TOLLGATE_PORT_80_TCP_ADDR", "10.0.0.9"),
+        ("TOLLGATE_HTTP_SERVICE_PORT_WEB", "80"),
+    ];
+    folder.good("", &of_cluster, &[]);
+}
+
+#[test]
+fn all_problems_of_all_layers_are_told_at_once() {
+    let folder = Folder::new("all");
+    let told = folder.told(
+        "threads: 0\nhttp: 8080\nheadrs: ietf-08\n",
+        &[("TOLLGATE_GRACE", "soon"), ("TOLLGATE_THREADS", "2")],
+        &[("log_format", "xml")],
+    );
+    for at in [
+        "tollgate.yaml:1:10",
+        "tollgate.yaml:2:7",
+        "tollgate.yaml:3:1",
+        "TOLLGATE_GRACE:1:1",
+        "--log-format:1:1",
+    ] {
+        assert!(told.contains(at), "{at}\n{told}");
+    }
+    assert_eq!(told.matches("error[").count(), 5, "{told}");
+}
+
+#[test]
+fn no_secret_is_shown_wherever_it_was_put() {
+    let folder = Folder::new("redaction");
+    let file = "store: redis+cluster://tollgate@a:1,b:2\nstore_password_file: password\nhash_key_file: key\n";
+    let (layers, config) = folder.read(file, &[("TOLLGATE_STORE_PASSWORD", "pw9")], &[]);
+    let shown: String =
+        show::all(&layers, &config).iter().map(|shown| format!("{}\n", shown.to_json())).collect();
+    let debug = format!("{config:?}");
+    for secret in ["s3cr3t", "pw9", KEY] {
+        assert!(!shown.contains(secret) && !debug.contains(secret), "{shown}{debug}");
+    }
+    assert!(shown.contains(r#""value":"(secret)""#) && debug.contains("tollgate"), "{shown}{debug}");
+
+    let told = folder.told(
+        "store: redis://u:pw9@host\nhash_key: pw9\ntokens:\n  - { name: a, digest: pw9, scopes: check, x: tg_pw9 }\n  - { token: pw9 }\n",
+        &[("TOLLGATE_HASH_KEY", "pw9"), ("TOLLGATE_STOR_PASSWORD", "pw9")],
+        &[("store", "redis://h?password=pw9")],
+    );
+    assert!(!told.contains("pw9"), "{told}");
+    assert!(told.matches("error[").count() >= 8, "{told}");
+}
+
+#[test]
+fn tokens_are_one_of_a_kind_and_of_some_use() {
+    let folder = Folder::new("tokens");
+    let other = DIGEST.replace("ad", "ae");
+    for (tokens, words) in [
+        (
+            format!(
+                "[{{ name: a, digest: '{DIGEST}', scopes: check }}, {{ name: a, digest: '{other}', scopes: check }}]"
+            ),
+            "two tokens are called `a`",
+        ),
+        (
+            format!(
+                "[{{ name: a, digest: '{DIGEST}', scopes: check }}, {{ name: b, digest: '{DIGEST}', scopes: check }}]"
+            ),
+            "has the digest of `a`",
+        ),
+        (format!("[{{ name: a, digest: '{DIGEST}', scopes: none }}]"), "may do nothing"),
+        (format!("[{{ name: a, digest: '{DIGEST}', scopes: [] }}]"), "at least 1"),
+        (format!("[{{ name: 'a b', digest: '{DIGEST}', scopes: check }}]"), "is no name"),
+    ] {
+        let told = folder.told(&format!("tokens: {tokens}\n"), &[], &[]);
+        assert!(told.contains(words) && told.matches("error[").count() == 1, "{words}\n{told}");
+    }
+}
+
+#[test]
+fn the_table_names_everything_once_and_its_defaults_are_values() {
+    let mut names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), SETTINGS.len());
+    for setting in SETTINGS {
+        assert_eq!(setting.kind == Kind::Secret, setting.given == Given::Variable, "{}", setting.name);
+        assert!(!setting.help.ends_with('.') && !setting.help.contains('\n'), "{}", setting.name);
+        if setting.kind == Kind::Secret {
+            let file = format!("{}_file", setting.name);
+            assert!(
+                SETTINGS.iter().any(|setting| setting.name == file),
+                "{file}: not everybody has variables"
+            );
+        }
+        let words = setting.default.is_empty() || setting.default.starts_with('(');
+        if let (false, Some(variable)) = (words, setting.variable()) {
+            let mut layers = Layers::default();
+            layers.add_variables([(OsString::from(variable), OsString::from(setting.default))]);
+            assert_eq!(layers.render(Colour::Plain), "", "{}", setting.name);
+        }
+    }
+}
+
+#[test]
+fn flags_are_those_of_the_table() {
+    let command = <Flags as clap::Args>::augment_args(clap::Command::new("serve"));
+    command.clone().debug_assert();
+    let mut flags: Vec<String> =
+        command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
+    let mut expected: Vec<String> = SETTINGS.iter().filter_map(|setting| setting.flag()).collect();
+    expected.push("--config".to_owned());
+    flags.sort();
+    expected.sort();
+    assert_eq!(flags, expected);
+    let parsed = |words: &[&str]| {
+        let matches =
+            command.clone().try_get_matches_from([&["serve"], words].concat()).expect("a good command line");
+        <Flags as clap::FromArgMatches>::from_arg_matches(&matches).expect("flags").settings
+    };
+    let several = parsed(&["--trusted-proxies", "10.0.0.0/8", "--trusted-proxies=::1,::2", "--insecure"]);
+    assert_eq!(
+        several,
+        [("insecure", "true".to_owned()), ("trusted_proxies", "10.0.0.0/8,::1,::2".to_owned())]
+    );
+    assert_eq!(parsed(&["--insecure=false"]), [("insecure", "false".to_owned())]);
+}
