@@ -8,6 +8,7 @@ mod gate;
 mod http;
 mod listener;
 mod observe;
+mod open_files;
 mod readiness;
 mod resp;
 mod rules_in_force;
@@ -45,6 +46,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let main = worker::runtime()?;
     let _within = main.enter();
     let log = log::start(&config.log)?;
+    open_files::allow(config.connections_max);
     let (shares, addresses) = listeners(&config)?;
     let (store, is_optional) =
         (told(&config.store), !config.access.is_empty() || !config.anonymous.is_none());

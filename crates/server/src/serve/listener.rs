@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::observe::log::Throttle;
 use super::shared::{Peer, Shared};
 use super::{http, resp};
 
@@ -64,6 +65,7 @@ impl Listener {
     /// Accepts until the server ends.
     pub(crate) async fn accept(self, shared: Arc<Shared>, tasks: TaskTracker) -> io::Result<()> {
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
+        let told = Throttle::default();
         loop {
             let accepted = tokio::select! {
                 () = shared.ending.cancelled() => return Ok(()),
@@ -73,7 +75,14 @@ impl Listener {
                 Ok(accepted) => accepted,
                 Err(error) if is_of_client(&error) => continue,
                 Err(error) => {
-                    tracing::warn!(event = "accept_failed", protocol = self.protocol.name(), "{error}");
+                    if let Some(untold) = told.pass(1) {
+                        tracing::warn!(
+                            event = "accept_failed",
+                            protocol = self.protocol.name(),
+                            untold,
+                            "{error}"
+                        );
+                    }
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
