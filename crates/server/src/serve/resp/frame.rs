@@ -1,0 +1,299 @@
+//! Commands as they come over the wire: arrays of strings, and lines that people type. Bytes are looked at where they
+//! lie; nothing is allocated, whatever lengths they claim.
+
+use std::fmt;
+use std::ops::Range;
+
+/// The most strings of a command.
+pub(crate) const WORDS_MAX: usize = 64;
+
+/// What one command may be long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of the whole command.
+    pub(crate) command: usize,
+    /// Bytes of one string.
+    pub(crate) string: usize,
+    /// Strings, the name of the command included.
+    pub(crate) words: usize,
+    /// Bytes of a line that was typed.
+    pub(crate) line: usize,
+}
+
+impl Limits {
+    /// Of everybody who may ask something.
+    pub(crate) const KNOWN: Limits =
+        Limits { command: 64 * 1024, string: 16 * 1024, words: WORDS_MAX, line: 1024 };
+    /// Of those who have not shown a token yet: as much as it takes to show one.
+    pub(crate) const STRANGER: Limits = Limits { command: 512, string: 128, words: 8, line: 256 };
+}
+
+/// Where the strings of one command lie in its bytes. Kept and filled again for each command.
+#[derive(Clone)]
+pub(crate) struct Places {
+    at: [(u32, u32); WORDS_MAX],
+    len: usize,
+}
+
+/// One command: its bytes, and where in them its strings lie.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'b, 'p> {
+    bytes: &'b [u8],
+    places: &'p [(u32, u32)],
+}
+
+/// Bytes that are no command. What comes after them cannot be told apart, so the connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FrameError {
+    /// A number that is none, or none that fits, where the count of strings or the length of one must stand.
+    Count {
+        max: usize,
+    },
+    Length {
+        max: usize,
+    },
+    /// Something else than `$` where a string must begin.
+    NotAString {
+        found: u8,
+    },
+    /// A string that goes on beyond its length.
+    NoEnd,
+    TooLong {
+        max: usize,
+    },
+    LineTooLong {
+        max: usize,
+    },
+    /// A quote in a line that is not closed, or closed in the middle of a word.
+    Quotes,
+    Http,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        match *self {
+            FrameError::Count { max } => {
+                write!(
+                    f,
+                    "invalid multibulk length; a command has at most {max} strings here, like *1 and CRLF"
+                )
+            }
+            FrameError::Length { max } => {
+                write!(f, "invalid bulk length; a string has 0 to {max} bytes here, like $4 and CRLF")
+            }
+            FrameError::NotAString { found } => {
+                let found = found.escape_ascii();
+                write!(f, "expected '$', got '{found}'; every part of a command is a string")
+            }
+            FrameError::NoEnd => f.write_str("expected CRLF after a string; its length is that of its bytes"),
+            FrameError::TooLong { max } => write!(f, "too big command; it has at most {max} bytes here"),
+            FrameError::LineTooLong { max } => {
+                write!(f, "too big inline request; a line has at most {max} bytes here")
+            }
+            FrameError::Quotes => f.write_str("unbalanced quotes in request; close them before a blank"),
+            FrameError::Http => f.write_str("this is HTTP, which is spoken on another port"),
+        }
+    }
+}
+
+impl Places {
+    pub(crate) const fn new() -> Places {
+        Places { at: [(0, 0); WORDS_MAX], len: 0 }
+    }
+
+    /// The strings of the command whose bytes these are.
+    pub(crate) fn words<'b>(&self, bytes: &'b [u8]) -> Words<'b, '_> {
+        Words { bytes, places: &self.at[..self.len] }
+    }
+
+    fn push(&mut self, place: Range<usize>) {
+        // Both ends are inside of a command, which is shorter than that, and there are no more than were announced.
+        if let Some(free) = self.at.get_mut(self.len) {
+            *free = (place.start as u32, place.end as u32);
+            self.len += 1;
+        }
+    }
+}
+
+impl<'b, 'p> Words<'b, 'p> {
+    pub(crate) const fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&'b [u8]> {
+        let &(start, end) = self.places.get(index)?;
+        self.bytes.get(start as usize..end as usize)
+    }
+
+    /// Those from `start` on.
+    pub(crate) fn from(&self, start: usize) -> Words<'b, 'p> {
+        Words { bytes: self.bytes, places: self.places.get(start..).unwrap_or_default() }
+    }
+
+    /// Those before the last `count`.
+    pub(crate) fn without_last(&self, count: usize) -> Words<'b, 'p> {
+        let end = self.places.len().saturating_sub(count);
+        Words { bytes: self.bytes, places: &self.places[..end] }
+    }
+
+    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = &'b [u8]> + use<'b, 'p> {
+        (0..self.len()).filter_map(move |index| self.get(index))
+    }
+}
+
+/// Looks for the first command. If it is there as a whole, says how long it is and where its strings lie; an empty one has
+/// none. Quotes of a line that was typed are taken away where they stand.
+pub(crate) fn next(
+    input: &mut [u8],
+    limits: &Limits,
+    places: &mut Places,
+) -> Result<Option<usize>, FrameError> {
+    places.len = 0;
+    let found = match input.first() {
+        None => return Ok(None),
+        Some(b'*') => array(input, limits, places),
+        Some(_) => line(input, limits, places),
+    }?;
+    match found {
+        Some(end) if end <= limits.command => Ok(Some(end)),
+        None if input.len() < limits.command => Ok(None),
+        _ => Err(FrameError::TooLong { max: limits.command }),
+    }
+}
+
+#[inline]
+fn array(input: &[u8], limits: &Limits, places: &mut Places) -> Result<Option<usize>, FrameError> {
+    let wrong = FrameError::Count { max: limits.words };
+    let Some((count, mut at)) = number(input, 1, wrong)? else { return Ok(None) };
+    // Redis passes over an array that is empty or absent.
+    let count = count.max(0) as usize;
+    if count > limits.words {
+        return Err(wrong);
+    }
+    let wrong = FrameError::Length { max: limits.string };
+    for _ in 0..count {
+        match input.get(at) {
+            None => return Ok(None),
+            Some(b'$') => (),
+            Some(&found) => return Err(FrameError::NotAString { found }),
+        }
+        let Some((length, start)) = number(input, at + 1, wrong)? else { return Ok(None) };
+        let length = usize::try_from(length).ok().filter(|&length| length <= limits.string).ok_or(wrong)?;
+        let end = start + length;
+        match input.get(end..) {
+            Some([b'\r', b'\n', ..]) => (),
+            None | Some([] | [b'\r']) => return Ok(None),
+            Some(_) => return Err(FrameError::NoEnd),
+        }
+        places.push(start..end);
+        at = end + 2;
+    }
+    Ok(Some(at))
+}
+
+/// The number that begins at `at`, and where the line after it begins. More digits than any limit has are wrong before
+/// their line ends.
+#[inline]
+fn number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64, usize)>, FrameError> {
+    const DIGITS_MAX: usize = 9;
+    let negative = input.get(at) == Some(&b'-');
+    let start = at + usize::from(negative);
+    let mut value = 0;
+    let mut end = start;
+    loop {
+        match input.get(end) {
+            None => return Ok(None),
+            Some(digit @ b'0'..=b'9') if end - start < DIGITS_MAX => {
+                value = value * 10 + i64::from(digit - b'0')
+            }
+            Some(b'\r') if end > start => break,
+            Some(_) => return Err(wrong),
+        }
+        end += 1;
+    }
+    match input.get(end + 1) {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some((if negative { -value } else { value }, end + 2))),
+        Some(_) => Err(wrong),
+    }
+}
+
+/// A line that was typed: words between blanks, or between quotes.
+fn line(input: &mut [u8], limits: &Limits, places: &mut Places) -> Result<Option<usize>, FrameError> {
+    let too_long = FrameError::LineTooLong { max: limits.line };
+    let Some(end) = input.iter().take(limits.line).position(|&byte| byte == b'\n') else {
+        return if input.len() < limits.line { Ok(None) } else { Err(too_long) };
+    };
+    let mut at = 0;
+    while let Some(&byte) = input[..end].get(at) {
+        if byte.is_ascii_whitespace() {
+            at += 1;
+            continue;
+        }
+        if places.len == limits.words {
+            return Err(FrameError::Count { max: limits.words });
+        }
+        let (word, after) = word(&mut input[..end], at)?;
+        if word.len() > limits.string {
+            return Err(FrameError::Length { max: limits.string });
+        }
+        // A browser that was sent here by somebody else's page must not get to what its form holds.
+        if places.len == 0 && is_http(&input[word.clone()]) {
+            return Err(FrameError::Http);
+        }
+        places.push(word);
+        at = after;
+    }
+    Ok(Some(end + 1))
+}
+
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"Host:")
+}
+
+/// The word that begins at `start`, and where to go on after it. Without its quotes it is shorter, and stays where it was.
+fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), FrameError> {
+    let (mut at, mut end) = (start, start);
+    let mut quote = None;
+    while let Some(&byte) = line.get(at) {
+        let (written, taken) = match (quote, byte) {
+            (None, byte) if byte.is_ascii_whitespace() => break,
+            (None, b'"' | b'\'') if at == start => {
+                quote = Some(byte);
+                at += 1;
+                continue;
+            }
+            (None, b'"' | b'\'') => return Err(FrameError::Quotes),
+            (Some(open), byte) if byte == open => {
+                let closed = line.get(at + 1).is_none_or(u8::is_ascii_whitespace);
+                return if closed { Ok((start..end, at + 1)) } else { Err(FrameError::Quotes) };
+            }
+            (Some(b'"'), b'\\') => escaped(&line[at + 1..]).ok_or(FrameError::Quotes)?,
+            (Some(_), b'\\') if line.get(at + 1) == Some(&b'\'') => (b'\'', 2),
+            (_, byte) => (byte, 1),
+        };
+        line[end] = written;
+        end += 1;
+        at += taken;
+    }
+    if quote.is_some() { Err(FrameError::Quotes) } else { Ok((start..end, at)) }
+}
+
+/// What a backslash and these bytes stand for, and how many bytes they are together.
+fn escaped(after: &[u8]) -> Option<(u8, usize)> {
+    let hex = |digit: &u8| char::from(*digit).to_digit(16).map(|digit| digit as u8);
+    match after {
+        [b'x', high, low, ..] if hex(high).is_some() && hex(low).is_some() => {
+            Some((hex(high)? << 4 | hex(low)?, 4))
+        }
+        [b'n', ..] => Some((b'\n', 2)),
+        [b'r', ..] => Some((b'\r', 2)),
+        [b't', ..] => Some((b'\t', 2)),
+        [b'b', ..] => Some((0x08, 2)),
+        [b'a', ..] => Some((0x07, 2)),
+        &[other, ..] => Some((other, 2)),
+        [] => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! What has to be asked of the gate, and the answer or the error that comes of it.
+
+use tollgate::Decision;
+use tollgate::core::{Outcome, StoreError};
+use tollgate::limiter::{CheckError, FollowUpError};
+
+use super::reply::{Protocol, Reply};
+use super::{check, throttle};
+use crate::serve::gate::{Edge, Gate, ThrottleError};
+
+pub(crate) enum Question<'b> {
+    Throttle(throttle::Question<'b>),
+    Check(check::Question<'b>),
+    Peek(check::Question<'b>),
+    Forget(check::Question<'b>),
+}
+
+impl Question<'_> {
+    /// Whether it must not be asked together with others: what came before it must have been counted.
+    pub(crate) const fn stands_alone(&self) -> bool {
+        matches!(self, Question::Forget(_))
+    }
+
+    /// The whole answer, however long the store takes.
+    pub(crate) async fn ask(self, gate: &Gate, protocol: Protocol) -> Vec<u8> {
+        let mut out = Vec::new();
+        let reply = &mut Reply::new(&mut out, protocol);
+        match self {
+            Question::Throttle(question) => {
+                let outcome = gate.throttle(question.key, &question.limit, question.operation()).await;
+                throttled(&question, &outcome, reply);
+            }
+            Question::Check(question) => decided(&gate.check(Edge::Resp, question.request()).await, reply),
+            Question::Peek(question) => decided(&gate.peek(question.request()).await, reply),
+            Question::Forget(question) => match gate.reset(question.request()).await {
+                Ok(returned) => check::forgotten(&returned, reply),
+                Err(FollowUpError::Check(error)) => undecided(&error, reply),
+                Err(FollowUpError::Store(error)) => unavailable(&error, reply),
+            },
+        }
+        out
+    }
+}
+
+/// The answer, if nothing has to be waited for.
+#[inline]
+pub(crate) fn throttle_now(question: &throttle::Question<'_>, gate: &Gate, reply: &mut Reply<'_>) -> bool {
+    let outcome = gate.throttle_now(question.key, &question.limit, question.operation());
+    outcome.inspect(|outcome| throttled(question, outcome, reply)).is_some()
+}
+
+/// The answer, if nothing has to be waited for.
+#[inline]
+pub(crate) fn check_now(question: &check::Question<'_>, gate: &Gate, reply: &mut Reply<'_>) -> bool {
+    gate.check_now(Edge::Resp, question.request()).inspect(|found| decided(found, reply)).is_some()
+}
+
+#[inline]
+fn throttled(
+    question: &throttle::Question<'_>,
+    outcome: &Result<Outcome, ThrottleError>,
+    reply: &mut Reply<'_>,
+) {
+    match outcome {
+        Ok(outcome) => {
+            if question.answer(outcome, reply).is_none() {
+                reply.error("ERR", "the store gave no answer to a charge; ask again");
+            }
+        }
+        Err(ThrottleError::Plan(error)) => reply.error("ERR", error),
+        Err(ThrottleError::Store(error)) => unavailable(error, reply),
+    }
+}
+
+#[inline]
+fn decided(decided: &Result<Decision, CheckError>, reply: &mut Reply<'_>) {
+    match decided {
+        Ok(decision) => check::answer(decision, reply),
+        Err(error) => undecided(error, reply),
+    }
+}
+
+#[cold]
+fn undecided(error: &CheckError, reply: &mut Reply<'_>) {
+    reply.error("ERR", error);
+}
+
+/// Not `TRYAGAIN`: clients of clusters send what gets that again by themselves, and it may have been charged.
+#[cold]
+fn unavailable(error: &StoreError, reply: &mut Reply<'_>) {
+    let advice = match error {
+        StoreError::Transient(_) => "; whether it was counted is not known",
+        _ => "; the server's log says more",
+    };
+    reply.error("UNAVAILABLE", format_args!("{error}{advice}"));
+}

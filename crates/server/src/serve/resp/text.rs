@@ -1,0 +1,73 @@
+//! What callers sent, as it may be shown to them and written down: cut, and without anything that ends a line.
+
+use std::fmt;
+
+/// Bytes in quotes: at most so many of them, what is not plain escaped.
+pub(crate) struct Quoted<'a>(pub(crate) &'a [u8]);
+
+const SHOWN_MAX: usize = 48;
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.get(..SHOWN_MAX).unwrap_or(self.0);
+        let rest = if shown.len() < self.0.len() { "…" } else { "" };
+        write!(f, "'{}{rest}'", shown.escape_ascii())
+    }
+}
+
+/// A whole number as callers write it, with or without a sign.
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0_i64;
+    for digit in digits {
+        let digit = i64::from(digit.wrapping_sub(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        // Counted downwards, because there is one more number below zero than above it.
+        value = value.checked_mul(10)?.checked_sub(digit)?;
+    }
+    if negative { Some(value) } else { value.checked_neg() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_whole_or_not_at_all() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("+15", Some(15)),
+            ("-1", Some(-1)),
+            ("007", Some(7)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("", None),
+            ("-", None),
+            ("+-1", None),
+            (" 1", None),
+            ("1.5", None),
+            ("1e3", None),
+            ("٣", None),
+        ] {
+            assert_eq!(integer(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_short_and_stays_on_its_line() {
+        assert_eq!(Quoted(b"a\r\n\0'\xff").to_string(), r"'a\r\n\x00\'\xff'");
+        let long = Quoted(&[b'x'; 1_000]).to_string();
+        assert_eq!(long, format!("'{}…'", "x".repeat(SHOWN_MAX)));
+    }
+}
