@@ -1,8 +1,9 @@
 //! A decision for programs: the one JSON in which commands and servers tell it.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tollgate_core::decision::{RetryAfter, RuleOutcome, Source};
 
+use crate::json::{known, list, name, number, text, truth};
 use crate::limiter::{Decision, RuleView};
 
 impl Decision {
@@ -24,60 +25,70 @@ impl Decision {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn to_json(&self) -> Value {
-        let mut told = self.headline().map_or_else(of_nobody, |rule| of_rule(&rule));
-        let whole = [
-            ("allowed", json!(self.allowed)),
-            ("source", json!(source(self.source))),
-            ("exactness", json!(self.exactness.name())),
-            ("degraded", json!(self.degraded)),
-            ("delay_ms", json!(self.delay_ms)),
-            ("rules", self.rules().map(|rule| Value::Object(each(&rule))).collect()),
-            ("shadow_rejected", self.shadow_rejected().map(|rule| json!(rule.id())).collect()),
-        ];
-        told.extend(whole.map(|(name, value)| (name.to_owned(), value)));
+        let mut json = String::from("{");
+        self.write_json_members(&mut json);
+        json.push('}');
+        serde_json::from_str(&json).expect("a decision is written as JSON")
+    }
+
+    /// The members of [`to_json`](Decision::to_json) without the braces, appended to a text: for who has more to say
+    /// beside them, and says it often.
+    pub fn write_json_members(&self, json: &mut String) {
+        let headline = self.headline();
+        let outcome = headline.as_ref().map(|rule| rule.outcome());
+        name(json, "allowed");
+        truth(json, self.allowed);
         // Nobody waits for what is allowed, whatever else is known.
-        if self.allowed {
-            told.insert("retry_after_ms".to_owned(), json!(0));
-        }
-        Value::Object(told)
+        numbers(json, headline.as_ref().map(|rule| rule.id()), outcome, self.allowed.then_some(0));
+        name(json, "source");
+        text(json, source(self.source));
+        name(json, "exactness");
+        text(json, self.exactness.name());
+        name(json, "degraded");
+        truth(json, self.degraded);
+        name(json, "delay_ms");
+        number(json, self.delay_ms);
+        name(json, "rules");
+        list(json, self.rules(), |json, rule| each(json, &rule));
+        name(json, "shadow_rejected");
+        list(json, self.shadow_rejected(), |json, rule| text(json, rule.id()));
     }
 }
 
-fn of_rule(rule: &RuleView<'_>) -> Map<String, Value> {
-    numbers(Some(rule.id()), Some(rule.outcome()))
+fn each(json: &mut String, rule: &RuleView<'_>) {
+    json.push('{');
+    numbers(json, Some(rule.id()), Some(rule.outcome()), None);
+    name(json, "allowed");
+    truth(json, rule.allowed);
+    name(json, "blocking");
+    truth(json, rule.blocking);
+    name(json, "delay_ms");
+    number(json, rule.numbers.map_or(0, |numbers| numbers.delay_ms));
+    json.push('}');
 }
 
-fn of_nobody() -> Map<String, Value> {
-    numbers(None, None)
-}
-
-fn each(rule: &RuleView<'_>) -> Map<String, Value> {
-    let mut told = of_rule(rule);
-    let own = [
-        ("allowed", json!(rule.allowed)),
-        ("blocking", json!(rule.blocking)),
-        ("delay_ms", json!(rule.numbers.map_or(0, |numbers| numbers.delay_ms))),
-    ];
-    told.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    told
-}
-
-fn numbers(id: Option<&str>, outcome: Option<&RuleOutcome>) -> Map<String, Value> {
+fn numbers(json: &mut String, id: Option<&str>, outcome: Option<&RuleOutcome>, wait_ms: Option<u64>) {
     let numbers = outcome.and_then(|outcome| outcome.numbers);
-    let retry_after_ms = numbers.and_then(|numbers| match numbers.retry_after {
+    let retry_after_ms = wait_ms.or_else(|| match numbers?.retry_after {
         RetryAfter::Ms(ms) => Some(ms),
         RetryAfter::Never => None,
     });
-    let fields = [
-        ("rule", json!(id)),
-        ("algorithm", json!(outcome.and_then(|outcome| outcome.algorithm).map(|algorithm| algorithm.name()))),
-        ("limit", json!(numbers.map(|numbers| numbers.limit))),
-        ("remaining", json!(numbers.map(|numbers| numbers.remaining))),
-        ("retry_after_ms", json!(retry_after_ms)),
-        ("reset_at_ms", json!(numbers.map(|numbers| numbers.reset_at_ms))),
-        ("cost", json!(outcome.map(|outcome| outcome.cost))),
-    ];
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    name(json, "rule");
+    known(json, id, text);
+    name(json, "algorithm");
+    known(json, outcome.and_then(|outcome| outcome.algorithm), |json, algorithm| {
+        text(json, algorithm.name());
+    });
+    for (key, value) in [
+        ("limit", numbers.map(|numbers| numbers.limit)),
+        ("remaining", numbers.map(|numbers| numbers.remaining)),
+        ("retry_after_ms", retry_after_ms),
+        ("reset_at_ms", numbers.map(|numbers| numbers.reset_at_ms)),
+        ("cost", outcome.map(|outcome| outcome.cost)),
+    ] {
+        name(json, key);
+        known(json, value, number);
+    }
 }
 
 fn source(source: Source) -> &'static str {
@@ -92,6 +103,8 @@ fn source(source: Source) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{Attributes, Limiter, ManualClock, MemoryStore, Request};
     use tollgate_core::Time;

@@ -106,6 +106,7 @@
 pub mod clock;
 mod decision_json;
 pub mod headers;
+mod json;
 pub mod keyed;
 pub mod limiter;
 pub mod problem;

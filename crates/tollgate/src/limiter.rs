@@ -8,6 +8,7 @@ mod explain;
 mod follow_up;
 mod permit;
 mod reservation;
+mod sealed;
 mod tokens;
 
 use std::pin::pin;
@@ -30,11 +31,13 @@ pub use explain::{Account, Counted, Explanation, Reason, RuleExplanation, Standi
 pub use follow_up::{FollowUpError, Returned};
 pub use permit::Permit;
 pub use reservation::Reservation;
+pub use sealed::NotOurs;
 
 use crate::clock::Clock;
 use crate::rules_file::Source;
 use crate::store::memory::MemoryStore;
 use decision::{Accounts, InForce};
+use sealed::Seals;
 use tokens::Tokens;
 
 /// Decides. Cheap to clone: all clones share one store and one rule set.
@@ -46,6 +49,7 @@ struct Inner<S> {
     rules: ArcSwap<InForce>,
     store: S,
     hashers: SubjectHashers,
+    seals: Seals,
     tokens: Tokens,
     /// How long request ids are remembered.
     horizon: Span,

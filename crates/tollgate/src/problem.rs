@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::PlanError;
 use tollgate_core::decision::Source;
 
+use crate::json::{list, name, number, text};
 use crate::limiter::{CheckError, Decision};
 
 /// The media type.
@@ -102,46 +103,36 @@ impl<'a> Problem<'a> {
     /// The document.
     pub fn to_json(&self) -> String {
         let mut json = String::with_capacity(256);
-        json.push_str(r#"{"type":"#);
-        quote(&mut json, self.kind);
-        json.push_str(r#","title":"#);
-        quote(&mut json, self.title);
-        json.push_str(r#","status":"#);
-        json.push_str(&self.status.to_string());
-        json.push_str(r#","code":"#);
-        quote(&mut json, self.code);
+        json.push('{');
+        self.write_json_members(&mut json);
         if let Some(rule) = self.rule {
-            json.push_str(r#","rule":"#);
-            quote(&mut json, rule);
+            name(&mut json, "rule");
+            text(&mut json, rule);
         }
         if let Some(wait_ms) = self.retry_after_ms {
-            json.push_str(r#","retry_after_ms":"#);
-            json.push_str(&wait_ms.to_string());
-        }
-        if let [first, others @ ..] = self.violated.as_slice() {
-            json.push_str(r#","violated-policies":["#);
-            quote(&mut json, first);
-            for rule in others {
-                json.push(',');
-                quote(&mut json, rule);
-            }
-            json.push(']');
+            name(&mut json, "retry_after_ms");
+            number(&mut json, wait_ms);
         }
         json.push('}');
         json
     }
-}
 
-fn quote(json: &mut String, text: &str) {
-    json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => json.extend(['\\', c]),
-            '\0'..='\x1f' => json.push_str(&format!("\\u{:04x}", c as u32)),
-            _ => json.push(c),
+    /// The members that make a document a problem, without the braces, appended to a text: what the decision tells by
+    /// itself, rule and wait, is left to it.
+    pub fn write_json_members(&self, json: &mut String) {
+        name(json, "type");
+        text(json, self.kind);
+        name(json, "title");
+        text(json, self.title);
+        name(json, "status");
+        number(json, self.status.into());
+        name(json, "code");
+        text(json, self.code);
+        if !self.violated.is_empty() {
+            name(json, "violated-policies");
+            list(json, self.violated.iter(), |json, rule| text(json, rule));
         }
     }
-    json.push('"');
 }
 
 #[cfg(test)]

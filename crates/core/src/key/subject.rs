@@ -169,6 +169,12 @@ impl SubjectHasher {
         self.key_id
     }
 
+    /// A key for another purpose, made of the same secret. Keys of different purposes have nothing to do with each other,
+    /// and none leads back to the secret.
+    pub fn key_for(&self, purpose: &str) -> [u8; 32] {
+        blake3::derive_key(purpose, &self.secret)
+    }
+
     /// What servers compare to see that they have the same secret: 16 hexadecimal digits that anybody may read. They
     /// are hashed from the secret alone and lead neither back to it nor to any subject.
     pub fn fingerprint(&self) -> String {

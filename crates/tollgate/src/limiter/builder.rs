@@ -10,6 +10,7 @@ use tollgate_core::rules::RuleSet;
 use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
 
 use super::decision::InForce;
+use super::sealed::Seals;
 use super::tokens::Tokens;
 use super::{Inner, Limiter};
 use crate::rules::load;
@@ -112,9 +113,9 @@ impl<S: Store> Builder<S> {
             None => SubjectHasher::new(random()?).into(),
         };
         let rules = ArcSwap::from_pointee(InForce { rules, version: 0, text_hash });
-        let tokens = Tokens::new(random()?);
+        let (seals, tokens) = (Seals::new(&hashers), Tokens::new(random()?));
         let Builder { store, horizon, .. } = self;
-        Ok(Limiter { inner: Arc::new(Inner { rules, store, hashers, tokens, horizon }) })
+        Ok(Limiter { inner: Arc::new(Inner { rules, store, hashers, seals, tokens, horizon }) })
     }
 }
 

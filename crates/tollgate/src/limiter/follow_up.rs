@@ -2,7 +2,7 @@
 
 use tollgate_core::rules::{Planned, Request};
 use tollgate_core::{
-    Decline, Item, Operation, Plan, PlanError, Receipt, Report, Store, StoreError, Token, Verdict,
+    Decline, Item, Limit, Operation, Plan, PlanError, Receipt, Report, Store, StoreError, Token, Verdict,
 };
 
 use super::{CheckError, Decision, Limiter, at_once};
@@ -29,6 +29,27 @@ impl<S: Store> Limiter<S> {
     /// Gives back by receipts, which may have been away over a wire. A rule that is gone, or that never gave such a
     /// receipt, declines.
     pub async fn refund_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        self.by_receipts(receipts.iter(), Receipt::undo).await
+    }
+
+    /// Says by receipts that the work goes on, so that the leases among them do not run out. A rule that declines has let
+    /// its lease end. Receipts of other charges are left out.
+    pub async fn renew_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        let renew = |receipt: &Receipt, _: &Limit| Operation::Renew { token: token(receipt) };
+        self.by_receipts(leases(receipts), renew).await
+    }
+
+    /// Gives back by receipts the leases among them; what other rules were charged stays charged.
+    pub async fn release_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        let release = |receipt: &Receipt, _: &Limit| Operation::Release { token: token(receipt) };
+        self.by_receipts(leases(receipts), release).await
+    }
+
+    async fn by_receipts(
+        &self,
+        receipts: impl Iterator<Item = &Receipt> + Send,
+        operation: impl Fn(&Receipt, &Limit) -> Operation + Send,
+    ) -> Result<Vec<Returned>, StoreError> {
         let in_force = self.inner.rules.load();
         let now = self.inner.store.now();
         let mut plan = Plan::new();
@@ -37,7 +58,7 @@ impl<S: Store> Limiter<S> {
             let item = in_force.rules.find(&receipt.rule).and_then(|(place, rule)| {
                 let limit = rule.limit.at(now)?;
                 let key = rule.scope.key_tagged(receipt.tag, receipt.subject);
-                Some(Item { place: place as u32, ..Item::new(key, limit, receipt.undo(&limit)) })
+                Some(Item { place: place as u32, ..Item::new(key, limit, operation(receipt, &limit)) })
             });
             let taken = item.is_some_and(|item| plan.push(item).is_ok());
             if !taken {
@@ -133,6 +154,15 @@ impl From<PlanError> for FollowUpError {
     }
 }
 
+/// The receipts of what is held under a token.
+fn leases(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
+    receipts.iter().filter(|receipt| receipt.token().is_some())
+}
+
+fn token(receipt: &Receipt) -> Token {
+    receipt.token().unwrap_or(Token::NONE)
+}
+
 /// The Plan that takes back every charge of a decision.
 pub(super) fn undo(decision: &Decision) -> Plan<'_> {
     plan_of(decision, |receipt, limit| Some(receipt.undo(limit)))
@@ -141,7 +171,7 @@ pub(super) fn undo(decision: &Decision) -> Plan<'_> {
 /// A Plan with what `operation` makes of each charge of a decision.
 pub(super) fn plan_of(
     decision: &Decision,
-    operation: impl Fn(&Receipt, &tollgate_core::Limit) -> Option<Operation>,
+    operation: impl Fn(&Receipt, &Limit) -> Option<Operation>,
 ) -> Plan<'_> {
     let mut plan = Plan::new();
     for ((rule, account, ..), receipt) in decision.charges().zip(decision.receipts()) {

@@ -1,0 +1,77 @@
+//! JSON, written straight into a text: answers are made at every check, and a tree of values costs more than the check.
+
+/// Writes `,"name":`, without the comma if it is the first of its object.
+pub(crate) fn name(json: &mut String, name: &str) {
+    if !json.ends_with('{') && !json.is_empty() {
+        json.push(',');
+    }
+    json.push('"');
+    json.push_str(name);
+    json.push_str("\":");
+}
+
+pub(crate) fn text(json: &mut String, text: &str) {
+    json.push('"');
+    // Names that we give ourselves have nothing to escape; they go in one piece.
+    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(plain) {
+        json.push_str(text);
+    } else {
+        text.chars().for_each(|c| escape(json, c));
+    }
+    json.push('"');
+}
+
+fn escape(json: &mut String, c: char) {
+    match c {
+        '"' | '\\' => json.extend(['\\', c]),
+        '\0'..='\x1f' => json.push_str(&format!("\\u{:04x}", c as u32)),
+        _ => json.push(c),
+    }
+}
+
+pub(crate) fn number(json: &mut String, number: u64) {
+    json.push_str(itoa::Buffer::new().format(number));
+}
+
+pub(crate) fn truth(json: &mut String, truth: bool) {
+    json.push_str(if truth { "true" } else { "false" });
+}
+
+/// What `write` makes of a value, or `null`.
+pub(crate) fn known<T>(json: &mut String, value: Option<T>, write: impl FnOnce(&mut String, T)) {
+    match value {
+        Some(value) => write(json, value),
+        None => json.push_str("null"),
+    }
+}
+
+/// Writes each item between brackets.
+pub(crate) fn list<T>(
+    json: &mut String,
+    items: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut String, T),
+) {
+    json.push('[');
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            json.push(',');
+        }
+        write(json, item);
+    }
+    json.push(']');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_reads_back() {
+        for any in ["", "plain", "\"\\/\u{8}\u{1f}\n\0", "ä€😀\u{7f}\u{2028}"] {
+            let mut json = String::new();
+            text(&mut json, any);
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), any);
+        }
+    }
+}
