@@ -8,7 +8,7 @@ use tollgate::core::{
     Item, Limit, Operation, Outcome, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
     SubjectHashers,
 };
-use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, Returned};
+use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
 use tollgate::rules_file::Source;
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, Limiter};
@@ -147,6 +147,26 @@ impl Gate {
     /// Gives back what these receipts are for.
     pub(crate) async fn refund(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         either!(self, limiter => limiter.refund_receipts(receipts).await)
+    }
+
+    /// Keeps the leases among these receipts from running out.
+    pub(crate) async fn renew(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        either!(self, limiter => limiter.renew_receipts(receipts).await)
+    }
+
+    /// Gives back the leases among these receipts.
+    pub(crate) async fn release(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        either!(self, limiter => limiter.release_receipts(receipts).await)
+    }
+
+    /// What can be given back of a decision, as one text that nobody can change; none if there is nothing.
+    pub(crate) fn seal(&self, decision: &Decision) -> Option<String> {
+        either!(self, limiter => limiter.sealed_receipts(decision))
+    }
+
+    /// The receipts in such a text.
+    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, NotOurs> {
+        either!(self, limiter => limiter.open_receipts(sealed))
     }
 
     /// Tells penalties how an attempt went.

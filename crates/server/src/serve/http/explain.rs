@@ -1,0 +1,76 @@
+//! `/v1/explain`: why a check would answer what it would answer. Charges nothing.
+//!
+//! Who is counted is told by kind only: whoever asks knows the values it sent, and logs need not have them.
+
+use serde_json::{Value, json};
+use tollgate::core::rules::Origin;
+use tollgate::limiter::{Account, Explanation, RuleExplanation, Standing};
+
+use super::answer::{self, Answer};
+use super::complaint::Complaint;
+use super::pages::mode;
+use super::question::Form;
+use crate::serve::shared::Shared;
+
+pub(super) async fn explain(body: &[u8], shared: &Shared) -> Result<Answer, Complaint> {
+    let question = Form::Look.read(body)?;
+    let attributes = question.attributes();
+    let explanation = shared.gate.explain(question.request(&attributes)).await;
+    Ok(answer::json(of(&explanation).to_string()))
+}
+
+fn of(explanation: &Explanation) -> Value {
+    let Explanation { answer, exception, rules } = explanation;
+    let exception = exception.as_ref().map(|exception| {
+        let Origin { file, line } = &exception.origin;
+        json!({ "reason": exception.reason, "file": file, "line": line })
+    });
+    json!({
+        "decision": answer.as_ref().ok().map(|decision| decision.to_json()),
+        "undecided": answer.as_ref().err().map(|error| error.to_string()),
+        "exception": exception,
+        "rules": rules.iter().map(of_rule).collect::<Value>(),
+    })
+}
+
+fn of_rule(rule: &RuleExplanation) -> Value {
+    let Origin { file, line } = rule.written_at();
+    let (counts, none_of) = match &rule.subject {
+        Ok(counted) => (Some(counted.kinds().collect::<Vec<_>>()), None),
+        Err(chain) => (None, Some(chain)),
+    };
+    json!({
+        "rule": rule.id(),
+        "description": rule.rule.description,
+        "applies": rule.applies,
+        "unmet": rule.unmet.iter().map(|condition| json!(condition.attribute)).collect::<Value>(),
+        "counts": counts,
+        "none_of": none_of,
+        "algorithm": rule.limit().algorithm().map(|algorithm| algorithm.name()),
+        "limit_at": { "file": file, "line": line, "override": rule.changed_by.is_some() },
+        "cost": rule.cost.cost,
+        "cost_failed": rule.cost.failed,
+        "mode": mode(rule.rule.mode),
+        "in_rollout": rule.in_rollout,
+        "blocking": rule.blocking,
+        "accounts": rule.accounts.iter().map(of_account).collect::<Value>(),
+    })
+}
+
+fn of_account(account: &Account) -> Value {
+    json!({
+        "allowed": account.outcome.allowed,
+        "before": account.before.as_ref().map(of_standing),
+        "after": account.after.as_ref().map(of_standing),
+    })
+}
+
+fn of_standing(standing: &Standing) -> Value {
+    let Standing { numbers, why } = standing;
+    json!({
+        "limit": numbers.limit,
+        "remaining": numbers.remaining,
+        "reset_at_ms": numbers.reset_at_ms,
+        "why": why.iter().map(|reason| json!(reason.to_string())).collect::<Value>(),
+    })
+}
