@@ -60,7 +60,8 @@ where
     while talk != Talk::Over {
         match connection.exchange(talk == Talk::Full, ending.as_mut(), tick.as_mut()).await {
             Event::Ready => talk = answer(&mut connection, &mut session, &mut places, &shared).await,
-            Event::Over => return,
+            // It may have closed only the side on which it sends.
+            Event::Over => break,
             Event::Ending => {
                 connection.receive_now().await;
                 answer(&mut connection, &mut session, &mut places, &shared).await;

@@ -19,7 +19,7 @@ const INPUT_MAX: usize = Limits::KNOWN.command;
 pub(crate) const OUTPUT_MAX: usize = 256 * 1024;
 /// How much of what a client still sends after the end is thrown away before it is cut off.
 const LINGER_MAX: usize = 1024 * 1024;
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Connection<T> {
     stream: T,
@@ -40,7 +40,7 @@ pub(crate) struct Connection<T> {
 pub(crate) enum Event {
     /// More has come, or there is room for more answers.
     Ready,
-    /// The client has closed its side, or is gone.
+    /// The client says no more, or is gone.
     Over,
     /// The server is to end.
     Ending,
