@@ -138,3 +138,6 @@ where
     connection.consume(consumed);
     talk
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use arc_swap::ArcSwap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::Builder;
+use tokio_util::sync::CancellationToken;
+use tollgate::Limiter;
+use tollgate::core::{Prefixes, Scope, TrustedProxies};
+use tollgate::headers::Dialect;
+
+use super::*;
+use crate::config::{LogConfig, LogFormat};
+use crate::serve::access::{Access, Scopes};
+use crate::serve::connections::Connections;
+use crate::serve::gate::{Backed, Gate};
+use crate::serve::observe::Recorder;
+use crate::serve::rules_in_force::RulesOrigin;
+use crate::serve::shared::Doors;
+
+fn shared() -> Arc<Shared> {
+    let (rules, starter) = RulesOrigin::read(None).expect("the starter is read");
+    let limiter = Limiter::from_yaml(starter.text()).expect("the starter is right");
+    let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
+    let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
+    let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
+    let (anonymous, certified) = (Scopes::NONE, Scopes::NONE);
+    Arc::new(Shared {
+        gate: Gate::new(Backed::Memory(limiter), recorder, scope),
+        rules,
+        doors: ArcSwap::from_pointee(Doors { tokens: Access::default(), anonymous, certified }),
+        tls: None,
+        connections: Arc::new(Connections::new(1)),
+        dialect: Dialect::default(),
+        proxies: TrustedProxies::default(),
+        prefixes: Prefixes::default(),
+        ending: CancellationToken::new(),
+    })
+}
+
+fn peer(scopes: Scopes) -> Peer {
+    Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), scopes }
+}
+
+/// Runs on a clock that jumps to the next thing that waits.
+fn at_any_time(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    runtime.block_on(test);
+}
+
+/// Both ends of a connection that holds so many bytes in either direction.
+fn connect(scopes: Scopes, bytes: usize) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+    let (ours, theirs) = duplex(bytes);
+    (ours, tokio::spawn(serve(theirs, peer(scopes), shared())))
+}
+
+#[test]
+fn nobody_is_waited_for_without_end() {
+    at_any_time(async {
+        for (who, sent, least_s, most_s) in [
+            (Scopes::CHECK, "", 600, 600),
+            (Scopes::CHECK, "PING\r\n", 600, 630),
+            (Scopes::CHECK, "*1\r\n$4\r\nPIN", 30, 60),
+            (Scopes::NONE, "", 30, 30),
+            (Scopes::NONE, "PING\r\n", 30, 60),
+        ] {
+            let started = Instant::now();
+            let (mut client, _serving) = connect(who, 1024);
+            client.write_all(sent.as_bytes()).await.expect("it reads");
+            client.read_to_end(&mut Vec::new()).await.expect("it ends");
+            let lasted_s = started.elapsed().as_secs();
+            assert!((least_s..=most_s).contains(&lasted_s), "{sent:?}: {lasted_s} s");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_left_alone() {
+    at_any_time(async {
+        let started = Instant::now();
+        let (mut client, serving) = connect(Scopes::CHECK, 64);
+        client.write_all(b"COMMAND\r\nPING\r\n").await.expect("it reads");
+        serving.await.expect("it ends");
+        assert!((30..=70).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    });
+}
+
+/// A slow client that says something now and then is no stalled one.
+#[test]
+fn whoever_goes_on_is_waited_for() {
+    at_any_time(async {
+        let (mut client, _serving) = connect(Scopes::CHECK, 1024);
+        for byte in b"*1\r\n$4\r\nPING\r\n" {
+            client.write_all(&[*byte]).await.expect("it reads");
+            sleep(Duration::from_secs(20)).await;
+        }
+        let mut answer = [0; 7];
+        client.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(&answer, b"+PONG\r\n");
+    });
+}
+
+#[test]
+fn answers_that_nobody_reads_are_few_and_all_that_is_left_is_answered_later() {
+    at_any_time(async {
+        let (mut client, theirs) = duplex(1024 * 1024);
+        let (mut connection, mut session) = (Connection::new(theirs), Session::new(peer(Scopes::CHECK)));
+        let shared = shared();
+        client.write_all(&b"COMMAND\r\n".repeat(400)).await.expect("there is room");
+        connection.receive_now().await;
+        let talk = answer(&mut connection, &mut session, &mut Places::new(), &shared).await;
+        assert!(talk == Talk::Full);
+        let waiting = connection.output.len();
+        assert!((OUTPUT_MAX..OUTPUT_MAX + 2_000).contains(&waiting), "{waiting} bytes wait");
+        connection.output.clear();
+        let talk = answer(&mut connection, &mut session, &mut Places::new(), &shared).await;
+        assert!(talk == Talk::Answered && !connection.output.is_empty());
+    });
+}
