@@ -1,5 +1,10 @@
-//! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema.
+//! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema. And that of the
+//! settings of a server, made from their table.
 
+#[path = "../../crates/server/src/config/settings.rs"]
+mod settings;
+
+use settings::{Given, SETTINGS, Setting};
 use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
 use tollgate::rules_file::Shape;
@@ -12,6 +17,7 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
         ("rules.md", rules_page()),
         ("presets.md", presets_page()),
         ("lints.md", lints_page()),
+        ("config.md", config_page()),
     ]
 }
 
@@ -150,4 +156,72 @@ fn lints_page() -> String {
         page.push_str(&format!("| `{}` | {} | {} |\n", lint.code, cell(lint.summary), cell(lint.why)));
     }
     page
+}
+
+fn config_page() -> String {
+    let mut page = String::from(
+        "# The settings of a server\n\n\
+         `tollgate serve` needs none of them. Each can be given in a file in YAML (`--config FILE`, or its path in the variable\n\
+         `TOLLGATE_CONFIG`), as a variable, and as a flag. Variables beat the file, flags beat both:\n\n\
+         | file | variable | flag |\n|---|---|---|\n",
+    );
+    for setting in SETTINGS.iter().filter(|setting| ["http", "hash_key_file"].contains(&setting.name)) {
+        if let (Some(variable), Some(flag)) = (setting.variable(), setting.flag()) {
+            page.push_str(&format!("| `{}: …` | `{variable}=…` | `{flag} …` |\n", setting.name));
+        }
+    }
+    page.push_str(
+        "\n\
+         In a variable and a flag, commas separate what is a list in the file. A variable that is empty counts as none. Relative paths\n\
+         in the file start in its folder, all others in the current directory. A name that nobody knows is an error, in the file and\n\
+         among the variables that begin with `TOLLGATE_`; only those that Kubernetes sets for a service of that name are passed over.\n\
+         All problems are told at once, each with its place. Secrets are taken from variables and from files of their own, never from\n\
+         the command line or the file of settings, and are never shown.\n\n\
+         [`tollgate config`](cli.md#config) prints every value in force with where it comes from. This page is made from the table that\n\
+         reads them.\n",
+    );
+    let mut group = "";
+    for setting in SETTINGS {
+        if setting.group != group {
+            group = setting.group;
+            page.push_str(&format!(
+                "\n## {group}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
+            ));
+        }
+        page.push_str(&setting_row(setting));
+    }
+    page.push_str(
+        "\n## Tokens\n\n\
+         ```yaml\n\
+         http: 0.0.0.0:8080\n\
+         tls_certificate: server.pem\n\
+         tls_key: server.key\n\
+         tokens:\n  \
+           - { name: checkout, digest: \"sha256:…\", scopes: [check] }\n  \
+           - { name: grafana, digest: \"sha256:…\", scopes: [read] }\n\
+         ```\n\n\
+         [`tollgate token`](cli.md#token) makes a token of 256 random bits and prints the line with its digest. Any number of tokens is\n\
+         known at a time, so that a new one can be handed out before the old one is taken away. A server that others can reach, on any\n\
+         address but `127.0.0.0/8` and `[::1]`, does not start without tokens or client certificates unless `insecure` is `true`.\n\n\
+         | scope | what it lets its bearer do |\n|---|---|\n\
+         | `check` | ask for admission, and everything that follows from it: refunds, leases, reports |\n\
+         | `read` | look: rules, metrics, explanations |\n\
+         | `admin` | change what is counted |\n",
+    );
+    page
+}
+
+fn setting_row(setting: &Setting) -> String {
+    let name = match (setting.given, setting.variable()) {
+        (Given::Variable, Some(variable)) => format!("only `{variable}`"),
+        (Given::File, _) => format!("`{}`, only in the file", setting.name),
+        _ => format!("`{}`", setting.name),
+    };
+    let default = match setting.default {
+        "" => "nothing".to_owned(),
+        words if words.starts_with('(') => words.trim_matches(['(', ')']).to_owned(),
+        value => format!("`{value}`"),
+    };
+    let row = format!("{name}\t{}\t{default}\t{}", setting.kind.form(), capital(setting.help));
+    format!("| {} |\n", row.replace('|', "\\|").replace('\t', " | "))
 }

@@ -51,7 +51,7 @@ pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProx
 pub use decision::{Decision, OnFailure};
 pub use evaluate::{Evaluation, evaluate, writes_alone};
 pub use exactness::Exactness;
-pub use key::{Key, Scope, StoredKey, Subject, SubjectHasher, SubjectHashers};
+pub use key::{FleetKey, Key, Scope, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::{Algorithm, Limit};
 pub use limit_error::LimitError;
 pub use machine::{Machine, Step, Write};

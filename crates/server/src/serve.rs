@@ -4,6 +4,7 @@ pub(crate) mod access;
 mod announce;
 mod changes;
 mod connections;
+mod fleet;
 mod gate;
 mod http;
 mod listener;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate::core::{Scope, SubjectHashers};
 use tollgate::limiter::BuildError;
@@ -33,6 +35,7 @@ use tollgate::{Limiter, MemoryStore};
 use crate::config::{Config, StoreConfig};
 use crate::terminal::Failure;
 use connections::Connections;
+use fleet::Others;
 use gate::{Backed, Gate};
 use listener::{Listener, Protocol};
 use observe::{Recorder, StoreCalls, Traces, Watched, log};
@@ -55,6 +58,8 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let calls = Arc::<StoreCalls>::default();
     let limiter =
         main.block_on(open(config.store, config.hashers, config.request_id_horizon, source, &calls))?;
+    let fleet = main.block_on(fleet::of(&limiter))?;
+    let (heard, others) = watch::channel(Others::default());
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     let shared = Arc::new(Shared {
@@ -70,8 +75,13 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
         dialect: config.dialect,
         proxies: config.proxies,
         prefixes: config.prefixes,
+        others: fleet.is_some().then_some(others),
         ending: CancellationToken::new(),
     });
+    if let Some(fleet) = fleet {
+        let (shared, ending) = (Arc::clone(&shared), shared.ending.clone());
+        main.spawn(fleet.compare(move || shared.rules.in_force().fingerprint.clone(), heard, ending));
+    }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
         workers.push(Worker::start(number, listeners, &shared, config.grace)?);

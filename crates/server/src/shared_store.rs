@@ -15,6 +15,8 @@ use crate::terminal::Failure;
 
 mod hints;
 
+pub(crate) use hints::chain;
+
 const PASSWORD: &str = "TOLLGATE_STORE_PASSWORD";
 const SENTINEL_PASSWORD: &str = "TOLLGATE_STORE_SENTINEL_PASSWORD";
 /// People wait longer than requests do, and their network may be a slow one.

@@ -341,8 +341,7 @@ fn the_end_of_the_server_is_not_the_end_of_what_it_was_asked() {
     idle.expect(&say("PING"), b"+PONG\r\n");
     client.expect(&say("PING"), b"+PONG\r\n");
     client.send(&say("CL.THROTTLE end 99 1 3600").repeat(50));
-    let sent = Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status();
-    assert!(sent.expect("kill runs").success());
+    server.signal("TERM");
     let answers = String::from_utf8(client.rest()).expect("text");
     assert_eq!(answers.matches("*5\r\n:0\r\n:100\r\n").count(), 50, "{answers}");
     assert_eq!(idle.rest(), b"");

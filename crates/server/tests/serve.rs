@@ -336,3 +336,41 @@ fn a_check_is_a_span_of_the_trace_of_whoever_asks() {
         assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
     }
 }
+
+#[test]
+fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
+    let redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let (folder, url) = (folder(), redis.url());
+    let (three, five) = (put(folder.path(), "three.yaml", THREE), put(folder.path(), "five.yaml", FIVE));
+    let (key, other) = (put(folder.path(), "key", KEY), put(folder.path(), "other", &KEY.replace('6', "7")));
+    let shared =
+        |rules, key| ["--rules", rules, "--store", &url, "--hash-key-file", key, "--log-format", "json"];
+    let first = Told::start(&shared(three.as_str(), key.as_str()));
+
+    let refused = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--http", "127.0.0.1:0", "--resp", "off"])
+        .args(shared(three.as_str(), other.as_str()))
+        .output()
+        .expect("the binary runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("another hash key") && said.contains("previous_hash_key_file"), "{said}");
+    assert!(!said.contains(KEY), "{said}");
+
+    let second = Told::start(&shared(five.as_str(), key.as_str()));
+    let own = |server: &Told| {
+        let (status, ready) = get(server, "/readyz");
+        assert_eq!(status, 200, "other rules are told, and no reason to be left alone");
+        serde_json::from_str::<Value>(&ready).expect("an object")
+    };
+    let told = second.wait_for("other_rules");
+    assert_eq!(told["theirs"], own(&first)["rules"]["fingerprint"]);
+    let ready = own(&second);
+    assert_eq!(ready["fleet"]["other_rules"], own(&first)["rules"]["fingerprint"]);
+    assert_eq!(ready["fleet"]["other_hash_key"], Value::Null);
+    assert!(get(&second, "/metrics").1.contains("rate_limit_fleet_differs{what=\"rules\"} 1\n"));
+    assert_eq!(first.wait_for("other_rules")["theirs"], ready["rules"]["fingerprint"]);
+    put(folder.path(), "three.yaml", FIVE);
+    second.wait_for("same_rules");
+    first.wait_for("same_rules");
+}

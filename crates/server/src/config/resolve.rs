@@ -23,11 +23,12 @@ const PORTS: [&str; 3] = ["http", "resp", "grpc"];
 
 /// Makes a configuration. It is good for nothing if there are problems among the layers afterwards.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
-    let access = access(layers);
+    let (access, tls) = (access(layers), tls(layers));
+    let guarded = !access.is_empty() || tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     let anonymous = match layers.given("anonymous") {
         Some(_) => scopes(layers, "anonymous"),
-        None if access.is_empty() => Scopes::CHECK.and(Scopes::READ),
-        None => Scopes::NONE,
+        None if guarded => Scopes::NONE,
+        None => Scopes::CHECK.and(Scopes::READ),
     };
     let hashers = hashers(layers);
     let config = Config {
@@ -38,7 +39,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         http: address(layers, "http"),
         resp: address(layers, "resp"),
         grpc: address(layers, "grpc"),
-        tls: tls(layers),
+        tls,
         anonymous,
         certified: scopes(layers, "certified"),
         threads: layers.given("threads").map_or(cores, |_| size(layers, "threads")),
@@ -55,7 +56,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         traces: traces(layers),
         access,
     };
-    ports(layers, &config);
+    ports(layers, &config, guarded);
     config
 }
 
@@ -368,7 +369,7 @@ fn traces(layers: &mut Layers) -> Option<TraceConfig> {
 }
 
 /// Nobody is to find out later that a limiter was open to everybody.
-fn ports(layers: &mut Layers, config: &Config) {
+fn ports(layers: &mut Layers, config: &Config, guarded: bool) {
     let open: Vec<(&str, SocketAddr)> = PORTS
         .into_iter()
         .zip([config.http, config.resp, config.grpc])
@@ -389,8 +390,6 @@ fn ports(layers: &mut Layers, config: &Config) {
                 Problem::error("same-port", at, message).help("give each its own port, or switch one off")
             });
         }
-        let guarded =
-            !config.access.is_empty() || config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         if !is_loopback(address.ip()) && !guarded && word(layers, "insecure") != "true" {
             let message =
                 format!("`{name}` listens on {address}, where others can reach it, and anybody could ask");

@@ -198,8 +198,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "tls_client_ca",
         Kind::File,
         "",
-        "A file with the certificates of whoever vouches for clients, in PEM form; only clients with a certificate of theirs \
-         are let in",
+        "A file with the certificates of whoever vouches for clients, in PEM form; who shows a certificate of theirs may do what \
+         `certified` says",
     ),
     Setting {
         name: "tokens",
@@ -213,7 +213,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ACCESS,
         "anonymous",
         Kind::Scopes,
-        "(check and read if there are no tokens, else nothing)",
+        "(check and read if there are neither tokens nor client certificates, else nothing)",
         "What everybody may do who shows neither token nor certificate",
     ),
     anywhere(

@@ -229,6 +229,12 @@ fn what_is_not_said_is_safe() {
         Scopes::NONE,
         "with tokens, whoever shows none may do nothing"
     );
+    let certificates = "{ tls_certificate: cert.pem, tls_key: cert.pem, tls_client_ca: cert.pem }";
+    assert_eq!(
+        folder.good(certificates, &[], &[]).anonymous,
+        Scopes::NONE,
+        "nor whoever shows no certificate"
+    );
     let said = folder.good(&tokens, &[("TOLLGATE_ANONYMOUS", "read, check")], &[]);
     assert_eq!(said.anonymous, Scopes::CHECK.and(Scopes::READ));
 }

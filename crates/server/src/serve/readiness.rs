@@ -21,6 +21,7 @@ pub(crate) fn readiness(shared: &Shared) -> (bool, Value) {
     let told = json!({
         "ready": is_ready,
         "store": { "kind": kind, "up": trouble.is_none(), "trouble": trouble },
+        "fleet": shared.others.as_ref().map(|others| others.borrow().to_json()),
         "rules": {
             "version": rules.version,
             "fingerprint": rules.fingerprint,

@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
 use super::access::{Access, Scopes};
 use super::connections::Connections;
+use super::fleet::Others;
 use super::gate::Gate;
 use super::observe::{Exposition, Kind};
 use super::rules_in_force::RulesOrigin;
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) proxies: TrustedProxies,
     /// How much of an address tells clients apart.
     pub(crate) prefixes: Prefixes,
+    /// What the servers are like that share the store, if any may.
+    pub(crate) others: Option<watch::Receiver<Others>>,
     /// Cancelled when the server is to end: no new work, but what has begun is answered.
     pub(crate) ending: CancellationToken,
 }
@@ -74,6 +78,9 @@ impl Shared {
             "Whether the rules found last are wrong, and older ones are in force.",
             u8::from(rules.refused.is_some()),
         );
+        if let Some(others) = &self.others {
+            others.borrow().write(&mut page);
+        }
         let mut family =
             page.family("tollgate_build_info", Kind::Gauge, "Always 1; the version is in the label.");
         family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);

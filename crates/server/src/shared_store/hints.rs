@@ -130,7 +130,7 @@ fn said(hints: &[(&str, &'static str)], answer: &str) -> Option<&'static str> {
 }
 
 /// The error and its causes, each said once.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -8,6 +8,7 @@ mod caller;
 mod cluster;
 mod connection;
 mod error;
+mod exchange;
 mod footprint;
 mod health;
 mod job;
@@ -32,6 +33,7 @@ use tollgate_core::{Exactness, Outcome, Plan, Span, Store, StoreError, Time};
 
 pub use caller::Caller;
 pub use error::RedisError;
+pub use exchange::Note;
 pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
 pub use target::{Target, TargetError};
 

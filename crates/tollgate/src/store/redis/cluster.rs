@@ -118,6 +118,28 @@ impl Cluster {
         job.answer(Err(unowned));
     }
 
+    /// Whoever has a slot, once that is known.
+    pub(super) async fn owner(&self, slot: u16) -> Result<Arc<Node>, RedisError> {
+        self.servers().await?;
+        let routes = self.routes.load();
+        let owner = usize::from(routes.owners[usize::from(slot) % SLOTS]);
+        let node = routes.nodes.get(owner).map(|(_, node)| Arc::clone(node));
+        node.ok_or(RedisError::NoOwner { slot, source: None })
+    }
+
+    /// Who to ask instead of a server that did not run something, and whether that one is to be told that the slot's move
+    /// is known.
+    pub(super) fn instead(&self, answer: &RedisError, by: &Address) -> Option<(Arc<Node>, bool)> {
+        match Elsewhere::read(answer, by)? {
+            Elsewhere::Moved { slot, to } => {
+                self.moved(slot, &to);
+                Some((self.node(&to), false))
+            }
+            Elsewhere::Ask { to } => Some((self.node(&to), true)),
+            Elsewhere::TryAgain | Elsewhere::Down => None,
+        }
+    }
+
     /// All servers that have slots, once that is known.
     pub(super) async fn servers(&self) -> Result<Vec<Arc<Node>>, RedisError> {
         let looked = self.looked.subscribe().wait_for(Option::is_some).await.map(|looked| looked.clone());

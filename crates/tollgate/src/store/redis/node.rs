@@ -266,18 +266,25 @@ impl NodeState {
                 dialling.await
             }
         };
+        let (address, dialogue) = dialled.unwrap_or_else(|_| Err(self.whereabouts.unreached()))?;
+        Ok((address, dialogue.into_connection()))
+    }
+
+    /// A connection of one's own, for what is said now and then, and whither. It says nothing about how the server is.
+    pub(super) async fn dialogue(&self) -> Result<(Address, Dialogue), RedisError> {
+        let dialled = timeout(DIAL_MAX, self.dial_somewhere()).await;
         dialled.unwrap_or_else(|_| Err(self.whereabouts.unreached()))
     }
 
     /// Tries every place where it may be, and begins again if it turns out to be elsewhere.
-    async fn dial_somewhere(&self) -> Result<(Address, Connection), RedisError> {
+    async fn dial_somewhere(&self) -> Result<(Address, Dialogue), RedisError> {
         loop {
             let places = self.whereabouts.known().await?;
             let tried = async {
                 let mut failed = RedisError::Closed;
                 for address in &places {
                     match self.enter(address).await {
-                        Ok(connection) => return Ok((address.clone(), connection)),
+                        Ok(dialogue) => return Ok((address.clone(), dialogue)),
                         Err(error) => failed = error,
                     }
                 }
@@ -291,7 +298,7 @@ impl NodeState {
     }
 
     /// Connects, is let in, and sees that it works: with the call that carries out nothing.
-    async fn enter(&self, address: &Address) -> Result<Connection, RedisError> {
+    async fn enter(&self, address: &Address) -> Result<Dialogue, RedisError> {
         let Link { door, terms, scripts, .. } = &*self.link;
         let mut dialogue = door.enter(address, self.link.stall()).await?;
         let mut probe = Vec::new();
@@ -312,7 +319,7 @@ impl NodeState {
         if matches!(self.whereabouts, Whereabouts::Watched { .. }) {
             takes_writes(&mut dialogue, address).await?;
         }
-        Ok(dialogue.into_connection())
+        Ok(dialogue)
     }
 }
 

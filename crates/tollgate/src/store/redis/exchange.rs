@@ -1,0 +1,82 @@
+//! What servers that share a store tell each other through it: small notes, each under a key of its own.
+//!
+//! Notes are rare, and travel on connections of their own: no check waits for one.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::{FleetKey, StoreError};
+
+use super::connection::Dialogue;
+use super::error::RedisError;
+use super::reply::Reply;
+use super::slot::slot_of;
+use super::{READY_MAX, RedisStore, Router};
+
+const SCRIPT: &str = include_str!("lua/exchange.lua");
+/// Whoever was sent elsewhere so often goes in circles.
+const HOPS_MAX: usize = 5;
+
+/// Something to tell the other servers.
+#[derive(Clone, Debug)]
+pub struct Note<'a> {
+    /// Where it is left.
+    pub key: &'a FleetKey,
+    /// What it says.
+    pub value: &'a str,
+    /// How long it stays. At least a millisecond.
+    pub ttl: Duration,
+    /// Unless this is empty, a note that has none of these in it is left alone: it is somebody else's.
+    pub ours: &'a [String],
+}
+
+impl<C> RedisStore<C> {
+    /// Leaves a note, and gives the one that was there.
+    pub async fn exchange(&self, note: &Note<'_>) -> Result<Option<String>, StoreError> {
+        let exchanged = timeout_at(Instant::now() + READY_MAX, self.exchange_with_owner(note)).await;
+        Ok(exchanged.unwrap_or(Err(RedisError::NoReply))?)
+    }
+
+    async fn exchange_with_owner(&self, note: &Note<'_>) -> Result<Option<String>, RedisError> {
+        let key = format!("{}{}", self.inner.prefix, note.key);
+        let ttl_ms = note.ttl.as_millis().max(1).to_string();
+        let mut words = vec![
+            &b"EVAL"[..],
+            SCRIPT.as_bytes(),
+            b"1",
+            key.as_bytes(),
+            note.value.as_bytes(),
+            ttl_ms.as_bytes(),
+        ];
+        words.extend(note.ours.iter().map(|ours| ours.as_bytes()));
+        let cluster = match &self.inner.router {
+            Router::One(node) => {
+                let (_, mut dialogue) = node.state.dialogue().await?;
+                return ask(&mut dialogue, &words).await;
+            }
+            Router::Cluster(cluster) => cluster,
+        };
+        let (mut node, mut asking) = (cluster.owner(slot_of(key.as_bytes())).await?, false);
+        for _ in 0..HOPS_MAX {
+            let (address, mut dialogue) = node.state.dialogue().await?;
+            if asking {
+                dialogue.ask(&[b"ASKING"]).await?;
+            }
+            match ask(&mut dialogue, &words).await {
+                Ok(found) => return Ok(found),
+                Err(error) => match cluster.instead(&error, &address) {
+                    Some(instead) => (node, asking) = instead,
+                    None => return Err(error),
+                },
+            }
+        }
+        Err(RedisError::Nonsense("the servers of the cluster send a note in circles"))
+    }
+}
+
+async fn ask(dialogue: &mut Dialogue, words: &[&[u8]]) -> Result<Option<String>, RedisError> {
+    match dialogue.ask(words).await? {
+        Reply::Value(found) => Ok(found.map(|found| String::from_utf8_lossy(found).into_owned())),
+        _ => Err(RedisError::Nonsense("a note is no text")),
+    }
+}
