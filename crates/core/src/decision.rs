@@ -184,15 +184,13 @@ impl Decision {
     }
 
     fn decide_by_store(&mut self, plan: &Plan<'_>, outcome: &Outcome) -> Result<(), Undecided> {
+        self.allowed = true;
         for (item, answer) in plan.items().iter().zip(&outcome.answers) {
             match answer.verdict {
                 Verdict::Declined(why) if item.blocking => {
                     return Err(Undecided { rule: item.key.scope().rule().to_owned(), why });
                 }
-                _ => {
-                    let numbers = numbers(answer, outcome.now);
-                    self.rules.push(rule_outcome(item, answer.is_admitted(), Some(numbers)));
-                }
+                _ => self.note(item, answer.is_admitted(), Some(numbers(answer, outcome.now))),
             }
         }
         self.source = if self.rules.is_empty() { Source::Unmatched } else { Source::Store };
@@ -203,8 +201,9 @@ impl Decision {
     fn decide_by_policies(&mut self, plan: &Plan<'_>, error: &StoreError) {
         // Wrong credentials are never a reason to let everything pass.
         let may_open = !matches!(error, StoreError::Misconfigured(_));
+        self.allowed = true;
         for item in plan.items() {
-            self.rules.push(rule_outcome(item, may_open && item.on_failure.passes(), None));
+            self.note(item, may_open && item.on_failure.passes(), None);
         }
         self.source = Source::Fallback;
         let degraded =
@@ -212,10 +211,16 @@ impl Decision {
         self.conclude(plan, degraded);
     }
 
+    /// What one rule said.
+    #[inline]
+    fn note(&mut self, item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) {
+        self.allowed &= allowed || !item.blocking;
+        self.rules.push(rule_outcome(item, allowed, numbers));
+    }
+
     /// Everything that follows from what the rules said.
     fn conclude(&mut self, plan: &Plan<'_>, degraded: bool) {
-        let rules = self.rules.as_slice();
-        let allowed = rules.iter().all(|rule| rule.allowed || !rule.blocking);
+        let (rules, allowed) = (self.rules.as_slice(), self.allowed);
         let mut headline: Option<(usize, &RuleOutcome)> = None;
         let (mut exactness, mut delay_ms) = (Exactness::Exact, 0);
         for (index, (rule, item)) in rules.iter().zip(plan.items()).enumerate() {
@@ -241,7 +246,7 @@ impl Decision {
             }
         }
         self.headline = headline.map(|(index, _)| index);
-        (self.allowed, self.degraded) = (allowed, degraded && allowed);
+        self.degraded = degraded && allowed;
         (self.exactness, self.delay_ms) = (exactness, delay_ms);
     }
 }

@@ -1,5 +1,6 @@
 //! Whose state: subjects as keyed hashes, and the key that names their state in a store.
 
+mod sip;
 mod subject;
 
 use std::fmt;

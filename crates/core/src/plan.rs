@@ -115,7 +115,7 @@ impl<'r> Plan<'r> {
 
     /// Adds an item, or says why no store should ever see it.
     // Inlined, so that an item is made where it stays.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, item: Item<'r>) -> Result<(), PlanError> {
         match self.objection(&item) {
             None => {
@@ -132,7 +132,7 @@ impl<'r> Plan<'r> {
         self.items.last().copied().map_or(Ok(()), |last| self.push(Item { key, ..last }))
     }
 
-    #[inline]
+    #[inline(always)]
     fn objection(&self, item: &Item<'r>) -> Option<Objection> {
         let asked = match item.operation {
             Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,

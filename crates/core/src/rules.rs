@@ -12,6 +12,7 @@ pub mod planning;
 pub mod rule;
 pub mod rule_limit;
 pub mod rule_set;
+mod tree;
 
 pub use condition::{Condition, Test};
 pub use cost::Cost;

@@ -146,21 +146,18 @@ impl PathPattern {
 }
 
 /// A path's segments; `None` if it is no path.
-pub(super) fn segments_of(path: &str) -> Option<Segments<'_>> {
+fn segments_of(path: &str) -> Option<Segments<'_>> {
     Some(Segments { rest: Some(path.as_bytes().strip_prefix(b"/")?) })
 }
 
-/// Splits at slashes, up to a query. One pass, and no further than somebody asks: most paths part early from all patterns.
-/// Bytes, because no character holds a byte of those it splits at.
-#[derive(Clone)]
-pub(super) struct Segments<'p> {
+/// Splits at slashes, up to a query. Bytes, because no character holds a byte of those it splits at.
+struct Segments<'p> {
     rest: Option<&'p [u8]>,
 }
 
 impl<'p> Iterator for Segments<'p> {
     type Item = &'p [u8];
 
-    #[inline]
     fn next(&mut self) -> Option<&'p [u8]> {
         let rest = self.rest?;
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
