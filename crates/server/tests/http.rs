@@ -15,6 +15,7 @@ mod misbehaviour;
 #[path = "http/page.rs"]
 mod page;
 #[path = "common/serving.rs"]
+#[allow(dead_code, reason = "every file of tests uses its own part")]
 mod serving;
 
 use client::{Answer, Client, request};

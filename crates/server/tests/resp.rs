@@ -9,6 +9,7 @@ mod properties;
 #[path = "resp/redis_cell.rs"]
 mod redis_cell;
 #[path = "common/serving.rs"]
+#[allow(dead_code, reason = "every file of tests uses its own part")]
 mod serving;
 
 use std::fs;

@@ -37,12 +37,12 @@ fn settled(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
             for (name, member) in members.iter_mut() {
-                *member = match member {
-                    Value::Number(number) if VARYING.contains(&name.as_str()) && *number != 0.into() => {
+                *member = match member.take() {
+                    Value::Number(number) if VARYING.contains(&name.as_str()) && number != 0.into() => {
                         "a number".into()
                     }
                     Value::String(_) if name == "receipt" => "a receipt".into(),
-                    other => settled(other.take()),
+                    other => settled(other),
                 };
             }
         }
@@ -75,8 +75,8 @@ fn every_request_of_the_http_page_is_answered_as_the_page_shows() {
         let command = command.replace("localhost:8080", &serving.http.to_string());
         let run =
             Command::new("sh").args(["-c", &command]).env("RECEIPT", &receipt).output().expect("a shell");
-        let answer = String::from_utf8(run.stdout).expect("text");
         assert!(run.status.success(), "{command}: {run:?}");
+        let answer = String::from_utf8(run.stdout).expect("text");
         if *kind == "http" {
             for line in shown.lines() {
                 let is_there = answer.lines().any(|found| untimed(found) == untimed(line));
