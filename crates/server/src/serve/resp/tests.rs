@@ -33,6 +33,7 @@ fn shared() -> Arc<Shared> {
         dialect: Dialect::default(),
         proxies: TrustedProxies::default(),
         prefixes: Prefixes::default(),
+        others: None,
         ending: CancellationToken::new(),
     })
 }
