@@ -94,6 +94,11 @@ impl Client {
         while self.read_more() {}
     }
 
+    /// Whether all that came is an answer with this status, or nothing.
+    pub(crate) fn is_told(&self, status: u16) -> bool {
+        self.rest.is_empty() || self.rest.starts_with(format!("HTTP/1.1 {status} ").as_bytes())
+    }
+
     fn read_more(&mut self) -> bool {
         let mut bytes = [0; 4_096];
         match self.stream.read(&mut bytes) {

