@@ -1,20 +1,26 @@
 //! Bodies: JSON, small, and read to their end before anything is decided.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use tokio::time::timeout;
 
 use super::complaint::Complaint;
 
 const BYTES_MAX: usize = 64 * 1024;
+/// How much of a body that is too large is thrown away before it is cut off, and for how long.
+const DROPPED_MAX: usize = 1024 * 1024;
+const LINGER: Duration = Duration::from_millis(200);
 
 /// The bytes of a body that says it is JSON. Nothing is set aside for what has not arrived, and what arrives in one
 /// piece, as almost every body does, is not copied.
 pub(super) async fn read_json(headers: &HeaderMap, mut body: Incoming) -> Result<Bytes, Complaint> {
     says_json(headers)?;
     if body.size_hint().lower() > BYTES_MAX as u64 {
-        return Err(too_large());
+        return Err(too_large(body).await);
     }
     let mut whole = match next(&mut body).await? {
         None => return Ok(Bytes::new()),
@@ -23,7 +29,7 @@ pub(super) async fn read_json(headers: &HeaderMap, mut body: Incoming) -> Result
     };
     while let Some(more) = next(&mut body).await? {
         if whole.len() + more.len() > BYTES_MAX {
-            return Err(too_large());
+            return Err(too_large(body).await);
         }
         whole.extend_from_slice(&more);
     }
@@ -57,7 +63,16 @@ fn says_json(headers: &HeaderMap) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn too_large() -> Complaint {
+/// Whoever is cut off while it still sends may never see why, so what is on its way is taken and thrown away.
+async fn too_large(mut body: Incoming) -> Complaint {
+    let drained = async {
+        let mut dropped = 0;
+        while let (true, Ok(Some(more))) = (dropped < DROPPED_MAX, next(&mut body).await) {
+            dropped += more.len();
+        }
+    };
+    // Whoever announces much and sends little is not waited for.
+    let _all_or_enough = timeout(LINGER, drained).await.is_ok();
     let detail = format!("a body may have {BYTES_MAX} bytes; send less, or in parts");
     Complaint::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
 }
