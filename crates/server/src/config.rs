@@ -72,7 +72,7 @@ pub(crate) struct Config {
 #[derive(Debug)]
 pub(crate) enum StoreConfig {
     Memory { keys_max: usize },
-    Redis(RedisSettings),
+    Redis(Box<RedisSettings>),
 }
 
 /// Certificates, by the files they are in.

@@ -49,8 +49,12 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let main = worker::runtime()?;
     let _within = main.enter();
     let log = log::start(&config.log)?;
+    if config.grpc.is_some() {
+        let hint = "leave out `grpc`; HTTP and the protocol of Redis answer the same questions";
+        return Err(Failure::new("gRPC is not spoken yet", hint).into());
+    }
     open_files::allow(config.connections_max);
-    let (shares, addresses) = listeners(&config)?;
+    let Ports { shares, addresses } = listeners(&config)?;
     let (store, is_optional) =
         (told(&config.store), !config.access.is_empty() || !config.anonymous.is_none());
     let tls = config.tls.as_ref().map(|files| Tls::load(files, is_optional)).transpose()?;
@@ -130,7 +134,7 @@ async fn open(
             Ok(Backed::Memory(builder.store(store).build().map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {
-            let store = Watched::new(settings.connect().await?, Arc::clone(calls));
+            let store = Watched::new((*settings).connect().await?, Arc::clone(calls));
             Ok(Backed::Redis(builder.store(store).build().map_err(refused)?))
         }
     }
@@ -143,10 +147,16 @@ fn told(store: &StoreConfig) -> String {
     }
 }
 
-/// Every thread's share of every port, and where they are.
-fn listeners(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<(Protocol, SocketAddr)>)> {
-    let threads = config.threads.max(1);
-    let mut shares: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
+/// The ports, as sockets and as addresses.
+struct Ports {
+    /// For each thread its share of every port.
+    shares: Vec<Vec<Listener>>,
+    addresses: Vec<(Protocol, SocketAddr)>,
+}
+
+/// Every port that was asked for.
+fn listeners(config: &Config) -> Result<Ports> {
+    let mut shares: Vec<Vec<Listener>> = (0..config.threads.max(1)).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for (protocol, address) in [(Protocol::Http, config.http), (Protocol::Resp, config.resp)] {
         let Some(mut address) = address else { continue };
@@ -162,5 +172,5 @@ fn listeners(config: &Config) -> Result<(Vec<Vec<Listener>>, Vec<(Protocol, Sock
         }
         addresses.push((protocol, address));
     }
-    Ok((shares, addresses))
+    Ok(Ports { shares, addresses })
 }

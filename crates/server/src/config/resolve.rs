@@ -190,7 +190,7 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
     }
     let text = |secret: &Option<(String, &str)>| secret.as_ref().map(|(text, _)| text.clone());
     match settings_of(&url, text(&password).as_deref(), text(&sentinel_password).as_deref()) {
-        Ok(settings) => StoreConfig::Redis(settings.deadline(span(layers, "store_deadline"))),
+        Ok(settings) => StoreConfig::Redis(Box::new(settings.deadline(span(layers, "store_deadline")))),
         // The passwords are written as a URL needs them.
         Err(_) => StoreConfig::Memory { keys_max },
     }

@@ -340,6 +340,6 @@ impl Kind {
 /// Milliseconds in the largest unit that leaves no rest.
 fn span(ms: u64) -> String {
     let units = [(DAY_MS, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
-    let unit = units.into_iter().find(|(unit, _)| ms >= *unit && ms % unit == 0);
+    let unit = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
     unit.map_or_else(|| "0s".to_owned(), |(unit, name)| format!("{}{name}", ms / unit))
 }

@@ -47,7 +47,7 @@ fn of_given(setting: &Setting, Given { node, .. }: &Given, layers: &Layers) -> S
         Kind::File => layers.path(setting.name).unwrap_or_default().display().to_string(),
         Kind::Tokens => {
             let token = |item: &tollgate::rules_file::Node| {
-                let text = |key: &str| item.get(key).map(|value| texts(value)).unwrap_or_default();
+                let text = |key: &str| item.get(key).map(texts).unwrap_or_default();
                 format!("{} ({})", text("name"), text("scopes"))
             };
             node.list().unwrap_or_default().iter().map(token).collect::<Vec<_>>().join("; ")

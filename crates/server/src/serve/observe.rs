@@ -91,18 +91,21 @@ impl Recorder {
             self.others.add(other::UNDECIDED);
             return;
         };
-        match decision.source {
-            Source::Unmatched => drop(self.others.add(other::UNMATCHED)),
-            Source::List if decision.allowed => drop(self.others.add(other::BYPASSED)),
-            Source::List => drop(self.others.add(other::DENIED)),
-            Source::Store | Source::Fallback | Source::Rule => {
-                let table = self.rules.load();
-                let version = decision.rules_version();
-                for rule in decision.rules() {
-                    let outcome = rule.outcome();
-                    if let Some(series) = table.of(version, outcome, rule.rule()) {
-                        series.note(outcome, decision.source, rule.rule(), request.attributes);
-                    }
+        let ruleless = match decision.source {
+            Source::Unmatched => Some(other::UNMATCHED),
+            Source::List if decision.allowed => Some(other::BYPASSED),
+            Source::List => Some(other::DENIED),
+            Source::Store | Source::Fallback | Source::Rule => None,
+        };
+        if let Some(reason) = ruleless {
+            self.others.add(reason);
+        } else {
+            let table = self.rules.load();
+            let version = decision.rules_version();
+            for rule in decision.rules() {
+                let outcome = rule.outcome();
+                if let Some(series) = table.of(version, outcome, rule.rule()) {
+                    series.note(outcome, decision.source, rule.rule(), request.attributes);
                 }
             }
         }

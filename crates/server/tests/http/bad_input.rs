@@ -157,8 +157,11 @@ fn made() -> Vec<(&'static str, Vec<u8>, u16, &'static str)> {
     ]
 }
 
+/// A method, a path, header fields, the status and a word of the answer.
+type Head = (&'static str, &'static str, &'static [(&'static str, &'static str)], u16, &'static str);
+
 /// The head's own: method, path, header fields, status and words of the fix.
-const HEADS: &[(&str, &str, &[(&str, &str)], u16, &str)] = &[
+const HEADS: &[Head] = &[
     ("POST", "/v1/check", &[], 415, "Content-Type: application/json"),
     ("POST", "/v1/check", &[("content-type", "")], 415, "Content-Type: application/json"),
     ("POST", "/v1/check", &[("content-type", "text/plain")], 415, "Content-Type: application/json"),

@@ -36,13 +36,12 @@ fn heads_and_bodies_have_a_size() {
         (0..count).for_each(|n| head.push_str(&format!("x-{n}: x\r\n")));
         head + "\r\n"
     };
-    for (count, status) in [(64, 200), (65, 431)] {
-        let mut client = Client::connect(serving.http);
-        client.send(with_headers(count).as_bytes());
-        assert_eq!(client.answer().status, status, "{count} fields");
-    }
+    let mut client = Client::connect(serving.http);
+    client.send(with_headers(64).as_bytes());
+    assert_eq!(client.answer().status, 200);
     // Who sends more than is read may find the connection gone before it has seen why.
     for head in [
+        with_headers(65),
         format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40_000)),
         format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(40_000)),
     ] {

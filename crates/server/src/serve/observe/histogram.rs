@@ -53,7 +53,9 @@ mod tests {
     #[test]
     fn steps_add_up_to_the_count() {
         let histogram = Histogram::default();
-        [50, 51, 5_000_000].map(|us| histogram.note(Duration::from_micros(us)));
+        for us in [50, 51, 5_000_000] {
+            histogram.note(Duration::from_micros(us));
+        }
         let mut page = Exposition::default();
         histogram.write(&mut page.family("t_seconds", Kind::Histogram, "Time."), &[("a", "b")]);
         let text = page.into_text();
