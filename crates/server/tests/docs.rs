@@ -1,5 +1,6 @@
 //! Every command a page shows is run, and prints what the page says it prints. Those of the page about Redis get a server.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,13 @@ use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 
 #[path = "redis_guide/program.rs"]
 mod program;
+#[path = "common/serving.rs"]
+#[allow(dead_code, reason = "every file of tests uses its own part")]
+mod serving;
 
 /// Its commands need a server, and are run by a test of their own.
 const REDIS_PAGE: &str = "docs/guides/redis.md";
+const SERVER_PAGE: &str = "docs/guides/server.md";
 const PROGRAM: &str = include_str!("redis_guide/program.rs");
 
 /// A command in a `console` block and the lines below it.
@@ -28,7 +33,7 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages = vec![root.join("README.md")];
     collect(&root.join("docs"), &mut pages);
-    pages.retain(|page| *page != root.join(REDIS_PAGE));
+    pages.retain(|page| *page != root.join(REDIS_PAGE) && *page != root.join(SERVER_PAGE));
     let shown: Vec<Shown> = pages.iter().flat_map(|page| shown_in(page)).collect();
     assert!(!shown.is_empty(), "no page shows a command");
     for Shown { page, line, command, output } in shown {
@@ -46,6 +51,57 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
         let (printed, output) = (printed.trim_end(), output.trim_end());
         assert!(is_shown(printed, output), "{place}\nshown:\n{output}\n\nprinted:\n{printed}");
     }
+}
+
+/// The commands of the page about servers, in their order and by a shell, against one that was told nothing.
+#[test]
+fn every_command_of_the_server_guide_prints_what_the_page_shows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let server = serving::start(&[]);
+    let tollgate = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("it lies in a folder");
+    let path = format!("{}:{}", tollgate.display(), std::env::var("PATH").expect("there is a path"));
+    let shown = shown_in(&root.join(SERVER_PAGE));
+    assert!(shown.len() > 3, "the page shows commands");
+    for Shown { line, command, output, .. } in shown {
+        let real = command
+            .replace("localhost:8080", &server.http.to_string())
+            .replace("-h localhost -p 6380", &format!("-h 127.0.0.1 -p {}", server.resp.port()));
+        let run = Command::new("sh").args(["-c", &real]).env("PATH", &path).output().expect("a shell");
+        let printed = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
+        assert!(
+            is_shown(printed.trim_end(), output.trim_end()),
+            "{SERVER_PAGE}:{line}: {command}\nshown:\n{output}\nprinted:\n{printed}"
+        );
+    }
+}
+
+/// Every family of a server on either store is on the page, and nothing else is.
+#[test]
+fn the_page_of_metrics_names_what_servers_count_and_nothing_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/reference/metrics.md")).expect("the page can be read");
+    let redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let key = redis.folder().join("key");
+    fs::write(&key, "5e".repeat(32)).expect("a file can be written");
+    let (url, key) = (redis.url(), key.to_str().expect("a path of text").to_owned());
+    let in_memory = serving::start(&[]);
+    let in_redis = serving::start(&["--store", &url, "--hash-key-file", &key]);
+    let mut counted = BTreeSet::new();
+    for server in [&in_memory, &in_redis] {
+        let url = format!("http://{}/metrics", server.http);
+        let run = Command::new("curl").args(["--silent", "--fail", &url]).output().expect("curl runs");
+        let text = String::from_utf8(run.stdout).expect("text");
+        counted.extend(
+            text.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split_once(' ')?.0.to_owned())),
+        );
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let names = rows.filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split('`'));
+    let named: BTreeSet<String> = names
+        .filter(|name| name.starts_with("rate_limit_") || name.starts_with("tollgate_"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(named, counted);
 }
 
 /// The commands of the page about Redis, in their order and by a shell, against a server with TLS and with the user of
