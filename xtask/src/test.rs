@@ -23,11 +23,11 @@ fn stages(root: &Path) -> Vec<Stage> {
         Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
         Stage::new(
             "clippy",
-            5,
+            4,
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
         // Tests of servers that fail over mostly wait: more of them than there are cores run at once.
-        Stage::new("test", 15, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
+        Stage::new("test", 16, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
         Stage::new(
             "races",
             3,

@@ -47,6 +47,7 @@ use worker::Worker;
 /// Serves until it is told to end. `reread` gives the configuration anew, for what can change while it runs.
 pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
     let main = worker::runtime()?;
+    let asked_for = (config.http, config.resp, config.grpc);
     let _within = main.enter();
     let log = log::start(&config.log)?;
     if config.grpc.is_some() {
@@ -55,9 +56,9 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     }
     open_files::allow(config.connections_max);
     let Ports { shares, addresses } = listeners(&config)?;
-    let (store, is_optional) =
-        (told(&config.store), !config.access.is_empty() || !config.anonymous.is_none());
-    let tls = config.tls.as_ref().map(|files| Tls::load(files, is_optional)).transpose()?;
+    let store = told(&config.store);
+    let doors = Doors { tokens: config.access, anonymous: config.anonymous, certified: config.certified };
+    let tls = config.tls.as_ref().map(|files| Tls::load(files, doors.take_strangers())).transpose()?;
     let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
     let calls = Arc::<StoreCalls>::default();
     let limiter =
@@ -69,11 +70,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let shared = Arc::new(Shared {
         gate: Gate::new(limiter, recorder, Scope::new("default", "CL.THROTTLE")?),
         rules,
-        doors: ArcSwap::from_pointee(Doors {
-            tokens: config.access,
-            anonymous: config.anonymous,
-            certified: config.certified,
-        }),
+        doors: ArcSwap::from_pointee(doors),
         tls,
         connections: Arc::new(Connections::new(config.connections_max)),
         dialect: config.dialect,
@@ -93,7 +90,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     announce::ready(&addresses, shared.tls.is_some(), &store, &shared.rules.in_force().name, &config.log);
     // All of it on this runtime, which carries the connections to the store and the traces to the end.
     let all_answered = main.block_on(async {
-        upkeep::until_the_end(&shared, &reread).await?;
+        upkeep::until_the_end(&shared, asked_for, &reread).await?;
         let mut all_answered = true;
         for worker in workers {
             all_answered &= worker.end().await?;
@@ -160,12 +157,9 @@ fn listeners(config: &Config) -> Result<Ports> {
     let mut addresses = Vec::new();
     for (protocol, address) in [(Protocol::Http, config.http), (Protocol::Resp, config.resp)] {
         let Some(mut address) = address else { continue };
+        Listener::probe(address).map_err(|error| unusable(address, &error))?;
         for share in &mut shares {
-            let listener = Listener::bind(protocol, address).map_err(|error| {
-                let hint =
-                    "something else listens there, or the address is not one of this machine; choose another";
-                Failure::new(format!("cannot listen on {address}: {error}"), hint)
-            })?;
+            let listener = Listener::bind(protocol, address).map_err(|error| unusable(address, &error))?;
             // Any port was asked for: the first one finds it for all.
             address = listener.address().context("a socket has no address")?;
             share.push(listener);
@@ -173,4 +167,9 @@ fn listeners(config: &Config) -> Result<Ports> {
         addresses.push((protocol, address));
     }
     Ok(Ports { shares, addresses })
+}
+
+fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {
+    let hint = "something else listens there, or the address is not one of this machine; choose another";
+    Failure::new(format!("cannot listen on {address}: {error}"), hint)
 }

@@ -137,10 +137,14 @@ impl Access {
     ///
     /// It is compared with all that are known, so that the time taken does not tell which one it was.
     pub(crate) fn scopes_of(&self, token: &[u8]) -> Option<Scopes> {
-        let shown = Digest::of(token);
+        self.scopes_by(&Digest::of(token))
+    }
+
+    /// The same by the digest of a token that was shown earlier.
+    pub(crate) fn scopes_by(&self, shown: &Digest) -> Option<Scopes> {
         let mut found = None;
         for known in &self.tokens {
-            if known.digest.is(&shown) {
+            if known.digest.is(shown) {
                 found = Some(found.map_or(known.scopes, |scopes: Scopes| scopes.and(known.scopes)));
             }
         }

@@ -7,10 +7,6 @@ use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
-use tokio::time::sleep;
-
-/// Editors write in several steps, and a folder may be swapped as a whole: what comes within this is one change.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Wakes when something happens where one of the files is.
 pub(crate) struct Changes {
@@ -20,6 +16,9 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    /// Editors write in several steps, and a folder may be swapped as a whole: what comes within this is one change.
+    pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
     /// Watches the folders the files are in, because editors and orchestrators put new files in place of old ones.
     pub(crate) fn of<'p>(files: impl Iterator<Item = &'p Path>) -> notify::Result<Changes> {
         let happened = Arc::new(Notify::new());
@@ -37,10 +36,9 @@ impl Changes {
         Ok(Changes { _watcher: watcher, happened })
     }
 
-    /// Waits until something has happened, and a moment longer.
+    /// Waits until something has happened. Whoever is told waits for [`PAUSE`](Changes::PAUSE) before it looks.
     pub(crate) async fn next(&self) {
         self.happened.notified().await;
-        sleep(PAUSE).await;
     }
 }
 

@@ -192,7 +192,7 @@ impl Gate {
     ) -> Option<Result<Outcome, ThrottleError>> {
         let Backed::Memory(limiter) = &self.inner.limiter else { return None };
         let outcome = self.own_plan(key, limit, operation).map(|plan| limiter.store().apply_now(&plan));
-        Some(outcome.map_err(ThrottleError::from).inspect(|outcome| self.note_own(outcome)))
+        Some(outcome.map_err(ThrottleError::from).inspect(|outcome| self.note_own(operation, outcome)))
     }
 
     /// One operation on a key of the caller's own, under a limit of the caller's own. The outcome has one answer.
@@ -207,7 +207,7 @@ impl Gate {
         }
         let plan = self.own_plan(key, limit, operation)?;
         let outcome = either!(self, limiter => limiter.store().apply(&plan).await)?;
-        self.note_own(&outcome);
+        self.note_own(operation, &outcome);
         Ok(outcome)
     }
 
@@ -218,8 +218,11 @@ impl Gate {
         Ok(plan)
     }
 
-    fn note_own(&self, outcome: &Outcome) {
-        self.inner.recorder.throttled(outcome);
+    /// Looking is not counted.
+    fn note_own(&self, operation: Operation, outcome: &Outcome) {
+        if let Operation::Charge { .. } = operation {
+            self.inner.recorder.throttled(outcome);
+        }
     }
 
     /// The keys that make subjects out of attribute values.

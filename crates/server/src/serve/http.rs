@@ -54,7 +54,7 @@ where
         }
     });
     let mut http = http1::Builder::new();
-    http.max_headers(HEADERS_MAX).max_buf_size(BUFFER_MAX).pipeline_flush(true).header_read_timeout(None);
+    http.max_headers(HEADERS_MAX).max_buf_size(BUFFER_MAX).half_close(true).header_read_timeout(None);
     let mut connection = pin!(http.serve_connection(stream, service));
     let ended = tokio::select! {
         biased;

@@ -57,6 +57,15 @@ impl Listener {
         Ok(Listener { protocol, socket: socket.into() })
     }
 
+    /// An error if another process listens there: sockets that may be shared would be shared with it too, and each
+    /// would count half of what comes.
+    pub(crate) fn probe(address: SocketAddr) -> io::Result<()> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
+        // Connections of a server that has just ended do not matter.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())
+    }
+
     /// Where it listens: the port that was found if any was asked for.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
@@ -104,14 +113,13 @@ async fn greet(protocol: Protocol, stream: TcpStream, address: SocketAddr, share
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let peer = Peer { address: address.ip(), scopes: shared.doors.load().anonymous };
+    let peer = Peer { address: address.ip(), is_certified: false };
     let Some(tls) = &shared.tls else { return serve(protocol, stream, peer, shared).await };
     let acceptor = tls.acceptor(protocol);
     match timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let is_certified = stream.get_ref().1.peer_certificates().is_some();
-            let more = if is_certified { shared.doors.load().certified } else { peer.scopes };
-            serve(protocol, stream, Peer { scopes: peer.scopes.and(more), ..peer }, shared).await;
+            serve(protocol, stream, Peer { is_certified, ..peer }, shared).await;
         }
         Ok(Err(error)) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "{error}"),
         Err(_) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "it took too long"),

@@ -51,7 +51,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut connection = Connection::new(stream);
-    let mut session = Session::new(peer);
+    let mut session = Session::new(peer, &shared);
     let mut places = Places::new();
     let mut ending = pin!(shared.ending.cancelled());
     let mut tick = pin!(sleep(TICK));
@@ -68,7 +68,9 @@ where
                 break;
             }
             Event::Tick => {
-                quiet_ticks = if connection.take_moved() { 0 } else { quiet_ticks + 1 };
+                // Whoever may do nothing yet is not given more time for talking.
+                let is_alive = connection.take_moved() && !session.is_stranger();
+                quiet_ticks = if is_alive { 0 } else { quiet_ticks + 1 };
                 let patience_ticks =
                     if connection.is_amid() || session.is_stranger() { STALLED_TICKS } else { IDLE_TICKS };
                 if quiet_ticks >= patience_ticks {

@@ -50,8 +50,20 @@ pub(crate) struct Doors {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// What it may do without showing a token: what everybody may, or more by its certificate.
-    pub(crate) scopes: Scopes,
+    /// Whether it has shown a certificate that we trust.
+    pub(crate) is_certified: bool,
+}
+
+impl Doors {
+    /// Whether anybody without a certificate could be let in.
+    pub(crate) fn take_strangers(&self) -> bool {
+        !self.tokens.is_empty() || !self.anonymous.is_none()
+    }
+
+    /// What a peer may do without showing a token.
+    pub(crate) fn scopes_of(&self, peer: &Peer) -> Scopes {
+        if peer.is_certified { self.anonymous.and(self.certified) } else { self.anonymous }
+    }
 }
 
 impl Shared {

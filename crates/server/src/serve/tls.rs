@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -17,11 +18,9 @@ use crate::config::TlsConfig;
 /// The certificates in force.
 pub(crate) struct Tls {
     files: TlsConfig,
-    /// Whether a client without a certificate is let in, because it may show a token instead.
-    optional: bool,
     current: ArcSwap<Settings>,
-    /// What the files held when they were looked at last.
-    seen: ArcSwap<blake3::Hash>,
+    /// What the files held when they were looked at last, and whether a client without a certificate was to be let in.
+    seen: Mutex<(blake3::Hash, bool)>,
 }
 
 struct Settings {
@@ -30,21 +29,22 @@ struct Settings {
 }
 
 impl Tls {
+    /// `optional` lets clients in that have no certificate, because they may show a token instead.
     pub(crate) fn load(files: &TlsConfig, optional: bool) -> Result<Tls> {
         // Before they are read: what changes in between is noticed the next time.
-        let seen = ArcSwap::from_pointee(digest(files));
+        let seen = Mutex::new((digest(files), optional));
         let current = ArcSwap::from_pointee(read(files, optional)?);
-        Ok(Tls { files: files.clone(), optional, current, seen })
+        Ok(Tls { files: files.clone(), current, seen })
     }
 
     /// Reads the files again, if they are others than at the last time, and says whether they are. If they are wrong,
     /// those in force stay.
-    pub(crate) fn reload(&self) -> Result<bool> {
-        let found = digest(&self.files);
-        if self.seen.swap(Arc::new(found)).as_ref() == &found {
+    pub(crate) fn reload(&self, optional: bool) -> Result<bool> {
+        let found = (digest(&self.files), optional);
+        if std::mem::replace(&mut *self.seen.lock(), found) == found {
             return Ok(false);
         }
-        self.current.store(Arc::new(read(&self.files, self.optional)?));
+        self.current.store(Arc::new(read(&self.files, optional)?));
         Ok(true)
     }
 

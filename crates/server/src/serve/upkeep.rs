@@ -1,11 +1,12 @@
 //! What a server does beside serving: it listens to signals, reads files again, and tidies up.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::interval;
+use tokio::time::{interval, sleep};
 use tollgate::limiter::BuildError;
 use tollgate::rules_file::Source;
 
@@ -17,8 +18,15 @@ use crate::config::Config;
 /// How often memory is looked through for state that counts for nothing any more.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
+/// The addresses that the configuration names.
+type AskedFor = (Option<SocketAddr>, Option<SocketAddr>, Option<SocketAddr>);
+
 /// Keeps house until a signal ends the server.
-pub(crate) async fn until_the_end(shared: &Arc<Shared>, reread: &impl Fn() -> Result<Config>) -> Result<()> {
+pub(crate) async fn until_the_end(
+    shared: &Arc<Shared>,
+    asked_for: AskedFor,
+    reread: &impl Fn() -> Result<Config>,
+) -> Result<()> {
     let listen = |kind| signal(kind).context("cannot listen to signals");
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let mut hang_up = listen(SignalKind::hangup())?;
@@ -36,10 +44,13 @@ pub(crate) async fn until_the_end(shared: &Arc<Shared>, reread: &impl Fn() -> Re
             () = shared.ending.cancelled() => break,
             () = either(&mut interrupt, &mut terminate) => break,
             _ = hang_up.recv() => {
-                reload_files(shared);
-                reload_doors(shared, reread);
+                reload_doors(shared, asked_for, reread);
+                reload_files(shared).await?;
             }
-            () = changed(changes.as_ref()) => reload_files(shared),
+            () = changed(changes.as_ref()) => {
+                sleep(Changes::PAUSE).await;
+                reload_files(shared).await?;
+            }
             _ = sweep.tick() => shared.gate.sweep(),
         }
     }
@@ -67,8 +78,14 @@ async fn changed(changes: Option<&Changes>) {
     }
 }
 
-/// Rules and certificates. What is wrong is told, and what was in force stays.
-fn reload_files(shared: &Shared) {
+/// Rules and certificates. Beside the runtime, which carries the connections to the store: rules may take a while to read.
+async fn reload_files(shared: &Arc<Shared>) -> Result<()> {
+    let shared = Arc::clone(shared);
+    Ok(tokio::task::spawn_blocking(move || reload_files_now(&shared)).await?)
+}
+
+/// What is wrong is told, and what was in force stays.
+fn reload_files_now(shared: &Shared) {
     match shared.rules.changed() {
         None => (),
         Some(Ok(source)) => replace_rules(shared, source),
@@ -77,7 +94,7 @@ fn reload_files(shared: &Shared) {
             shared.rules.unreadable(failure.to_string());
         }
     }
-    match shared.tls.as_ref().map_or(Ok(false), |tls| tls.reload()) {
+    match shared.tls.as_ref().map_or(Ok(false), |tls| tls.reload(shared.doors.load().take_strangers())) {
         Ok(false) => (),
         Ok(true) => tracing::info!(event = "certificates_replaced", "the certificates were read again"),
         Err(error) => tracing::error!(event = "certificates_refused", "{error:#}; those in force stay"),
@@ -103,8 +120,15 @@ fn replace_rules(shared: &Shared, source: Source) {
 }
 
 /// Who may do what, from the configuration. What else is in there needs a new start.
-fn reload_doors(shared: &Shared, reread: &impl Fn() -> Result<Config>) {
+fn reload_doors(shared: &Shared, asked_for: AskedFor, reread: &impl Fn() -> Result<Config>) {
     match reread() {
+        // What may be open there may not be open here.
+        Ok(Config { http, resp, grpc, .. }) if (http, resp, grpc) != asked_for => {
+            tracing::error!(
+                event = "config_refused",
+                "the configuration names other addresses, which needs a new start; what was in force stays"
+            );
+        }
         Ok(Config { access, anonymous, certified, .. }) => {
             shared.doors.store(Arc::new(Doors { tokens: access, anonymous, certified }));
             tracing::info!(event = "access_replaced", "tokens and scopes were read again");

@@ -42,8 +42,8 @@ fn heads_and_bodies_have_a_size() {
     // Who sends more than is read may find the connection gone before it has seen why.
     for head in [
         with_headers(65),
-        format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40_000)),
-        format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(40_000)),
+        format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(100_000)),
+        format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000)),
     ] {
         let mut client = Client::connect(serving.http);
         client.send(head.as_bytes());

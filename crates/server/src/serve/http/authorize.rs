@@ -18,12 +18,14 @@ use tollgate::{Attributes, Request};
 use super::answer::{self, Answer, NO_STORE};
 use super::check;
 use super::complaint::Complaint;
-use super::question::{NAME_MAX, VALUE_MAX};
+use super::question::NAME_MAX;
 use crate::serve::gate::Edge;
 use crate::serve::shared::{Peer, Shared};
 
 /// The most attributes that a query names of either kind, and the most characters it gives them: it is written by hand.
 const NAMED_MAX: usize = 16;
+/// Of a header that is used: URLs and tokens are long.
+const HEADER_MAX: usize = 16 * 1024;
 const GIVEN_MAX: usize = 200;
 /// The headers in which proxies say what they were asked, in the words of one family of them and of another.
 const METHODS: [HeaderName; 2] =
@@ -33,6 +35,12 @@ const TARGETS: [HeaderName; 2] =
 const HOSTS: [HeaderName; 1] = [HeaderName::from_static("x-forwarded-host")];
 
 pub(super) async fn authorize(parts: &Parts, peer: Peer, shared: &Shared) -> Result<Answer, Complaint> {
+    // A page of another site can make a browser ask this without being asked first. A proxy hands on what browsers say.
+    let of_page = parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if of_page && !shared.proxies.trust(peer.address) {
+        let detail = "a browser asks this for a page of another site; ask from a proxy, and name it in trusted_proxies";
+        return Err(Complaint::new(StatusCode::FORBIDDEN, "cross-site", detail));
+    }
     let asked = Asked::read(parts.uri.query().unwrap_or_default())?;
     let forwarded = Forwarded::read(parts, peer, shared)?;
     let mut attributes = forwarded.attributes();
@@ -208,10 +216,10 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>
         return Err(Complaint::bad("header-twice", format!("{name} is there more than once; send it once")));
     }
     let Some(value) = first else { return Ok(None) };
-    let value = std::str::from_utf8(value.as_bytes()).ok().filter(|value| value.len() <= VALUE_MAX);
+    let value = std::str::from_utf8(value.as_bytes()).ok().filter(|value| value.len() <= HEADER_MAX);
     value.map(Some).ok_or_else(|| unreadable(name))
 }
 
 fn unreadable(name: &HeaderName) -> Complaint {
-    Complaint::bad("bad-header", format!("{name} cannot be read; send text of at most {VALUE_MAX} bytes"))
+    Complaint::bad("bad-header", format!("{name} cannot be read; send text of at most {HEADER_MAX} bytes"))
 }

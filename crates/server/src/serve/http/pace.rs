@@ -56,46 +56,49 @@ impl Pace {
 pub(super) struct Patient<T> {
     stream: T,
     pace: Pace,
-    /// What is waited for, and until when.
-    waits: Option<(Wait, Instant)>,
+    /// Until when something is to have come, in the phase that it is waited for in.
+    reads: Option<(u32, Instant)>,
+    /// Until when the client is to have taken something. Both may be waited for at once.
+    writes: Option<Instant>,
+    /// Rings at the earlier of the two, or before.
     alarm: Option<Pin<Box<Sleep>>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
-    Read(u32),
-    Write,
 }
 
 impl<T> Patient<T> {
     pub(super) fn new(stream: T, pace: Pace) -> Patient<T> {
-        Patient { stream, pace, waits: None, alarm: None }
+        Patient { stream, pace, reads: None, writes: None, alarm: None }
     }
 
     fn wait_to_read(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let (now, phase) = self.pace.now();
-        match phase {
-            Phase::Idle => self.wait(Wait::Read(now), IDLE, context),
-            Phase::Head => self.wait(Wait::Read(now), HEAD, context),
-            Phase::Body => self.wait(Wait::Read(now), BODY, context),
-            Phase::Answer => Poll::Pending,
-        }
-    }
-
-    /// Pending until the time for this is over.
-    fn wait(&mut self, wait: Wait, most: Duration, context: &mut Context<'_>) -> Poll<io::Error> {
-        let due = match self.waits {
-            Some((same, due)) if same == wait => due,
+        let most = match phase {
+            Phase::Idle => IDLE,
+            Phase::Head => HEAD,
+            Phase::Body => BODY,
+            Phase::Answer => return Poll::Pending,
+        };
+        let due = match self.reads {
+            Some((same, due)) if same == now => due,
             _ => Instant::now() + most,
         };
-        self.waits = Some((wait, due));
+        self.reads = Some((now, due));
+        self.wait_until(due, context)
+    }
+
+    fn wait_to_write(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let due = *self.writes.get_or_insert_with(|| Instant::now() + WRITE);
+        self.wait_until(due, context)
+    }
+
+    /// Pending until then. An alarm for something else that rings earlier is looked at again then.
+    fn wait_until(&mut self, due: Instant, context: &mut Context<'_>) -> Poll<io::Error> {
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
         if alarm.deadline() > due {
             alarm.as_mut().reset(due);
         }
         loop {
             ready!(alarm.as_mut().poll(context));
-            if alarm.deadline() >= due {
+            if Instant::now() >= due {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
             alarm.as_mut().reset(due);
@@ -105,10 +108,10 @@ impl<T> Patient<T> {
     fn wrote<R>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         match wrote {
             Poll::Ready(wrote) => {
-                self.waits = self.waits.filter(|(wait, _)| *wait != Wait::Write);
+                self.writes = None;
                 Poll::Ready(wrote)
             }
-            Poll::Pending => self.wait(Wait::Write, WRITE, context).map(Err),
+            Poll::Pending => self.wait_to_write(context).map(Err),
         }
     }
 }
@@ -196,6 +199,23 @@ mod tests {
         assert!(within(read_in(&[Phase::Head]).await, HEAD));
         assert!(within(read_in(&[Phase::Head, Phase::Body]).await, BODY));
         assert!(within(read_in(&[Phase::Head, Phase::Answer, Phase::Idle]).await, IDLE));
+    }
+
+    /// While an answer waits to be taken, it is also looked whether the client has gone.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_no_answer_is_left_although_it_is_listened_to() {
+        let (_client, server) = duplex(64);
+        let mut server = Patient::new(server, Pace::default());
+        server.write_all(&[0; 64]).await.expect("there is room");
+        let started = Instant::now();
+        let gone = std::future::poll_fn(|context| {
+            let mut one = [0; 1];
+            let heard = Pin::new(&mut server).poll_read(context, &mut ReadBuf::new(&mut one));
+            assert!(heard.is_pending(), "nothing is said, and it is not too long yet");
+            Pin::new(&mut server).poll_write(context, &[0])
+        });
+        assert_eq!(gone.await.expect_err("nobody takes it").kind(), io::ErrorKind::TimedOut);
+        assert!(started.elapsed() <= WRITE + Duration::from_secs(1), "{:?}", started.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -166,7 +166,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.sent < self.output.len() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.output[self.sent..]) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    // What has gone makes room, so that whoever looks at what is left sees the same everywhere.
+                    self.output.drain(..self.sent);
+                    self.sent = 0;
+                    return Ok(());
+                }
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(len)) => {
                     self.sent += len;

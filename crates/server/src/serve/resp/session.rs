@@ -1,5 +1,7 @@
 //! One client's side of the conversation: what it has told of itself, what it may do, and what it says next.
 
+use std::sync::Arc;
+
 use super::about::{self, Presence};
 use super::command::{self, Command, Entry, Needs, Unknown};
 use super::frame::{Limits, Words};
@@ -8,8 +10,8 @@ use super::reply::{Protocol, Reply};
 use super::text::Quoted;
 use super::throttle::Recent;
 use super::{check, throttle};
-use crate::serve::access::Scopes;
-use crate::serve::shared::{Peer, Shared};
+use crate::serve::access::{Digest, Scopes};
+use crate::serve::shared::{Doors, Peer, Shared};
 
 /// The most bytes of a connection's name.
 const NAME_MAX: usize = 64;
@@ -19,6 +21,9 @@ pub(crate) struct Session {
     peer: Peer,
     pub(crate) protocol: Protocol,
     scopes: Scopes,
+    /// By whom it was judged what it may do, and by which token: both can change while it is connected.
+    doors: Arc<Doors>,
+    token: Option<Digest>,
     name: String,
     replies: Replies,
     recent: Recent,
@@ -50,12 +55,15 @@ pub(crate) enum Step<'b> {
 }
 
 impl Session {
-    pub(crate) fn new(peer: Peer) -> Session {
+    pub(crate) fn new(peer: Peer, shared: &Shared) -> Session {
+        let doors = shared.doors.load_full();
         Session {
             presence: Presence::new(),
             peer,
             protocol: Protocol::default(),
-            scopes: peer.scopes,
+            scopes: doors.scopes_of(&peer),
+            doors,
+            token: None,
             name: String::new(),
             replies: Replies::On,
             recent: Recent::default(),
@@ -80,6 +88,9 @@ impl Session {
         waiting: bool,
         out: &mut Vec<u8>,
     ) -> Step<'b> {
+        if !Arc::ptr_eq(&self.doors, &shared.doors.load()) {
+            self.judge_again(shared);
+        }
         let unheard = self.replies != Replies::On;
         if self.replies == Replies::SkipNext {
             self.replies = Replies::Skip;
@@ -91,6 +102,14 @@ impl Session {
             return self.unsaid(step, out, before);
         }
         step
+    }
+
+    /// Tokens and scopes were read again: what was shown may be worth something else now.
+    #[cold]
+    fn judge_again(&mut self, shared: &Shared) {
+        self.doors = shared.doors.load_full();
+        let by_token = self.token.and_then(|token| self.doors.tokens.scopes_by(&token));
+        self.scopes = by_token.unwrap_or_else(|| self.doors.scopes_of(&self.peer));
     }
 
     /// The same for a client that does not want to hear the answer.
@@ -179,7 +198,8 @@ impl Session {
             (Command::Select, Some(b"0"), 1) => reply.simple("OK"),
             (Command::Select, ..) => reply.error("ERR", "DB index is out of range; there is only 0"),
             (Command::Reset, ..) => {
-                (self.protocol, self.scopes) = (Protocol::default(), self.peer.scopes);
+                self.protocol = Protocol::default();
+                (self.token, self.scopes) = (None, self.doors.scopes_of(&self.peer));
                 self.replies = Replies::On;
                 self.name.clear();
                 reply.simple("RESET");
@@ -191,7 +211,7 @@ impl Session {
     fn authenticate(&mut self, shared: &Shared, token: &[u8], reply: &mut Reply<'_>) {
         match shared.scopes_of(token) {
             Some(scopes) => {
-                self.scopes = scopes;
+                (self.token, self.scopes) = (Some(Digest::of(token)), scopes);
                 reply.simple("OK");
             }
             None => wrong_token(reply),
@@ -206,12 +226,12 @@ impl Session {
             Some(_) => return reply.error("NOPROTO", "unsupported protocol version; there are 2 and 3"),
         };
         let mut options = rest.from(1);
-        let (mut scopes, mut name) = (self.scopes, None);
+        let (mut scopes, mut shown, mut name) = (self.scopes, self.token, None);
         while let Some(option) = options.get(0) {
             let taken = match (option.to_ascii_uppercase().as_slice(), options.get(1), options.get(2)) {
                 (b"AUTH", Some(_), Some(token)) => {
                     let Some(found) = shared.scopes_of(token) else { return wrong_token(reply) };
-                    scopes = found;
+                    (scopes, shown) = (found, Some(Digest::of(token)));
                     3
                 }
                 (b"SETNAME", Some(given), _) => match connection_name(given) {
@@ -231,7 +251,7 @@ impl Session {
                 "HELLO must be called with the client already authenticated, or as HELLO 3 AUTH user token",
             );
         }
-        (self.protocol, self.scopes) = (protocol, scopes);
+        (self.protocol, self.scopes, self.token) = (protocol, scopes, shown);
         if let Some(name) = name {
             self.name = name;
         }
@@ -287,6 +307,7 @@ impl Session {
                 reply.simple("OK");
             }
             (b"REPLY", Some(b"OFF"), 1) => self.replies = Replies::Off,
+            (b"REPLY", Some(b"SKIP"), 1) if self.replies == Replies::Off => (),
             (b"REPLY", Some(b"SKIP"), 1) => self.replies = Replies::SkipNext,
             (
                 b"ID" | b"INFO" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"REPLY",

@@ -17,13 +17,13 @@ use crate::serve::observe::Recorder;
 use crate::serve::rules_in_force::RulesOrigin;
 use crate::serve::shared::Doors;
 
-fn shared() -> Arc<Shared> {
+fn shared(anonymous: Scopes) -> Arc<Shared> {
     let (rules, starter) = RulesOrigin::read(None).expect("the starter is read");
     let limiter = Limiter::from_yaml(starter.text()).expect("the starter is right");
     let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
     let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
-    let (anonymous, certified) = (Scopes::NONE, Scopes::NONE);
+    let certified = Scopes::NONE;
     Arc::new(Shared {
         gate: Gate::new(Backed::Memory(limiter), recorder, scope),
         rules,
@@ -38,9 +38,7 @@ fn shared() -> Arc<Shared> {
     })
 }
 
-fn peer(scopes: Scopes) -> Peer {
-    Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), scopes }
-}
+const PEER: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_certified: false };
 
 /// Runs on a clock that jumps to the next thing that waits.
 fn at_any_time(test: impl Future<Output = ()>) {
@@ -51,7 +49,7 @@ fn at_any_time(test: impl Future<Output = ()>) {
 /// Both ends of a connection that holds so many bytes in either direction.
 fn connect(scopes: Scopes, bytes: usize) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(bytes);
-    (ours, tokio::spawn(serve(theirs, peer(scopes), shared())))
+    (ours, tokio::spawn(serve(theirs, PEER, shared(scopes))))
 }
 
 #[test]
@@ -104,8 +102,8 @@ fn whoever_goes_on_is_waited_for() {
 fn answers_that_nobody_reads_are_few_and_all_that_is_left_is_answered_later() {
     at_any_time(async {
         let (mut client, theirs) = duplex(1024 * 1024);
-        let (mut connection, mut session) = (Connection::new(theirs), Session::new(peer(Scopes::CHECK)));
-        let shared = shared();
+        let shared = shared(Scopes::CHECK);
+        let (mut connection, mut session) = (Connection::new(theirs), Session::new(PEER, &shared));
         client.write_all(&b"COMMAND\r\n".repeat(400)).await.expect("there is room");
         connection.receive_now().await;
         let talk = answer(&mut connection, &mut session, &mut Places::new(), &shared).await;
@@ -115,5 +113,52 @@ fn answers_that_nobody_reads_are_few_and_all_that_is_left_is_answered_later() {
         connection.output.clear();
         let talk = answer(&mut connection, &mut session, &mut Places::new(), &shared).await;
         assert!(talk == Talk::Answered && !connection.output.is_empty());
+    });
+}
+
+/// A client that reads nothing at all must not keep the thread busy: others on it would never be served.
+#[test]
+fn who_reads_nothing_leaves_the_thread_to_others() {
+    at_any_time(async {
+        // Room for a part of what is answered: the first write goes half way.
+        let (mut client, theirs) = duplex(64 * 1024);
+        tokio::spawn(serve(theirs, PEER, shared(Scopes::CHECK)));
+        let questions = b"COMMAND\r\n".repeat(40_000);
+        let asking = async {
+            for part in questions.chunks(4_096) {
+                if client.write_all(part).await.is_err() {
+                    break;
+                }
+            }
+        };
+        // Time stands still while anything is ready to run, so it only passes if nothing is.
+        let waited = tokio::time::timeout(Duration::from_secs(10), asking).await;
+        assert!(waited.is_err(), "answers that nobody reads stop the questions");
+    });
+}
+
+#[test]
+fn a_token_that_is_taken_back_is_worth_nothing_on_connections_that_are_open() {
+    use crate::serve::access::{Digest, Token};
+    at_any_time(async {
+        let shared = shared(Scopes::NONE);
+        let known = Token { name: "ci".to_owned(), digest: Digest::of(b"tg_ci"), scopes: Scopes::CHECK };
+        let doors =
+            |tokens| Doors { tokens: Access::new(tokens), anonymous: Scopes::NONE, certified: Scopes::NONE };
+        shared.doors.store(Arc::new(doors(vec![known.clone()])));
+        let (mut client, theirs) = duplex(4_096);
+        tokio::spawn(serve(theirs, PEER, Arc::clone(&shared)));
+        let mut told = [0; 64];
+        let mut ask = async |question: &[u8]| {
+            client.write_all(question).await.expect("it reads");
+            let len = client.read(&mut told).await.expect("it answers");
+            String::from_utf8_lossy(&told[..len]).into_owned()
+        };
+        assert_eq!(ask(b"AUTH tg_ci\r\n").await, "+OK\r\n");
+        assert_eq!(ask(b"PING\r\n").await, "+PONG\r\n");
+        shared.doors.store(Arc::new(doors(vec![known])));
+        assert_eq!(ask(b"PING\r\n").await, "+PONG\r\n", "it is still known");
+        shared.doors.store(Arc::new(doors(Vec::new())));
+        assert!(ask(b"PING\r\n").await.starts_with("-NOAUTH"));
     });
 }
