@@ -126,6 +126,19 @@ impl<'r> Plan<'r> {
         }
     }
 
+    /// Adds an item, unless there is one for its key: then the dearer of the two stays. Says which one it is now.
+    pub fn join(&mut self, item: Item<'r>) -> Result<usize, PlanError> {
+        let same = |other: &Item<'r>| other.key.fingerprint() == item.key.fingerprint();
+        let Some(at) = self.items.iter().position(same) else {
+            self.push(item)?;
+            return Ok(self.items.len() - 1);
+        };
+        if item.operation.cost() > self.items[at].operation.cost() {
+            self.items[at] = item;
+        }
+        Ok(at)
+    }
+
     /// Adds an item like the last one under another key.
     #[cold]
     pub(crate) fn push_again(&mut self, key: Key<'r>) -> Result<(), PlanError> {

@@ -9,6 +9,7 @@ mod follow_up;
 mod permit;
 mod reservation;
 mod sealed;
+mod together;
 mod tokens;
 
 use std::pin::pin;

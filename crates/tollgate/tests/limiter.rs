@@ -600,3 +600,51 @@ bypass:
         assert!(matches!(waited, Err(AcquireError::Check(CheckError::Plan(_)))));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_together_are_all_charged_or_none_of_them() {
+    let limiter = limiter(&[
+        "{ id: two, match: { action: search }, per: user, limit: { fixed-window: 2/h } }",
+        "{ id: nine, match: { action: export }, per: user, limit: { fixed-window: 9/h } }",
+        "{ id: all, per: all, limit: { fixed-window: 100/h } }",
+    ]);
+    let search = Attributes::from([("action", "search"), ("user", "u")]);
+    let export = Attributes::from([("action", "export"), ("user", "u")]);
+    let both = [Request::new(&search), Request::new(&export).cost(3)];
+    let left = |decisions: &[tollgate::Decision]| -> Vec<Vec<(bool, u64)>> {
+        let rule = |rule: tollgate::limiter::RuleView<'_>| (rule.allowed, rule.numbers.unwrap().remaining);
+        decisions.iter().map(|decision| decision.rules().map(rule).collect()).collect()
+    };
+    // The account that both lead to is charged once, at the higher of their costs.
+    let first = limiter.check_together(&both).await.unwrap();
+    assert_eq!(left(&first), [[(true, 1), (true, 97)], [(true, 6), (true, 97)]]);
+    limiter.check_together(&both).await.unwrap();
+    // One is refused: the other one, which would have passed, is not charged, nor is what they share.
+    let refused = limiter.check_together(&both).await.unwrap();
+    assert_eq!(refused.iter().map(|decision| decision.allowed).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(left(&refused), [[(false, 0), (true, 94)], [(true, 3), (true, 94)]]);
+    assert_eq!(limiter.check(&export).await.unwrap().headline().unwrap().numbers.unwrap().remaining, 2);
+    assert!(refused.iter().all(|decision| decision.receipts().is_empty()), "nothing can be given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_one_that_no_store_is_asked_about_the_others_are_only_looked_at() {
+    let rules = file(&["{ id: two, match: { action: search }, per: user, limit: { fixed-window: 2/h } }"]);
+    let limiter = limiter_of(&format!("{rules}deny:\n  - {{ when: {{ user: bad }}, reason: banned }}\n"));
+    let search = Attributes::from([("action", "search"), ("user", "u")]);
+    let (banned, unmatched) = (Attributes::from([("user", "bad")]), Attributes::from([("user", "u")]));
+    let requests = [Request::new(&search), Request::new(&banned), Request::new(&unmatched)];
+    let decisions = limiter.check_together(&requests).await.unwrap();
+    let sources: Vec<_> = decisions.iter().map(|decision| (decision.allowed, decision.source)).collect();
+    assert_eq!(sources, [(true, Source::Store), (false, Source::List), (true, Source::Unmatched)]);
+    assert_eq!(limiter.check(&search).await.unwrap().headline().unwrap().numbers.unwrap().remaining, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_could_never_be_admitted_keeps_all_from_being_charged() {
+    let limiter = limiter(&["{ id: two, per: user, limit: { fixed-window: 2/h } }"]);
+    let (u, v) = (user(), Attributes::from([("user", "v")]));
+    let error = limiter.check_together(&[Request::new(&u), Request::new(&v).cost(3)]).await.unwrap_err();
+    assert_eq!(error.to_string(), "rule \"two\": cost 3 is above the capacity 2; it could never be admitted");
+    assert_eq!(remaining(&limiter), [2]);
+}
