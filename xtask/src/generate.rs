@@ -1,7 +1,7 @@
 //! `cargo xtask gen`: files that are made from code, so that they cannot say something else than the code.
 
 use crate::measure::Measurements;
-use crate::{pages, pictures, reference};
+use crate::{pages, pictures, protobuf, reference};
 use anyhow::{Context, Result, anyhow, bail};
 use std::path::Path;
 
@@ -48,6 +48,9 @@ fn generators() -> Result<Vec<Generated>> {
     }
     for (name, text) in reference::all() {
         files.push(Generated { path: format!("{REFERENCE}/{name}"), contents: Contents::Whole(text) });
+    }
+    for (path, text) in protobuf::all()? {
+        files.push(Generated { path, contents: Contents::Whole(text) });
     }
     Ok(files)
 }

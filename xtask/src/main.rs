@@ -9,6 +9,7 @@ mod measure;
 mod oracle;
 mod pages;
 mod pictures;
+mod protobuf;
 mod reference;
 #[cfg(test)]
 mod scratch;

@@ -1,0 +1,52 @@
+//! Rust for the protobuf messages that gateways speak, made from their definitions.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use prost::Message;
+
+/// Where the definitions lie and what is made of them.
+const VENDORED: &str = "crates/server/vendor/envoy";
+const SERVICE: &str = "envoy/service/ratelimit/v3/rls.proto";
+/// The module that holds all packages, each in its place.
+const MODULES: &str = "mod.rs";
+/// The definitions as reflection tells them.
+const DESCRIPTORS: &str = "descriptors.rs";
+
+/// Path and contents of every file.
+pub(crate) fn all() -> Result<Vec<(String, String)>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(VENDORED);
+    let mut compiler = protox::Compiler::new([&root])?;
+    compiler.include_imports(true).include_source_info(false);
+    let descriptors = compiler.open_file(SERVICE)?.file_descriptor_set();
+    let folder = tempfile::tempdir().context("there is no folder for what is made")?;
+    tonic_prost_build::configure()
+        .build_server(false)
+        .build_transport(false)
+        .disable_comments(["."])
+        .emit_rerun_if_changed(false)
+        .include_file(MODULES)
+        .out_dir(folder.path())
+        .compile_fds(descriptors.clone())
+        .context("no Rust can be made of the definitions")?;
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder.path())? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).context("a file without a name")?;
+        files.push((format!("{VENDORED}/generated/{name}"), std::fs::read_to_string(&path)?));
+    }
+    files.push((format!("{VENDORED}/generated/{DESCRIPTORS}"), bytes(&descriptors.encode_to_vec())));
+    files.sort();
+    Ok(files)
+}
+
+/// A literal, so that what is committed is text.
+fn bytes(bytes: &[u8]) -> String {
+    let mut text = String::from("// This file is @generated.\nb\"");
+    for line in bytes.chunks(80) {
+        // A blank at the start of a line would be taken for indentation.
+        text.push_str(&line.escape_ascii().to_string().replace(' ', "\\x20"));
+        text.push_str("\\\n");
+    }
+    text + "\"\n"
+}
