@@ -78,6 +78,7 @@ const NEEDS: &[Need] = &[
         why: "tests the HTTP API by its description",
     },
     Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
+    Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway that asks us, for tests" },
 ];
 
 struct Need {

@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod estimate;
 pub(crate) mod explain;
 pub(crate) mod guide;
+pub(crate) mod import;
 pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod presets;

@@ -24,6 +24,7 @@ use tollgate::store::redis::RedisSettings;
 
 use crate::input;
 use crate::serve::access::{Access, Scopes};
+use crate::serve::grpc::Messages;
 use crate::terminal::{self, Failure};
 pub(crate) use flags::Flags;
 use layers::Layers;
@@ -59,6 +60,7 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) connections_max: usize,
     pub(crate) dialect: Dialect,
+    pub(crate) grpc_messages: Messages,
     pub(crate) proxies: TrustedProxies,
     /// How much of an address tells clients apart.
     pub(crate) prefixes: Prefixes,

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use commands::{
-    check, completions, config as config_command, estimate, explain, guide, lint, man, presets, schema,
-    serve as serve_command, token, r#try,
+    check, completions, config as config_command, estimate, explain, guide, import, lint, man, presets,
+    schema, serve as serve_command, token, r#try,
 };
 
 #[global_allocator]
@@ -46,6 +46,7 @@ enum Command {
     Try(r#try::Args),
     Estimate(estimate::Args),
     Guide(guide::Args),
+    Import(import::Args),
     Presets(presets::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Try(args) => r#try::run(&args),
         Command::Estimate(args) => estimate::run(&args),
         Command::Guide(args) => guide::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),

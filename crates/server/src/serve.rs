@@ -6,6 +6,7 @@ mod changes;
 mod connections;
 mod fleet;
 mod gate;
+pub(crate) mod grpc;
 mod http;
 mod listener;
 mod observe;
@@ -74,6 +75,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
         tls,
         connections: Arc::new(Connections::new(config.connections_max)),
         dialect: config.dialect,
+        grpc: config.grpc_messages,
         proxies: config.proxies,
         prefixes: config.prefixes,
         others: fleet.is_some().then_some(others),
@@ -155,7 +157,8 @@ struct Ports {
 fn listeners(config: &Config) -> Result<Ports> {
     let mut shares: Vec<Vec<Listener>> = (0..config.threads.max(1)).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
-    for (protocol, address) in [(Protocol::Http, config.http), (Protocol::Resp, config.resp)] {
+    let ports = [(Protocol::Http, config.http), (Protocol::Resp, config.resp), (Protocol::Grpc, config.grpc)];
+    for (protocol, address) in ports {
         let Some(mut address) = address else { continue };
         Listener::probe(address).map_err(|error| unusable(address, &error))?;
         for share in &mut shares {

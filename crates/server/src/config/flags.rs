@@ -42,7 +42,7 @@ fn argument(setting: &Setting) -> Option<Arg> {
         .help(help(setting));
     Some(match setting.kind {
         // Several at once, or the flag several times.
-        Kind::Blocks | Kind::Scopes => argument.action(ArgAction::Append),
+        Kind::Blocks | Kind::Scopes | Kind::Names => argument.action(ArgAction::Append),
         Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         _ => argument,
     })
@@ -75,6 +75,7 @@ fn value_name(kind: Kind) -> &'static str {
         Kind::Blocks => "BLOCKS",
         Kind::Scopes => "SCOPES",
         Kind::Filter => "FILTER",
+        Kind::Names => "KEY=ATTRIBUTE",
         Kind::Tokens | Kind::Secret => "VALUE",
     }
 }

@@ -229,7 +229,7 @@ fn node(kind: Kind, value: &str, length: usize) -> Node {
     let place = Place::new(0, length);
     match (kind, value) {
         (Kind::Switch, "true" | "false") => Node { value: Value::Bool(value == "true"), place },
-        (Kind::Blocks | Kind::Scopes, _) => {
+        (Kind::Blocks | Kind::Scopes | Kind::Names, _) => {
             let mut at = 0;
             let items = value.split(',').map(|item| {
                 let blanks = item.len() - item.trim_start().len();

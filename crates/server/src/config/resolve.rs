@@ -16,6 +16,7 @@ use super::settings::SETTINGS;
 use super::{Config, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes};
 use crate::input;
 use crate::serve::access::{Access, Digest, Scopes, Token};
+use crate::serve::grpc::{Messages, Names};
 use crate::shared_store::{has_sentinels, settings_of};
 
 /// The ports, by the settings that name them.
@@ -45,6 +46,10 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         threads: layers.given("threads").map_or(cores, |_| size(layers, "threads")),
         connections_max: size(layers, "connections_max"),
         dialect: dialect(layers),
+        grpc_messages: Messages {
+            reflection: word(layers, "grpc_reflection") == "true",
+            names: Names::new(names(layers)),
+        },
         proxies: proxies(layers),
         prefixes: prefixes(layers),
         grace: span(layers, "grace"),
@@ -345,6 +350,15 @@ fn proxies(layers: &mut Layers) -> TrustedProxies {
         layers.report("proxy_header", None, |at| Problem::error("no-proxies", at, message).help(help));
     }
     TrustedProxies::new(blocks, header)
+}
+
+/// The attributes that entries of descriptors are, by their keys.
+fn names(layers: &Layers) -> Vec<(String, String)> {
+    let pair = |(word, _): &(String, Option<Place>)| {
+        let (key, name) = shapes::key_and_name(word).ok()?;
+        Some((key.to_owned(), name.to_owned()))
+    };
+    words(layers, "grpc_attributes").iter().filter_map(pair).collect()
 }
 
 fn prefixes(layers: &Layers) -> Prefixes {

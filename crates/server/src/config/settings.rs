@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     Filter,
     /// The address of a collector of traces.
     Endpoint,
+    /// Names for keys, like `remote_address=ip`.
+    Names,
     /// Something that nobody else may read.
     Secret,
 }
@@ -178,7 +180,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     anywhere(PORTS, "http", Kind::Address, "127.0.0.1:8080", "Where HTTP is spoken"),
     anywhere(PORTS, "resp", Kind::Address, "127.0.0.1:6380", "Where the protocol of Redis is spoken"),
-    anywhere(PORTS, "grpc", Kind::Address, "off", "Where gRPC is spoken"),
+    anywhere(PORTS, "grpc", Kind::Address, "off", "Where gRPC is spoken, like Envoy's rate limit service"),
+    anywhere(
+        PORTS,
+        "grpc_reflection",
+        Kind::Switch,
+        "false",
+        "Tell clients of gRPC which services there are and what their messages look like",
+    ),
     anywhere(
         PORTS,
         "tls_certificate",
@@ -251,6 +260,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Kind::Number(0, 128),
         "64",
         "How many leading bits of an IPv6 address tell clients apart",
+    ),
+    anywhere(
+        CLIENTS,
+        "grpc_attributes",
+        Kind::Names,
+        "remote_address=ip",
+        "Entries of descriptors that are attributes under another name as well, by their keys",
     ),
     anywhere(CLIENTS, "headers", HEADERS, "ietf-08", "The header fields that tell clients where they stand"),
     anywhere(RUNNING, "threads", Kind::Number(1, 1_024), "(one per core)", "How many threads serve"),
@@ -332,6 +348,7 @@ impl Kind {
             Kind::Tokens => "a list; each has `name`, `digest` and `scopes`".to_owned(),
             Kind::Filter => "a filter of events".to_owned(),
             Kind::Endpoint => "a URL".to_owned(),
+            Kind::Names => "names for keys, like `generic_key=action`".to_owned(),
             Kind::Secret => "a secret".to_owned(),
         }
     }

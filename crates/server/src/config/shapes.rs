@@ -65,6 +65,7 @@ fn of(kind: Kind) -> Shape {
         Kind::Tokens => list(token()).into(),
         Kind::Filter => text("a filter like info or info,tollgate=debug").checked(filter).no_number().into(),
         Kind::Endpoint => text("a URL like http://localhost:4317").checked(endpoint).no_number().into(),
+        Kind::Names => list(text("a name for a key like generic_key=action").checked(named)).or_one().into(),
         // Only a file is asked whether one stands in it.
         Kind::Secret => text("no secret").checked(misplaced).into(),
     }
@@ -150,6 +151,26 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 
 fn block(text: &str) -> Result<(), String> {
     text.parse::<Cidr>().map(drop).map_err(|error| error.to_string())
+}
+
+fn named(text: &str) -> Result<(), String> {
+    key_and_name(text).map(drop)
+}
+
+/// The key of an entry and the attribute that it is.
+pub(super) fn key_and_name(text: &str) -> Result<(&str, &str), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    // A key may have an = in it, a name may not.
+    match text.rsplit_once('=') {
+        Some((key, name)) if !key.is_empty() && (1..=64).contains(&name.len()) && name.chars().all(plain) => {
+            Ok((key, name))
+        }
+        _ => Err(format!(
+            "{} names no key; write the key of an entry, = and an attribute of up to 64 letters, digits, `-`, `_` and `.`, \
+             like generic_key=action",
+            shown(text)
+        )),
+    }
 }
 
 /// What a token may be called.

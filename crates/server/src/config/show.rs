@@ -52,7 +52,7 @@ fn of_given(setting: &Setting, Given { node, .. }: &Given, layers: &Layers) -> S
             };
             node.list().unwrap_or_default().iter().map(token).collect::<Vec<_>>().join("; ")
         }
-        Kind::Blocks | Kind::Scopes => texts(node),
+        Kind::Blocks | Kind::Scopes | Kind::Names => texts(node),
         _ => node.scalar().filter(|text| !text.starts_with(TOKEN_PREFIX)).unwrap_or_default().to_owned(),
     }
 }

@@ -58,6 +58,13 @@ impl fmt::Display for Scopes {
     }
 }
 
+/// The token of `Bearer TOKEN`, as the field `authorization` of a request has it.
+pub(crate) fn bearer(credentials: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = credentials.split_at_checked(7)?;
+    let token = token.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
+}
+
 /// What is kept of a token. A token has 256 random bits, so that nobody finds it by trying, however fast the hash is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest([u8; Digest::BYTES]);

@@ -16,28 +16,23 @@ pub(crate) fn ready(
     log: &LogConfig,
 ) {
     let address = |wanted| addresses.iter().find(|(protocol, _)| *protocol == wanted).map(|(_, at)| *at);
-    let (http, resp) = (address(Protocol::Http), address(Protocol::Resp));
+    let (http, resp, grpc) = (address(Protocol::Http), address(Protocol::Resp), address(Protocol::Grpc));
     match log.format {
         LogFormat::Json => tracing::info!(
             event = "ready",
             http = http.map(|at| at.to_string()),
             resp = resp.map(|at| at.to_string()),
+            grpc = grpc.map(|at| at.to_string()),
             tls = has_tls,
             store,
             rules,
             "ready"
         ),
-        LogFormat::Text => terminal::complain(&text(http, resp, has_tls, store, rules)),
+        LogFormat::Text => terminal::complain(&text([http, resp, grpc], has_tls, store, rules)),
     }
 }
 
-fn text(
-    http: Option<SocketAddr>,
-    resp: Option<SocketAddr>,
-    has_tls: bool,
-    store: &str,
-    rules: &str,
-) -> String {
+fn text([http, resp, grpc]: [Option<SocketAddr>; 3], has_tls: bool, store: &str, rules: &str) -> String {
     let mut text = format!("tollgate {} is ready: {rules}, state {store}\n\n", env!("CARGO_PKG_VERSION"));
     let (s, tls) = if has_tls { ("s", " --tls") } else { ("", "") };
     let mut line = |what: std::fmt::Arguments<'_>| {
@@ -48,6 +43,9 @@ fn text(
     }
     if let Some(at) = resp {
         line(format_args!("RESP  redis{s}://{at}"));
+    }
+    if let Some(at) = grpc {
+        line(format_args!("gRPC  http{s}://{at}"));
     }
     text.push_str("\nTry:\n\n");
     let mut line = |what: std::fmt::Arguments<'_>| {

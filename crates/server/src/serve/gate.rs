@@ -131,6 +131,27 @@ impl Gate {
         decided
     }
 
+    /// May these proceed, all of them? If so, all are charged; if not, none.
+    pub(crate) async fn check_together(
+        &self,
+        origin: Origin<'_>,
+        requests: &[Request<'_>],
+    ) -> Result<Vec<Decision>, CheckError> {
+        let is_remote = matches!(self.inner.limiter, Backed::Redis(_));
+        let began = is_remote.then(Instant::now);
+        let decided = either!(self, limiter => limiter.check_together(requests).await);
+        let took = began.map(|began| began.elapsed());
+        let decided: Vec<Result<Decision, CheckError>> = match decided {
+            Ok(decisions) => decisions.into_iter().map(Ok).collect(),
+            // One question has no answer, and with it all of them.
+            Err(error) => vec![Err(error)],
+        };
+        for (request, decided) in requests.iter().zip(&decided) {
+            self.inner.recorder.decided(&origin, request, decided, took, self.hashers());
+        }
+        decided.into_iter().collect()
+    }
+
     /// What [`check`](Gate::check) would answer, with nothing charged.
     pub(crate) async fn peek(&self, request: Request<'_>) -> Result<Decision, CheckError> {
         match &self.inner.limiter {
@@ -186,28 +207,30 @@ impl Gate {
     /// [`throttle`](Gate::throttle), unless the store has to be waited for.
     pub(crate) fn throttle_now(
         &self,
+        edge: Edge,
         key: &str,
         limit: &Limit,
         operation: Operation,
     ) -> Option<Result<Outcome, ThrottleError>> {
         let Backed::Memory(limiter) = &self.inner.limiter else { return None };
         let outcome = self.own_plan(key, limit, operation).map(|plan| limiter.store().apply_now(&plan));
-        Some(outcome.map_err(ThrottleError::from).inspect(|outcome| self.note_own(operation, outcome)))
+        Some(outcome.map_err(ThrottleError::from).inspect(|outcome| self.note_own(edge, operation, outcome)))
     }
 
     /// One operation on a key of the caller's own, under a limit of the caller's own. The outcome has one answer.
     pub(crate) async fn throttle(
         &self,
+        edge: Edge,
         key: &str,
         limit: &Limit,
         operation: Operation,
     ) -> Result<Outcome, ThrottleError> {
-        if let Some(outcome) = self.throttle_now(key, limit, operation) {
+        if let Some(outcome) = self.throttle_now(edge, key, limit, operation) {
             return outcome;
         }
         let plan = self.own_plan(key, limit, operation)?;
         let outcome = either!(self, limiter => limiter.store().apply(&plan).await)?;
-        self.note_own(operation, &outcome);
+        self.note_own(edge, operation, &outcome);
         Ok(outcome)
     }
 
@@ -218,10 +241,10 @@ impl Gate {
         Ok(plan)
     }
 
-    /// Looking is not counted.
-    fn note_own(&self, operation: Operation, outcome: &Outcome) {
+    fn note_own(&self, edge: Edge, operation: Operation, outcome: &Outcome) {
+        // Looking is not counted, and what takes something back is no question of its own.
         if let Operation::Charge { .. } = operation {
-            self.inner.recorder.throttled(outcome);
+            self.inner.recorder.throttled(edge, outcome);
         }
     }
 

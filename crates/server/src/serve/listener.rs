@@ -13,22 +13,24 @@ use tokio_util::task::TaskTracker;
 
 use super::observe::log::Throttle;
 use super::shared::{Peer, Shared};
-use super::{http, resp};
+use super::{grpc, http, resp};
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     Http,
     Resp,
+    Grpc,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 2] = [Protocol::Http, Protocol::Resp];
+    pub(crate) const ALL: [Protocol; 3] = [Protocol::Http, Protocol::Resp, Protocol::Grpc];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Protocol::Http => "http",
             Protocol::Resp => "resp",
+            Protocol::Grpc => "grpc",
         }
     }
 }
@@ -133,6 +135,7 @@ where
     match protocol {
         Protocol::Http => http::serve(stream, peer, shared).await,
         Protocol::Resp => resp::serve(stream, peer, shared).await,
+        Protocol::Grpc => grpc::serve(stream, peer, shared).await,
     }
 }
 

@@ -121,9 +121,9 @@ impl Recorder {
     }
 
     /// A charge under a caller's own limit has its answer.
-    pub(crate) fn throttled(&self, outcome: &Outcome) {
+    pub(crate) fn throttled(&self, edge: Edge, outcome: &Outcome) {
         let admitted = outcome.answers.first().is_some_and(|answer| answer.is_admitted());
-        self.edges.add(Edge::Resp as usize);
+        self.edges.add(edge as usize);
         self.others.add(if admitted { other::THROTTLE_ALLOWED } else { other::THROTTLE_REFUSED });
     }
 
@@ -159,7 +159,7 @@ impl Recorder {
         let mut family = page.family(
             "rate_limit_throttle_total",
             Kind::Counter,
-            "Charges under limits that callers brought with them (CL.THROTTLE).",
+            "Charges under limits that callers brought with them (CL.THROTTLE, or `limit` of a descriptor).",
         );
         for (number, outcome) in [(other::THROTTLE_ALLOWED, "allowed"), (other::THROTTLE_REFUSED, "refused")]
         {

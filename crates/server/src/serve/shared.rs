@@ -13,6 +13,7 @@ use super::access::{Access, Scopes};
 use super::connections::Connections;
 use super::fleet::Others;
 use super::gate::Gate;
+use super::grpc::Messages;
 use super::observe::{Exposition, Kind};
 use super::rules_in_force::RulesOrigin;
 use super::tls::Tls;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) connections: Arc<Connections>,
     /// The header fields that tell clients where they stand.
     pub(crate) dialect: Dialect,
+    /// What is made of messages by gRPC.
+    pub(crate) grpc: Messages,
     /// Who is believed when it says for whom it asks.
     pub(crate) proxies: TrustedProxies,
     /// How much of an address tells clients apart.

@@ -26,6 +26,7 @@ pub(crate) struct Tls {
 struct Settings {
     http: Arc<ServerConfig>,
     resp: Arc<ServerConfig>,
+    grpc: Arc<ServerConfig>,
 }
 
 impl Tls {
@@ -57,6 +58,7 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(match protocol {
             Protocol::Http => &current.http,
             Protocol::Resp => &current.resp,
+            Protocol::Grpc => &current.grpc,
         }))
     }
 }
@@ -100,7 +102,9 @@ fn read(files: &TlsConfig, optional: bool) -> Result<Settings> {
     })?;
     let mut http = resp.clone();
     http.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Settings { http: Arc::new(http), resp: Arc::new(resp) })
+    let mut grpc = resp.clone();
+    grpc.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Settings { http: Arc::new(http), resp: Arc::new(resp), grpc: Arc::new(grpc) })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {

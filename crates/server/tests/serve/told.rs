@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Told {
     pub(crate) http: SocketAddr,
     pub(crate) resp: SocketAddr,
+    /// If it was asked for, and events are told as JSON.
+    pub(crate) grpc: Option<SocketAddr>,
     child: Child,
     lines: Receiver<String>,
     all: Arc<Mutex<String>>,
@@ -44,7 +46,7 @@ impl Told {
             }
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut told = Told { http: nowhere, resp: nowhere, child, lines, all };
+        let mut told = Told { http: nowhere, resp: nowhere, grpc: None, child, lines, all };
         told.find_ports();
         told
     }
@@ -56,6 +58,7 @@ impl Told {
             if let Ok(event) = serde_json::from_str::<Value>(&line) {
                 let address = |field: &str| event[field].as_str().and_then(|at| at.parse().ok());
                 found = (address("http"), address("resp"));
+                self.grpc = address("grpc");
             } else if let Some((_, at)) = line.split_once("://") {
                 let place = if line.trim_start().starts_with("HTTP") { &mut found.0 } else { &mut found.1 };
                 *place = at.trim().parse().ok();

@@ -4,7 +4,7 @@ use http::{HeaderMap, header};
 
 use super::complaint::Complaint;
 use super::route::Route;
-use crate::serve::access::Scopes;
+use crate::serve::access::{Scopes, bearer};
 use crate::serve::shared::{Peer, Shared};
 
 /// Whether the caller may ask for this.
@@ -33,13 +33,6 @@ fn anonymous(peer: Peer, needed: Scopes, shared: &Shared) -> Result<(), Complain
         return Ok(());
     }
     Err(Complaint::unauthorized("a token is needed; send it as Authorization: Bearer TOKEN"))
-}
-
-/// The token of `Bearer TOKEN`.
-fn bearer(credentials: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = credentials.split_at_checked(7)?;
-    let token = token.trim_ascii();
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ impl Question<'_> {
         let reply = &mut Reply::new(&mut out, protocol);
         match self {
             Question::Throttle(question) => {
-                let outcome = gate.throttle(question.key, &question.limit, question.operation()).await;
+                let outcome =
+                    gate.throttle(Edge::Resp, question.key, &question.limit, question.operation()).await;
                 throttled(&question, &outcome, reply);
             }
             Question::Check(question) => decided(&gate.check(Edge::Resp, question.request()).await, reply),
@@ -45,7 +46,7 @@ impl Question<'_> {
 /// The answer, if nothing has to be waited for.
 #[inline]
 pub(crate) fn throttle_now(question: &throttle::Question<'_>, gate: &Gate, reply: &mut Reply<'_>) -> bool {
-    let outcome = gate.throttle_now(question.key, &question.limit, question.operation());
+    let outcome = gate.throttle_now(Edge::Resp, question.key, &question.limit, question.operation());
     outcome.inspect(|outcome| throttled(question, outcome, reply)).is_some()
 }
 

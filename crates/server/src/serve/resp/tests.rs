@@ -13,6 +13,7 @@ use crate::config::{LogConfig, LogFormat};
 use crate::serve::access::{Access, Scopes};
 use crate::serve::connections::Connections;
 use crate::serve::gate::{Backed, Gate};
+use crate::serve::grpc::Messages;
 use crate::serve::observe::Recorder;
 use crate::serve::rules_in_force::RulesOrigin;
 use crate::serve::shared::Doors;
@@ -31,6 +32,7 @@ fn shared(anonymous: Scopes) -> Arc<Shared> {
         tls: None,
         connections: Arc::new(Connections::new(1)),
         dialect: Dialect::default(),
+        grpc: Messages::default(),
         proxies: TrustedProxies::default(),
         prefixes: Prefixes::default(),
         others: None,

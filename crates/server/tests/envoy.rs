@@ -1,0 +1,13 @@
+//! Envoy's rate limit service: as a client of gRPC sees it, and as real Envoy does.
+
+#[path = "envoy/gateway.rs"]
+mod gateway;
+#[path = "envoy/import.rs"]
+mod import;
+#[path = "envoy/proto.rs"]
+mod proto;
+#[path = "envoy/rls.rs"]
+mod rls;
+#[path = "serve/told.rs"]
+#[allow(dead_code, reason = "others watch more of a server")]
+mod told;

@@ -1,0 +1,111 @@
+//! Rules of other limiters, imported: what comes out is what went in, or says that it is not.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn tollgate(args: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.current_dir(root).env("NO_COLOR", "1").args(args).output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// Imports this text: the rules, what was said, and the exit code.
+fn imported(from: &str, file: &str) -> (String, String, Option<i32>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file.yaml");
+    std::fs::write(&path, file).expect("a file can be written");
+    let output = tollgate(&["import", from, path.to_str().expect("text")]);
+    (text(&output.stdout).to_owned(), text(&output.stderr).to_owned(), output.status.code())
+}
+
+/// The limit and what remains of it after one request, by the rule that is nearest to its limit.
+fn decided(rules: &str, attributes: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, rules).expect("a file can be written");
+    let path = path.to_str().expect("text");
+    let output = tollgate(&[&["check", "--format", "json", "--rules", path], attributes].concat());
+    let told: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    told
+}
+
+#[test]
+fn what_is_imported_has_no_errors_and_counts_as_it_did() {
+    for from in ["envoy", "limitador"] {
+        let file = if from == "envoy" { "ratelimit" } else { "limits" };
+        let output = tollgate(&["import", from, &format!("examples/gateways/envoy/{file}.yaml")]);
+        assert_eq!(output.status.code(), Some(1), "something is not carried over: {output:?}");
+        assert!(text(&output.stderr).contains("not-carried-over"), "{output:?}");
+        assert!(text(&output.stdout).contains("NOT CARRIED OVER"), "{output:?}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rules.yaml");
+        std::fs::write(&path, &output.stdout).expect("a file can be written");
+        let linted = tollgate(&["lint", path.to_str().expect("text")]);
+        assert_eq!(linted.status.code(), Some(0), "{}", text(&linted.stdout));
+    }
+}
+
+#[test]
+fn a_descriptor_finds_the_numbers_that_it_found_there() {
+    let file = include_str!("../../../../examples/gateways/envoy/ratelimit.yaml");
+    let (rules, _, _) = imported("envoy", file);
+    let search = ["domain=shop", "descriptor=action,api_key", "action=search"];
+    for (attributes, expected) in [
+        ([&search[..], &["api_key=k-1"]].concat(), Some(5)),
+        ([&search[..], &["api_key=partner-x"]].concat(), Some(500)),
+        ([&search[..], &["api_key=partner-acme"]].concat(), Some(9_000)),
+        (vec!["domain=shop", "descriptor=remote_address", "remote_address=192.0.2.9"], Some(50)),
+        // Without limit, of another domain, and of a form for which there is nothing.
+        (vec!["domain=shop", "descriptor=remote_address", "remote_address=192.0.2.10"], None),
+        (vec!["domain=other", "descriptor=remote_address", "remote_address=192.0.2.9"], None),
+        (vec!["domain=shop", "descriptor=action", "action=search"], None),
+    ] {
+        let told = decided(&rules, &attributes);
+        let limit = told["limit"].as_u64();
+        assert_eq!(limit, expected, "{attributes:?}: {told:#}");
+    }
+}
+
+#[test]
+fn what_is_no_such_file_is_not_imported_and_all_problems_are_told() {
+    for (from, file, expected) in [
+        ("envoy", "descriptors: []", &["`domain` must be a text"][..]),
+        ("envoy", "domain: d\ndescriptors: [{ value: v }]", &["`key` must be a text"]),
+        (
+            "envoy",
+            "domain: d\ndescriptors:\n  - { key: k, rate_limit: { unit: fortnight, requests_per_unit: 1 } }\n  - { key: l, rate_limit: { unit: day } }",
+            &["the unit must be", "`requests_per_unit` must be"],
+        ),
+        ("envoy", "domain: [", &["error"]),
+        ("limitador", "namespace: d", &["a list of limits"]),
+        (
+            "limitador",
+            "- { namespace: d, max_value: -1, seconds: 0 }",
+            &["`max_value` must be a whole number"],
+        ),
+        ("limitador", "- { namespace: d, max_value: 1, seconds: 0 }", &["`seconds` must not be 0"]),
+    ] {
+        let (rules, said, code) = imported(from, file);
+        assert_eq!((rules.as_str(), code), ("", Some(2)), "{file}");
+        for part in expected {
+            assert!(said.contains(part), "{file}\n{said}");
+        }
+    }
+}
+
+#[test]
+fn nothing_in_a_file_breaks_out_of_its_comment_or_its_quotes() {
+    let file = "domain: \"a\\nrules: [] #\"\ndescriptors:\n  - key: \"k\"\n    value: \"v: { x, \\\"y\\\" }*z\"\n    rate_limit: { unit: day, requests_per_unit: 1, name: \"- id: evil\\n\" }\n";
+    let (rules, _, code) = imported("envoy", file);
+    assert_eq!(code, Some(0), "{rules}");
+    let told = decided(&rules, &["domain=a\nrules: [] #", "descriptor=k", "k=v: { x, \"y\" }*z"]);
+    let limit = told["limit"].as_u64();
+    assert_eq!(limit, Some(1), "{rules}\n{told:#}");
+}

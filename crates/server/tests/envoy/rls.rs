@@ -1,0 +1,438 @@
+//! The service as a client of gRPC sees it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tollgate_testkit::redis::{Certificates, Flavour, Server};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code as Status, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::proto::{
+    Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
+    RateLimitRequest, RateLimitResponse, RateLimitServiceClient, RateLimitUnit, Unit,
+};
+use crate::told::Told;
+
+const RULES: &str = "
+version: 1
+rules:
+  - { id: per-user, match: { domain: d }, per: user, missing: skip, limit: { fixed-window: 10/365d } }
+  - { id: per-tenant, match: { domain: d }, per: tenant, missing: skip, limit: { fixed-window: 4/30d } }
+  - { id: by-address, match: { domain: a }, per: ip, missing: skip, limit: { token-bucket: 60/min } }
+";
+
+struct Service {
+    server: Told,
+    _folder: tempfile::TempDir,
+    runtime: tokio::runtime::Runtime,
+    client: RateLimitServiceClient<Channel>,
+    channel: Channel,
+}
+
+impl Service {
+    fn start(args: &[&str]) -> Service {
+        Service::with(RULES, args)
+    }
+
+    fn with(rules: &str, args: &[&str]) -> Service {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rules.yaml");
+        std::fs::write(&path, rules).expect("a file can be written");
+        let path = path.to_str().expect("text");
+        let server = Told::start(
+            &[&["--grpc", "127.0.0.1:0", "--rules", path, "--log-format", "json", "--threads", "1"], args]
+                .concat(),
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let channel = runtime.block_on(async { endpoint(&server).connect_lazy() });
+        let client = RateLimitServiceClient::new(channel.clone());
+        Service { server, _folder: folder, runtime, client, channel }
+    }
+
+    fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
+        let asked = self.client.should_rate_limit(request);
+        self.runtime.block_on(asked).map(tonic::Response::into_inner)
+    }
+
+    /// The overall code, and the code and what remains of every descriptor.
+    fn standing(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
+        let answer = self.ask(request).expect("an answer");
+        let codes = answer.statuses.iter().map(|status| (status.code(), status.limit_remaining)).collect();
+        (answer.overall_code(), codes)
+    }
+}
+
+fn endpoint(server: &Told) -> Endpoint {
+    let at = server.grpc.expect("it speaks gRPC");
+    Endpoint::from_shared(format!("http://{at}")).expect("an address").timeout(Duration::from_secs(30))
+}
+
+fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), limit: None, hits_addend: None }
+}
+
+fn asked(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+    RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }
+}
+
+/// Looks at an account without charging it.
+fn look(entries: &[(&str, &str)]) -> RateLimitRequest {
+    asked("d", vec![RateLimitDescriptor { hits_addend: Some(0), ..descriptor(entries) }])
+}
+
+#[test]
+fn an_answer_has_a_status_headers_and_numbers() {
+    let mut service = Service::start(&[]);
+    let answer = service.ask(asked("a", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
+    let header = |key: &str, value: &str| HeaderValue {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        raw_value: vec![],
+    };
+    let mut expected = RateLimitResponse {
+        overall_code: Code::Ok.into(),
+        statuses: vec![DescriptorStatus {
+            code: Code::Ok.into(),
+            current_limit: Some(RateLimit {
+                name: "by-address".to_owned(),
+                requests_per_unit: 60,
+                unit: Unit::Minute.into(),
+            }),
+            limit_remaining: 59,
+            duration_until_reset: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
+            quota: None,
+        }],
+        response_headers_to_add: vec![
+            header("ratelimit-policy", "\"by-address\";q=60;w=60"),
+            header("ratelimit", "\"by-address\";r=59;t=1"),
+        ],
+        ..RateLimitResponse::default()
+    };
+    assert_eq!(answer.expect("an answer"), expected);
+    // The same address, written otherwise, is the same client; two a second come back while this is asked.
+    let mut all = asked("a", vec![descriptor(&[("remote_address", "::ffff:192.0.2.7")])]);
+    all.hits_addend = 58;
+    assert_eq!(service.ask(all.clone()).expect("an answer").overall_code(), Code::Ok);
+    let refused = service.ask(all).expect("an answer");
+    assert_eq!((refused.overall_code(), refused.statuses[0].code()), (Code::OverLimit, Code::OverLimit));
+    let names: Vec<&str> = refused.response_headers_to_add.iter().map(|header| header.key.as_str()).collect();
+    assert_eq!(names, ["ratelimit-policy", "ratelimit", "retry-after"]);
+    let told = refused.dynamic_metadata.expect("a reason");
+    let rule = told.fields["rule"].kind.clone();
+    assert_eq!(rule, Some(prost_types::value::Kind::StringValue("by-address".to_owned())));
+    // Nobody is asked about what no rule is for.
+    expected = RateLimitResponse {
+        overall_code: Code::Ok.into(),
+        statuses: vec![DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }],
+        ..RateLimitResponse::default()
+    };
+    let unknown = service.ask(asked("elsewhere", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
+    assert_eq!(unknown.expect("an answer"), expected);
+}
+
+#[test]
+fn descriptors_of_one_request_are_charged_all_or_none() {
+    let mut service = Service::start(&[]);
+    let both = |hits_addend| RateLimitRequest {
+        hits_addend,
+        ..asked("d", vec![descriptor(&[("user", "u")]), descriptor(&[("tenant", "t")])])
+    };
+    assert_eq!(service.standing(both(0)), (Code::Ok, vec![(Code::Ok, 9), (Code::Ok, 3)]));
+    assert_eq!(service.standing(both(3)), (Code::Ok, vec![(Code::Ok, 6), (Code::Ok, 0)]));
+    assert_eq!(service.standing(both(1)), (Code::OverLimit, vec![(Code::Ok, 6), (Code::OverLimit, 0)]));
+    assert_eq!(service.standing(look(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 6)]));
+    // What a descriptor says of itself beats what the request says.
+    let mut own = both(1);
+    own.descriptors[0].hits_addend = Some(4);
+    own.descriptors[1] = descriptor(&[("tenant", "other")]);
+    assert_eq!(service.standing(own), (Code::Ok, vec![(Code::Ok, 2), (Code::Ok, 3)]));
+    // More than there ever is: refused, and said why.
+    let answer = service.ask(both(11)).expect("an answer");
+    assert_eq!(answer.overall_code(), Code::OverLimit);
+    let why = answer.dynamic_metadata.expect("a reason").fields["reason"].kind.clone();
+    let expected = "rule \"per-user\": cost 11 is above the capacity 10; it could never be admitted";
+    assert_eq!(why, Some(prost_types::value::Kind::StringValue(expected.to_owned())));
+}
+
+#[test]
+fn a_limit_that_a_descriptor_brings_along_counts_beside_the_rules() {
+    let mut service = Service::start(&[]);
+    let limited = |requests_per_unit, unit: RateLimitUnit| RateLimitDescriptor {
+        limit: Some(RateLimitOverride { requests_per_unit, unit: unit.into() }),
+        ..descriptor(&[("user", "v")])
+    };
+    let year = || limited(2, RateLimitUnit::Year);
+    let tenant = || descriptor(&[("tenant", "t")]);
+    let answer = service.ask(asked("d", vec![tenant(), year()])).expect("an answer");
+    let limit = answer.statuses[1].current_limit.clone().expect("a limit");
+    assert_eq!((limit.requests_per_unit, limit.unit()), (2, Unit::Year));
+    assert_eq!((answer.statuses[0].limit_remaining, answer.statuses[1].limit_remaining), (3, 1));
+    let again = (Code::Ok, vec![(Code::Ok, 2), (Code::Ok, 0)]);
+    assert_eq!(service.standing(asked("d", vec![tenant(), year()])), again);
+    // Refused by its own limit: the rules are not charged. The rule for users never was.
+    let refused = service.standing(asked("d", vec![tenant(), year()]));
+    assert_eq!((refused.0, refused.1[1]), (Code::OverLimit, (Code::OverLimit, 0)));
+    assert_eq!(service.standing(look(&[("tenant", "t")])), (Code::Ok, vec![(Code::Ok, 2)]));
+    assert_eq!(service.standing(look(&[("user", "v")])), (Code::Ok, vec![(Code::Ok, 10)]));
+    // Refused by a rule: its own limit is not charged.
+    let much = |hits| RateLimitDescriptor { hits_addend: Some(hits), ..tenant() };
+    let three = || limited(3, RateLimitUnit::Year);
+    let refused = service.standing(asked("d", vec![three(), much(3)]));
+    assert_eq!(refused.0, Code::OverLimit);
+    assert_eq!(service.standing(asked("d", vec![three()])), (Code::Ok, vec![(Code::Ok, 0)]));
+    // Nothing is allowed.
+    let none = service.standing(asked("d", vec![limited(0, RateLimitUnit::Second)]));
+    assert_eq!(none, (Code::OverLimit, vec![(Code::OverLimit, 0)]));
+    let error = service.ask(asked("d", vec![limited(1, RateLimitUnit::Unknown)])).expect_err("no unit");
+    assert_eq!(error.code(), Status::InvalidArgument);
+}
+
+#[test]
+fn a_hundred_bad_requests_change_nothing() {
+    let mut service = Service::start(&[]);
+    let user = descriptor(&[("user", "u")]);
+    let mut bad: Vec<(RateLimitRequest, &str)> = vec![
+        (asked("", vec![user.clone()]), "the domain is empty"),
+        (asked("d", vec![]), "there is no descriptor"),
+        (asked("d", vec![user.clone(), descriptor(&[])]), "descriptor 1 has no entry"),
+        (asked("d", vec![user.clone(), descriptor(&[("", "u")])]), "an entry of descriptor 1 has no key"),
+    ];
+    for many in 33..60 {
+        bad.push((asked("d", vec![user.clone(); many]), "descriptors; there may be 32"));
+    }
+    for many in 17..60 {
+        bad.push((asked("d", vec![descriptor(&vec![("user", "u"); many])]), "entries; it may have 16"));
+    }
+    for unit in [0, -1, 7, 99, i32::MAX] {
+        let limit = Some(RateLimitOverride { requests_per_unit: 1, unit });
+        let limited = RateLimitDescriptor { limit, ..user.clone() };
+        bad.push((asked("d", vec![user.clone(), limited]), "has no unit that we know"));
+    }
+    for (request, expected) in &bad {
+        let error = service.ask(request.clone()).expect_err("it is bad");
+        assert_eq!(error.code(), Status::InvalidArgument, "{error}");
+        assert!(error.message().contains(expected), "{error}");
+    }
+    // Too large: refused, because whoever sends such a thing must not be let through as if we were not there.
+    for kib in 64..90 {
+        let large = descriptor(&[("user", "u"), ("filler", &"x".repeat(kib * 1024))]);
+        let answer = service.ask(asked("d", vec![large])).expect("an answer");
+        assert_eq!(answer.overall_code(), Code::OverLimit);
+        assert!(answer.dynamic_metadata.is_some_and(|told| told.fields.contains_key("reason")));
+    }
+    assert!(bad.len() + 26 > 100, "{}", bad.len());
+    assert_eq!(service.standing(look(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 10)]));
+}
+
+#[test]
+fn bytes_that_are_no_message_are_refused_and_so_are_those_who_speak_otherwise() {
+    let service = Service::start(&[]);
+    let at = service.server.grpc.expect("it speaks gRPC");
+    let curl = |args: &[&str]| {
+        let url = format!("http://{at}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+        let mut command = Command::new("curl");
+        command
+            .args(["--silent", "--max-time", "20", "--include", "--http2-prior-knowledge", &url])
+            .args(args);
+        String::from_utf8_lossy(&command.output().expect("curl runs").stdout).into_owned()
+    };
+    let grpc = ["--header", "content-type: application/grpc", "--data-binary"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("bytes");
+    std::fs::write(&file, [0, 0, 0, 0, 3, 0xff, 0xff, 0xff]).expect("a file can be written");
+    let answer = curl(&[&grpc[..], &[&format!("@{}", file.display())]].concat());
+    assert!(answer.starts_with("HTTP/2 200") && answer.contains("grpc-status: 3"), "{answer}");
+    let answer = curl(&["--header", "content-type: application/json"]);
+    assert!(answer.starts_with("HTTP/2 415"), "{answer}");
+    // The first frame of the server says how many streams there may be; whoever speaks HTTP/1.1 is not answered at all.
+    let settings = first_bytes(at, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    let streams: Vec<u32> = settings[9..]
+        .chunks(6)
+        .filter(|setting| setting[..2] == [0, 3])
+        .map(|setting| u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]))
+        .collect();
+    assert_eq!(streams, [200]);
+    assert_eq!(first_bytes(at, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"), b"");
+}
+
+/// What a server says first to whoever begins like this: a frame of HTTP/2, or nothing.
+fn first_bytes(at: SocketAddr, said: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(at).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    stream.write_all(said).expect("it reads");
+    let mut head = [0; 9];
+    if stream.read_exact(&mut head).is_err() {
+        return Vec::new();
+    }
+    let len = usize::from(head[1]) << 8 | usize::from(head[2]);
+    let mut frame = vec![0; len];
+    stream.read_exact(&mut frame).expect("a whole frame");
+    [&head[..], &frame].concat()
+}
+
+#[test]
+fn who_may_not_ask_is_told_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut tokens, mut file) = (Vec::new(), String::from("tokens:\n"));
+    for scope in ["check", "read"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(["token", "--name", scope]).output();
+        let output = output.expect("it runs");
+        let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
+        let told = String::from_utf8(output.stderr).expect("text");
+        let digest =
+            told.split(['"', ' ', '\n', ',']).find(|word| word.starts_with("sha256:")).expect("a digest");
+        file += &format!("  - {{ name: {scope}, digest: \"{digest}\", scopes: [{scope}] }}\n");
+        tokens.push(token);
+    }
+    let path = folder.path().join("tollgate.yaml");
+    std::fs::write(&path, file).expect("a file can be written");
+    let mut service = Service::start(&["--config", path.to_str().expect("text")]);
+    let mut ask = |credentials: Option<&str>| {
+        let mut request = Request::new(asked("d", vec![descriptor(&[("user", "u")])]));
+        if let Some(credentials) = credentials {
+            request.metadata_mut().insert("authorization", credentials.parse().expect("a value"));
+        }
+        service
+            .runtime
+            .block_on(service.client.should_rate_limit(request))
+            .map(drop)
+            .map_err(|error| error.code())
+    };
+    assert_eq!(ask(None), Err(Status::Unauthenticated));
+    assert_eq!(ask(Some("Bearer tg_unknown")), Err(Status::Unauthenticated));
+    assert_eq!(ask(Some(&format!("Bearer {}", tokens[1]))), Err(Status::PermissionDenied));
+    assert_eq!(ask(Some(&format!("Bearer {}", tokens[0]))), Ok(()));
+    // Whoever looks after servers need not show anything.
+    let check =
+        async { HealthClient::new(service.channel.clone()).check(HealthCheckRequest::default()).await };
+    assert!(service.runtime.block_on(check).is_ok());
+}
+
+#[test]
+fn with_certificates_it_speaks_http2_over_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificates = Certificates::generate(folder.path()).expect("certificates");
+    let path = |path: &Path| path.to_str().expect("text").to_owned();
+    let (certificate, key) = (path(certificates.server()), path(certificates.key()));
+    let service = Service::start(&["--tls-certificate", &certificate, "--tls-key", &key]);
+    let at = service.server.grpc.expect("it speaks gRPC");
+    let message = asked("d", vec![descriptor(&[("user", "u")])]).encode_to_vec();
+    let file = folder.path().join("message");
+    let head = [0, 0, 0, 0, u8::try_from(message.len()).expect("it is short")];
+    std::fs::write(&file, [&head[..], &message].concat()).expect("a file can be written");
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "20", "--http2", "--cacert"])
+        .arg(certificates.authority())
+        .args(["--header", "content-type: application/grpc", "--data-binary"])
+        .arg(format!("@{}", file.display()))
+        .arg(format!("https://{at}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"))
+        .output()
+        .expect("curl runs");
+    let answer = RateLimitResponse::decode(output.stdout.get(5..).unwrap_or_else(|| panic!("{output:?}")));
+    assert_eq!(answer.expect("a message").statuses[0].limit_remaining, 9);
+}
+
+#[test]
+fn health_is_told_until_the_end_and_nobody_is_waited_for() {
+    let mut service = Service::start(&[]);
+    let mut health = HealthClient::new(service.channel.clone());
+    let named = |service: &str| HealthCheckRequest { service: service.to_owned() };
+    let mut watched = service.runtime.block_on(async {
+        for known in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
+            let status = health.check(named(known)).await.expect("an answer").into_inner().status();
+            assert_eq!(status, ServingStatus::Serving);
+        }
+        assert_eq!(health.check(named("other")).await.expect_err("unknown").code(), Status::NotFound);
+        let mut watched = health.watch(named("")).await.expect("an answer").into_inner();
+        assert_eq!(
+            watched.message().await.expect("a word").expect("a word").status(),
+            ServingStatus::Serving
+        );
+        watched
+    });
+    let began = Instant::now();
+    service.server.signal("TERM");
+    service.runtime.block_on(async {
+        let last = watched.message().await.expect("a word").map(|told| told.status());
+        assert!(matches!(last, None | Some(ServingStatus::NotServing)), "{last:?}");
+        assert!(watched.message().await.expect("the end").is_none());
+    });
+    drop((watched, health));
+    assert_eq!(service.server.wait_for("ended")["all_answered"], true);
+    assert_eq!(service.server.exit_code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}: nobody was waited for", began.elapsed());
+}
+
+#[test]
+fn services_are_listed_only_if_that_is_wanted() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+    let listed = |args: &[&str]| -> Result<Vec<String>, Status> {
+        let service = Service::start(args);
+        service.runtime.block_on(async {
+            let request = ServerReflectionRequest {
+                host: String::new(),
+                message_request: Some(MessageRequest::ListServices(String::new())),
+            };
+            let mut client = ServerReflectionClient::new(service.channel.clone());
+            let mut answers = client
+                .server_reflection_info(tokio_stream::once(request))
+                .await
+                .map_err(|error| error.code())?
+                .into_inner();
+            let answer = answers.message().await.map_err(|error| error.code())?;
+            match answer {
+                Some(ServerReflectionResponse {
+                    message_response: Some(MessageResponse::ListServicesResponse(list)),
+                    ..
+                }) => Ok(list.service.into_iter().map(|service| service.name).collect()),
+                other => panic!("{other:?}"),
+            }
+        })
+    };
+    assert_eq!(listed(&[]), Err(Status::Unimplemented));
+    let services = listed(&["--grpc-reflection"]).expect("a list");
+    assert!(
+        services.iter().any(|name| name == "envoy.service.ratelimit.v3.RateLimitService"),
+        "{services:?}"
+    );
+}
+
+#[test]
+fn without_a_store_each_rule_does_as_it_says() {
+    let redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "5e".repeat(32)).expect("a file can be written");
+    let rules = "
+version: 1
+rules:
+  - { id: closed, match: { descriptor: user }, per: user, limit: { fixed-window: 10/365d } }
+  - { id: open, match: { descriptor: tenant }, per: tenant, limit: { fixed-window: 4/365d }, on_failure: open }
+  - { id: degraded, match: { descriptor: plan }, per: plan, limit: { fixed-window: 4/365d }, on_failure: degraded }
+";
+    let mut service = Service::with(
+        rules,
+        &["--store", &redis.url(), "--hash-key-file", key.to_str().expect("text"), "--store-deadline", "5s"],
+    );
+    let of = |kinds: &[&str]| asked("d", kinds.iter().map(|kind| descriptor(&[(kind, "x")])).collect());
+    let both = of(&["user", "tenant"]);
+    assert_eq!(service.standing(both.clone()), (Code::Ok, vec![(Code::Ok, 9), (Code::Ok, 3)]));
+    drop(redis);
+    assert_eq!(service.standing(both), (Code::OverLimit, vec![(Code::OverLimit, 0), (Code::Ok, 0)]));
+    assert_eq!(service.standing(of(&["tenant"])), (Code::Ok, vec![(Code::Ok, 0)]));
+    let degraded = service.ask(of(&["plan"])).expect("an answer");
+    assert_eq!(degraded.overall_code(), Code::Ok);
+    assert!(degraded.dynamic_metadata.is_some_and(|told| told.fields.contains_key("degraded")));
+}
