@@ -51,10 +51,6 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let asked_for = (config.http, config.resp, config.grpc);
     let _within = main.enter();
     let log = log::start(&config.log)?;
-    if config.grpc.is_some() {
-        let hint = "leave out `grpc`; HTTP and the protocol of Redis answer the same questions";
-        return Err(Failure::new("gRPC is not spoken yet", hint).into());
-    }
     open_files::allow(config.connections_max);
     let Ports { shares, addresses } = listeners(&config)?;
     let store = told(&config.store);
