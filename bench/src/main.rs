@@ -8,8 +8,10 @@ mod instructions;
 mod library;
 mod redis;
 mod report;
+mod resp;
 mod rounds;
 mod script;
+mod serve;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
@@ -23,6 +25,8 @@ enum Suite {
     Library,
     /// Scripts in Redis.
     Redis,
+    /// Servers that are asked over the network.
+    Serve,
 }
 
 #[derive(Parser)]
@@ -38,10 +42,12 @@ struct Arguments {
     /// Measures nothing and runs only this, for callgrind to watch: `row/contender`.
     #[arg(long, hide = true)]
     counted: Option<Counted>,
+    #[command(flatten)]
+    programs: serve::Programs,
 }
 
 fn main() -> Result<()> {
-    let Arguments { suite, rounds, quick, counted } = Arguments::parse();
+    let Arguments { suite, rounds, quick, counted, programs } = Arguments::parse();
     let report = match suite {
         Suite::Library => {
             let effort = if quick { rounds::Effort::quick(rounds) } else { rounds::Effort::full(rounds) };
@@ -52,6 +58,7 @@ fn main() -> Result<()> {
             rounds::run("library", &stages, &effort)?
         }
         Suite::Redis => redis::run(rounds, quick)?,
+        Suite::Serve => serve::run(&programs, rounds, quick)?,
     };
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())

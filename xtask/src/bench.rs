@@ -12,6 +12,7 @@ mod redis;
 // The program that measures writes what this one reads, so both compile the same file.
 #[path = "../../bench/src/report.rs"]
 mod report;
+mod serve;
 mod table;
 mod tables;
 mod targets;
@@ -39,6 +40,8 @@ pub(crate) enum Suite {
     Library,
     /// Scripts in Redis.
     Redis,
+    /// Servers that are asked over the network.
+    Serve,
 }
 
 impl Suite {
@@ -46,6 +49,7 @@ impl Suite {
         match self {
             Suite::Library => "library",
             Suite::Redis => "redis",
+            Suite::Serve => "serve",
         }
     }
 
@@ -53,6 +57,7 @@ impl Suite {
         match self {
             Suite::Library => library::told(report),
             Suite::Redis => redis::told(report),
+            Suite::Serve => serve::told(report),
         }
     }
 }
@@ -123,6 +128,9 @@ fn measure(root: &Path, suite: Suite, options: &Options) -> Result<String> {
     command.args(["--suite", suite.name(), "--rounds", &rounds.to_string()]).stderr(Stdio::inherit());
     if options.quick {
         command.arg("--quick");
+    }
+    if suite == Suite::Serve {
+        command.args(serve::programs::arguments(root, options.quick)?);
     }
     let run = command.output().with_context(|| format!("cannot run {}", program.display()))?;
     if !run.status.success() {

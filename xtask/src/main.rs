@@ -110,11 +110,12 @@ enum Task {
     /// Measure Tollgate beside its peers, and write what was found into docs/performance.md.
     ///
     /// Builds the package in the folder bench, with peers from the registry, optimised as a release. All contenders run
-    /// in one process; in every round each of them runs every row once, and the order changes from round to round.
+    /// side by side; in every round each of them runs every row once, and the order changes from round to round.
     /// Compare figures of one run only, and leave the machine alone meanwhile.
     #[command(after_help = "Examples:\n  \
-        cargo xtask bench                    everything; takes about ten minutes and 8 GiB of memory\n  \
+        cargo xtask bench                    everything; takes about a quarter of an hour and 8 GiB of memory\n  \
         cargo xtask bench --suite redis      only what a check costs Redis\n  \
+        cargo xtask bench --suite serve      only what a decision costs over the network\n  \
         cargo xtask bench --quick            does it still work? writes nothing\n  \
         cargo xtask bench --again            page and pictures once more, from the last run")]
     Bench(bench::Options),

@@ -3,9 +3,10 @@
 use anyhow::{Result, bail};
 use tollgate_testkit::redis::Value;
 
-use super::connection::{Connection, command};
+use super::connection::Connection;
 use super::contender::{Contender, Entrant, INTERVAL_US, PER_HOUR};
 use super::script::Check;
+use crate::resp::command;
 
 pub(super) const GCRA: Entrant = Entrant::new(
     "plain GCRA",

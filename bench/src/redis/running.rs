@@ -6,11 +6,12 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use tollgate_testkit::redis::{Admin, Server};
 
-use super::connection::{Connection, Pipeline, Replies, command};
+use super::connection::{Connection, Pipeline, Replies};
 use super::contender::{Contender, Entrant, Way};
 use super::rounds::Row;
 use super::script::{Check, PIPELINE, script};
 use super::store::AskedStore;
+use crate::resp::command;
 use crate::script::every_key;
 
 /// Both ways to the server: the one that is measured, and the one that asks how it is.

@@ -1,0 +1,229 @@
+//! Somebody who takes part: which server is asked, in which words, and what it must answer.
+
+use anyhow::{Result, ensure};
+
+use super::servers::Which;
+use crate::report;
+use crate::resp;
+
+/// Everybody admits so many per hour, which is more than is ever asked of one key.
+pub(super) const PER_HOUR: u32 = 1_000_000;
+/// The one rule that Tollgate is given.
+pub(super) const RULES: &str =
+    "version: 1\nrules:\n  - id: per-key\n    per: api_key\n    limit: { token-bucket: 1000000/h }\n";
+
+/// What is spoken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Protocol {
+    Resp,
+    Http,
+}
+
+impl Protocol {
+    /// So many questions at once, or one if it knows no more.
+    pub(super) const fn at_most(self, questions: usize) -> usize {
+        match self {
+            Protocol::Resp => questions,
+            Protocol::Http => 1,
+        }
+    }
+}
+
+/// Somebody who takes part.
+pub(super) struct Entrant {
+    pub(super) name: &'static str,
+    what: &'static str,
+    pub(super) server: Which,
+    pub(super) protocol: Protocol,
+    /// The bytes that ask about a key.
+    pub(super) question: fn(&str) -> Vec<u8>,
+    /// How an answer begins that admits.
+    begins: &'static str,
+    /// What is in it besides.
+    holds: &'static str,
+}
+
+pub(super) const THROTTLE: Entrant = Entrant {
+    name: "tollgate CL.THROTTLE",
+    what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, a limit of the caller's own",
+    server: Which::Tollgate,
+    protocol: Protocol::Resp,
+    question: |key| command(&["CL.THROTTLE", key, "999999", "1000000", "3600"]),
+    begins: "*5\r\n:0\r\n:1000000\r\n",
+    holds: "",
+};
+
+pub(super) const TG_CHECK: Entrant = Entrant {
+    name: "tollgate TG.CHECK",
+    what: "`tollgate serve --rules`: `TG.CHECK api_key key` with one rule per `api_key`; the answer names the rule and has nine members",
+    server: Which::Tollgate,
+    protocol: Protocol::Resp,
+    question: |key| command(&["TG.CHECK", "api_key", key]),
+    begins: "*18\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$7\r\nper-key\r\n",
+    holds: "",
+};
+
+pub(super) const THROTTLECRAB_RESP: Entrant = Entrant {
+    name: "throttlecrab",
+    what: "`throttlecrab-server`: `THROTTLE key 1000000 1000000 3600`, or `POST /throttle` with the same numbers",
+    server: Which::Throttlecrab,
+    protocol: Protocol::Resp,
+    question: |key| command(&["THROTTLE", key, "1000000", "1000000", "3600"]),
+    begins: "*5\r\n:1\r\n:1000000\r\n",
+    holds: "",
+};
+
+pub(super) const BARE_ECHO: Entrant = Entrant {
+    name: "bare echo",
+    what: "no limiter: finds the end of every command and answers five fixed integers, on the runtime and sockets of `tollgate serve`",
+    server: Which::Bare,
+    protocol: Protocol::Resp,
+    question: THROTTLE.question,
+    begins: "*5\r\n:0\r\n:1000000\r\n",
+    holds: "",
+};
+
+pub(super) const CHECK: Entrant = Entrant {
+    name: "tollgate check",
+    what: "`tollgate serve --rules`: `POST /v1/check` with one rule per `api_key`; the answer is the whole decision, with its headers",
+    server: Which::Tollgate,
+    protocol: Protocol::Http,
+    question: |key| post("/v1/check", &format!(r#"{{"attributes":{{"api_key":"{key}"}}}}"#)),
+    begins: OK,
+    holds: r#""rule":"per-key""#,
+};
+
+pub(super) const AUTHORIZE: Entrant = Entrant {
+    name: "tollgate authorize",
+    what: "the same rule: `GET /v1/authorize?header=api_key:x-api-key`, answered with headers only",
+    server: Which::Tollgate,
+    protocol: Protocol::Http,
+    question: |key| get("/v1/authorize?header=api_key:x-api-key", key),
+    begins: OK,
+    holds: r#""per-key""#,
+};
+
+pub(super) const THROTTLECRAB_HTTP: Entrant = Entrant {
+    protocol: Protocol::Http,
+    question: |key| {
+        let body =
+            format!(r#"{{"key":"{key}","max_burst":1000000,"count_per_period":1000000,"period":3600}}"#);
+        post("/throttle", &body)
+    },
+    begins: OK,
+    holds: r#""allowed":true"#,
+    ..THROTTLECRAB_RESP
+};
+
+pub(super) const NGINX: Entrant = Entrant {
+    name: "nginx limit_req",
+    what: "`GET /` with `limit_req` by the header `x-api-key`, answered by `empty_gif` from memory; a worker per core",
+    server: Which::Nginx,
+    protocol: Protocol::Http,
+    question: |key| get("/", key),
+    begins: OK,
+    holds: "",
+};
+
+pub(super) const BARE_POST: Entrant = Entrant {
+    name: "bare hyper",
+    what: "no limiter: hyper reads the same `POST` as of tollgate check to its end and answers a fixed JSON, on the runtime and sockets of `tollgate serve`",
+    server: Which::Bare,
+    protocol: Protocol::Http,
+    question: CHECK.question,
+    begins: OK,
+    holds: "",
+};
+
+pub(super) const BARE_GET: Entrant = Entrant {
+    name: "bare hyper, no body",
+    what: "the same with the `GET` of tollgate authorize",
+    question: AUTHORIZE.question,
+    ..BARE_POST
+};
+
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+
+impl Entrant {
+    /// How the report names it.
+    pub(super) fn described(&self) -> report::Contender {
+        report::Contender { name: self.name.to_owned(), what: self.what.to_owned() }
+    }
+
+    /// The length of the first answer, or None if it has not come whole. An answer that does not admit is an error.
+    pub(super) fn answer(&self, bytes: &[u8]) -> Result<Option<usize>> {
+        let length = match self.protocol {
+            Protocol::Resp => resp::length(bytes)?,
+            Protocol::Http => http_length(bytes)?,
+        };
+        if let Some(length) = length {
+            let answer = &bytes[..length];
+            let is_right = answer.starts_with(self.begins.as_bytes()) && contains(answer, self.holds);
+            ensure!(is_right, "{} answers {:?}", self.name, String::from_utf8_lossy(answer));
+        }
+        Ok(length)
+    }
+}
+
+fn contains(answer: &[u8], part: &str) -> bool {
+    part.is_empty() || answer.windows(part.len()).any(|window| window == part.as_bytes())
+}
+
+fn command(words: &[&str]) -> Vec<u8> {
+    resp::command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<&[u8]>>())
+}
+
+fn post(path: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+fn get(path: &str, key: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: {key}\r\n\r\n").into_bytes()
+}
+
+/// The length of the first response, or None if it has not come whole.
+fn http_length(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
+    let head = str::from_utf8(&bytes[..end])?;
+    let mut body = 0;
+    for line in head.lines().skip(1) {
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            body = value.trim().parse()?;
+        }
+    }
+    let whole = end + 4 + body;
+    Ok((whole <= bytes.len()).then_some(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_ends_where_its_body_does() -> Result<()> {
+        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx: y\r\n\r\nhello";
+        let twice = [response.as_slice(), response].concat();
+        assert_eq!(http_length(&twice)?, Some(response.len()));
+        for cut in 0..response.len() {
+            assert_eq!(http_length(&response[..cut])?, None, "cut at {cut}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_answers_that_admit_by_the_rule_are_taken() -> Result<()> {
+        let admitted = b"*5\r\n:0\r\n:1000000\r\n:999999\r\n:-1\r\n:1\r\n";
+        assert_eq!(THROTTLE.answer(admitted)?, Some(admitted.len()));
+        assert!(THROTTLE.answer(b"*5\r\n:1\r\n:1000000\r\n:0\r\n:1\r\n:1\r\n").is_err());
+        assert!(THROTTLE.answer(b"-ERR no\r\n").is_err());
+        let unmatched = b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"allowed\":true}";
+        assert!(CHECK.answer(unmatched).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! A server that runs while it is measured, and no longer.
+
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::cpu;
+
+/// How long it may take to listen, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+
+pub(super) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts it, and waits until it listens on these ports. What it says goes into a file in this folder.
+    pub(super) fn start(name: &str, command: &mut Command, ports: &[u16], folder: &Path) -> Result<Process> {
+        let said = folder.join(format!("{name}.log"));
+        let log = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+        // Variables of whoever measures are no settings of whoever is measured.
+        let child = command
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let mut process = Process { child };
+        let deadline = Instant::now() + PATIENCE;
+        for &port in ports {
+            while TcpStream::connect(("127.0.0.1", port)).is_err() {
+                let ended = process.child.try_wait()?;
+                if ended.is_some() || Instant::now() > deadline {
+                    let said = fs::read_to_string(&said).unwrap_or_else(|error| error.to_string());
+                    bail!("{name} does not listen on port {port}: {said}");
+                }
+                thread::sleep(POLL);
+            }
+        }
+        Ok(process)
+    }
+
+    /// The CPU time that it has used so far.
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        cpu::used_by(self.child.id())
+    }
+
+    /// Asks it to end, because one that is killed leaves those behind that it started.
+    fn ask_to_end(&mut self) -> Result<bool> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no process")?;
+        kill_process(id, Signal::TERM)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.child.try_wait()?.is_some() {
+                return Ok(true);
+            }
+            thread::sleep(POLL);
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.ask_to_end().unwrap_or(false)
+            && let Err(error) = self.child.kill().and_then(|()| self.child.wait())
+        {
+            eprintln!("a server goes on running: {error}");
+        }
+    }
+}

