@@ -18,16 +18,16 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn stages(root: &Path) -> Vec<Stage> {
     let (for_tidy, for_gen) = (root.to_path_buf(), root.to_path_buf());
     vec![
-        Stage::new("setup", 3, Work::inside(setup::run)),
+        Stage::new("setup", 4, Work::inside(setup::run)),
         Stage::new("format", 1, Work::Command("cargo fmt --all --check")),
         Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
         Stage::new(
             "clippy",
-            4,
+            5,
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
         // Tests of servers that fail over mostly wait: more of them than there are cores run at once.
-        Stage::new("test", 16, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
+        Stage::new("test", 22, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
         Stage::new(
             "races",
             3,
@@ -50,8 +50,9 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_whole_run_fits_into_thirty_minutes() {
+    fn the_whole_run_ends_within_forty_minutes_whatever_hangs() {
+        // A run that goes well takes less than thirty; the rest is for a machine that is not ours alone.
         let sum: Duration = stages(Path::new(".")).iter().map(|stage| stage.budget).sum();
-        assert!(sum <= Duration::from_mins(30), "{sum:?}");
+        assert!(sum <= Duration::from_mins(40), "{sum:?}");
     }
 }
