@@ -23,6 +23,7 @@ use tollgate::headers::Dialect;
 use tollgate::store::redis::RedisSettings;
 
 use crate::input;
+use crate::protocol::Protocol;
 use crate::serve::access::{Access, Scopes};
 use crate::serve::grpc::Messages;
 use crate::terminal::{self, Failure};
@@ -36,6 +37,9 @@ pub(crate) const TOKEN_PREFIX: &str = "tg_";
 /// Where the file with settings is, unless the command line says it.
 pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
 
+/// Where each protocol is spoken; `None` for nowhere.
+pub(crate) type Addresses = [(Protocol, Option<SocketAddr>); Protocol::ALL.len()];
+
 /// What a server is told. Everything in it has been checked, as far as that goes without the network.
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -46,10 +50,8 @@ pub(crate) struct Config {
     pub(crate) hashers: Option<SubjectHashers>,
     /// How long an id of a request stands for that request.
     pub(crate) request_id_horizon: Duration,
-    /// Where to listen; `None` for not at all.
-    pub(crate) http: Option<SocketAddr>,
-    pub(crate) resp: Option<SocketAddr>,
-    pub(crate) grpc: Option<SocketAddr>,
+    /// Where to listen.
+    pub(crate) addresses: Addresses,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) access: Access,
     /// What everybody may do who shows neither token nor certificate.

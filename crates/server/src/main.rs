@@ -5,6 +5,7 @@ mod config;
 mod exit;
 mod hash_key;
 mod input;
+mod protocol;
 mod request;
 mod serve;
 mod shared_store;

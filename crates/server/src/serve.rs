@@ -34,11 +34,12 @@ use tollgate::rules_file::Source;
 use tollgate::{Limiter, MemoryStore};
 
 use crate::config::{Config, StoreConfig};
+use crate::protocol::Protocol;
 use crate::terminal::Failure;
 use connections::Connections;
 use fleet::Others;
 use gate::{Backed, Gate};
-use listener::{Listener, Protocol};
+use listener::Listener;
 use observe::{Recorder, StoreCalls, Traces, Watched, log};
 use rules_in_force::RulesOrigin;
 use shared::{Doors, Shared};
@@ -48,7 +49,7 @@ use worker::Worker;
 /// Serves until it is told to end. `reread` gives the configuration anew, for what can change while it runs.
 pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
     let main = worker::runtime()?;
-    let asked_for = (config.http, config.resp, config.grpc);
+    let asked_for = config.addresses;
     let _within = main.enter();
     let log = log::start(&config.log)?;
     open_files::allow(config.connections_max);
@@ -64,8 +65,10 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let (heard, others) = watch::channel(Others::default());
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
+    // Beside the rules, so that two sets of servers that share a store are told apart in this too.
+    let throttled = Scope::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let shared = Arc::new(Shared {
-        gate: Gate::new(limiter, recorder, Scope::new("default", "CL.THROTTLE")?),
+        gate: Gate::new(limiter, recorder, throttled),
         rules,
         doors: ArcSwap::from_pointee(doors),
         tls,
@@ -153,8 +156,7 @@ struct Ports {
 fn listeners(config: &Config) -> Result<Ports> {
     let mut shares: Vec<Vec<Listener>> = (0..config.threads.max(1)).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
-    let ports = [(Protocol::Http, config.http), (Protocol::Resp, config.resp), (Protocol::Grpc, config.grpc)];
-    for (protocol, address) in ports {
+    for (protocol, address) in config.addresses {
         let Some(mut address) = address else { continue };
         Listener::probe(address).map_err(|error| unusable(address, &error))?;
         for share in &mut shares {

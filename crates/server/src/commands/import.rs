@@ -3,6 +3,7 @@
 mod envoy;
 mod expression;
 mod limitador;
+mod reading;
 mod tree;
 mod written;
 
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use tollgate::rules_file::{Node, Problem, Problems, Source, parse};
+use tollgate::rules_file::{Node, Problems, Source, parse};
 
 use crate::terminal::{self, Failure};
 use crate::{exit, input};
@@ -83,26 +84,4 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 fn unusable(source: &Source) -> Failure {
     let hint = "`tollgate import --help` names the files that are understood";
     Failure::new(format!("{} cannot be imported", source.name()), hint)
-}
-
-/// The text of a key that must be there.
-fn required<'n>(node: &'n Node, key: &str, problems: &mut Problems) -> Option<&'n str> {
-    let found = node.get(key).and_then(Node::scalar);
-    if found.is_none() {
-        let place = node.get(key).map_or(node.place, |value| value.place);
-        let what = node.get(key).map_or_else(|| "nothing".to_owned(), Node::found);
-        problems.push(Problem::error("missing-key", place, format!("`{key}` must be a text, found {what}")));
-    }
-    found
-}
-
-/// Warns of keys that are not known, which are left out.
-fn warn_unknown(node: &Node, known: &[&str], problems: &mut Problems) {
-    for entry in node.entries() {
-        let key = entry.key.scalar().unwrap_or_default();
-        if !known.contains(&key) {
-            let message = format!("`{key}` is not known here and is left out");
-            problems.push(Problem::warning("not-carried-over", entry.key.place, message));
-        }
-    }
 }

@@ -15,12 +15,10 @@ use super::layers::{Layers, Origin};
 use super::settings::SETTINGS;
 use super::{Config, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes};
 use crate::input;
+use crate::protocol::Protocol;
 use crate::serve::access::{Access, Digest, Scopes, Token};
 use crate::serve::grpc::{Messages, Names};
 use crate::shared_store::{has_sentinels, settings_of};
-
-/// The ports, by the settings that name them.
-const PORTS: [&str; 3] = ["http", "resp", "grpc"];
 
 /// Makes a configuration. It is good for nothing if there are problems among the layers afterwards.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
@@ -37,9 +35,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         store: store(layers, hashers.is_some()),
         hashers,
         request_id_horizon: span(layers, "request_id_horizon"),
-        http: address(layers, "http"),
-        resp: address(layers, "resp"),
-        grpc: address(layers, "grpc"),
+        addresses: Protocol::ALL.map(|protocol| (protocol, address(layers, protocol.name()))),
         tls,
         anonymous,
         certified: scopes(layers, "certified"),
@@ -384,10 +380,10 @@ fn traces(layers: &mut Layers) -> Option<TraceConfig> {
 
 /// Nobody is to find out later that a limiter was open to everybody.
 fn ports(layers: &mut Layers, config: &Config, guarded: bool) {
-    let open: Vec<(&str, SocketAddr)> = PORTS
-        .into_iter()
-        .zip([config.http, config.resp, config.grpc])
-        .filter_map(|(name, address)| Some((name, address?)))
+    let open: Vec<(&str, SocketAddr)> = config
+        .addresses
+        .iter()
+        .filter_map(|(protocol, address)| Some((protocol.name(), (*address)?)))
         .collect();
     if open.is_empty() {
         let message = "every port is off";

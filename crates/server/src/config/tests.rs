@@ -74,7 +74,7 @@ impl Drop for Folder {
 }
 
 fn port(config: &Config) -> u16 {
-    config.http.map_or(0, |address| address.port())
+    config.addresses[0].1.map_or(0, |address| address.port())
 }
 
 #[test]
@@ -190,8 +190,14 @@ traces_one_in: 10
     let said = format!("{settings:?}");
     assert!(said.contains("40ms") && said.contains("gate") && !said.contains("s3cr3t"), "{said}");
     assert_eq!(config.request_id_horizon, Duration::from_secs(300));
-    assert_eq!(config.http, Some("0.0.0.0:8443".parse().expect("an address")));
-    assert_eq!((config.resp, config.grpc), (None, Some("[::1]:9090".parse().expect("an address"))));
+    assert_eq!(
+        config.addresses,
+        [
+            (Protocol::Http, Some("0.0.0.0:8443".parse().expect("an address"))),
+            (Protocol::Resp, None),
+            (Protocol::Grpc, Some("[::1]:9090".parse().expect("an address"))),
+        ]
+    );
     let tls = config.tls.as_ref().expect("there is TLS");
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
     assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
@@ -216,10 +222,11 @@ traces_one_in: 10
 fn what_is_not_said_is_safe() {
     let folder = Folder::new("defaults");
     let config = folder.good("# nothing yet\n", &[], &[]);
-    for address in [config.http, config.resp] {
-        assert!(address.is_some_and(|address| address.ip().is_loopback()));
+    for (protocol, address) in config.addresses {
+        let is_on = protocol != Protocol::Grpc;
+        assert_eq!(address.is_some_and(|address| address.ip().is_loopback()), is_on, "{protocol:?}");
     }
-    assert_eq!((config.grpc, config.threads), (None, CORES));
+    assert_eq!(config.threads, CORES);
     assert_eq!(config.anonymous, Scopes::CHECK.and(Scopes::READ), "this machine alone can ask");
     assert!(matches!(config.store, StoreConfig::Memory { keys_max: 10_000_000 }));
     assert_eq!(config.dialect, Dialect::default());

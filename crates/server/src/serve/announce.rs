@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use super::listener::Protocol;
 use crate::config::{LogConfig, LogFormat};
+use crate::protocol::Protocol;
 use crate::terminal;
 
 /// Tells people where it listens and what they could try, and machines only the former.

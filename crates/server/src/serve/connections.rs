@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::listener::Protocol;
 use super::observe::{Exposition, Kind};
+use crate::protocol::Protocol;
 
 /// Counts connections of all ports together.
 pub(crate) struct Connections {

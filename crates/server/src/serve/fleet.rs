@@ -143,7 +143,7 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
 }
 
 /// What the rules are counted in.
-fn namespace(rules: &RuleSet) -> String {
+pub(crate) fn namespace(rules: &RuleSet) -> String {
     rules.rules().first().map_or(NAMESPACE_DEFAULT, |rule| rule.scope.namespace()).to_owned()
 }
 
@@ -168,7 +168,7 @@ impl Fleet {
         match fleet.other_hash_key().await? {
             None => Ok(fleet),
             Some(theirs) => {
-                let key = fleet.hash_key.to_string();
+                let key = store.name_of(&fleet.hash_key);
                 Err(FleetError::OtherHashKey { ours: fleet.prints.join(" "), theirs, key })
             }
         }
@@ -296,8 +296,13 @@ mod tests {
             joins(&store, key(1), "shop").await.expect("the key of the fleet still");
             joins(&store, key(2), "other").await.expect("another namespace is another fleet");
         }
+        let prefixed = store(&format!("{}?prefix=eu:", one.url())).await;
+        joins(&prefixed, key(3), "shop").await.expect("another prefix is another fleet");
+        let error = joins(&prefixed, key(4), "shop").await.err().expect("another key");
+        assert!(error.hint().contains("DEL 'eu:tg:1:shop:{fleet}:@hash-key'"), "{}", error.hint());
         let mut admin = one.admin().expect("a connection");
-        let keys = admin.scan("*").expect("keys");
+        assert_eq!(admin.scan("eu:*").expect("keys"), [b"eu:tg:1:shop:{fleet}:@hash-key"]);
+        let keys = admin.scan("tg:*").expect("keys");
         assert_eq!(keys.len(), 2);
         for key in keys {
             assert!(key.starts_with(b"tg:1:") && admin.pttl(&key).expect("a time") > 0, "every key dies");

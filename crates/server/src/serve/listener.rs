@@ -14,26 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::observe::log::Throttle;
 use super::shared::{Peer, Shared};
 use super::{grpc, http, resp};
-
-/// What is spoken on a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Protocol {
-    Http,
-    Resp,
-    Grpc,
-}
-
-impl Protocol {
-    pub(crate) const ALL: [Protocol; 3] = [Protocol::Http, Protocol::Resp, Protocol::Grpc];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Protocol::Http => "http",
-            Protocol::Resp => "resp",
-            Protocol::Grpc => "grpc",
-        }
-    }
-}
+use crate::protocol::Protocol;
 
 /// One thread's share of a port.
 pub(crate) struct Listener {

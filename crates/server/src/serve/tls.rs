@@ -12,8 +12,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-use super::listener::Protocol;
 use crate::config::TlsConfig;
+use crate::protocol::Protocol;
 
 /// The certificates in force.
 pub(crate) struct Tls {

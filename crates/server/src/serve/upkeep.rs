@@ -1,6 +1,5 @@
 //! What a server does beside serving: it listens to signals, reads files again, and tidies up.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,18 +12,15 @@ use tollgate::rules_file::Source;
 use super::changes::Changes;
 use super::rules_in_force::fingerprint;
 use super::shared::{Doors, Shared};
-use crate::config::Config;
+use crate::config::{Addresses, Config};
 
 /// How often memory is looked through for state that counts for nothing any more.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// The addresses that the configuration names.
-type AskedFor = (Option<SocketAddr>, Option<SocketAddr>, Option<SocketAddr>);
-
 /// Keeps house until a signal ends the server.
 pub(crate) async fn until_the_end(
     shared: &Arc<Shared>,
-    asked_for: AskedFor,
+    asked_for: Addresses,
     reread: &impl Fn() -> Result<Config>,
 ) -> Result<()> {
     let listen = |kind| signal(kind).context("cannot listen to signals");
@@ -45,11 +41,11 @@ pub(crate) async fn until_the_end(
             () = either(&mut interrupt, &mut terminate) => break,
             _ = hang_up.recv() => {
                 reload_doors(shared, asked_for, reread);
-                reload_files(shared).await?;
+                reload_files(shared).await;
             }
             () = changed(changes.as_ref()) => {
                 sleep(Changes::PAUSE).await;
-                reload_files(shared).await?;
+                reload_files(shared).await;
             }
             _ = sweep.tick() => shared.gate.sweep(),
         }
@@ -79,9 +75,15 @@ async fn changed(changes: Option<&Changes>) {
 }
 
 /// Rules and certificates. Beside the runtime, which carries the connections to the store: rules may take a while to read.
-async fn reload_files(shared: &Arc<Shared>) -> Result<()> {
+async fn reload_files(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
-    Ok(tokio::task::spawn_blocking(move || reload_files_now(&shared)).await?)
+    // A panic here would be ours, and no reason to stop serving by the rules in force.
+    if let Err(error) = tokio::task::spawn_blocking(move || reload_files_now(&shared)).await {
+        tracing::error!(
+            event = "reload_failed",
+            "the files could not be read again: {error}; those in force stay"
+        );
+    }
 }
 
 /// What is wrong is told, and what was in force stays.
@@ -120,10 +122,10 @@ fn replace_rules(shared: &Shared, source: Source) {
 }
 
 /// Who may do what, from the configuration. What else is in there needs a new start.
-fn reload_doors(shared: &Shared, asked_for: AskedFor, reread: &impl Fn() -> Result<Config>) {
+fn reload_doors(shared: &Shared, asked_for: Addresses, reread: &impl Fn() -> Result<Config>) {
     match reread() {
         // What may be open there may not be open here.
-        Ok(Config { http, resp, grpc, .. }) if (http, resp, grpc) != asked_for => {
+        Ok(Config { addresses, .. }) if addresses != asked_for => {
             tracing::error!(
                 event = "config_refused",
                 "the configuration names other addresses, which needs a new start; what was in force stays"

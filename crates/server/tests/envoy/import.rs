@@ -91,6 +91,45 @@ fn what_is_no_such_file_is_not_imported_and_all_problems_are_told() {
             &["`max_value` must be a whole number"],
         ),
         ("limitador", "- { namespace: d, max_value: 1, seconds: 0 }", &["`seconds` must not be 0"]),
+        // Of another kind: taken for nothing it would be a limit that is lost, or one that meets everybody.
+        ("envoy", "domain: d\ndescriptors: { key: k }", &["`descriptors` must be a list, found a map"]),
+        ("envoy", "domain: d\ndescriptors: [{ key: k, descriptors: x }]", &["`descriptors` must be a list"]),
+        (
+            "envoy",
+            "domain: d\ndescriptors: [{ key: k, value: [v] }]",
+            &["`value` must be a text, found a list"],
+        ),
+        (
+            "envoy",
+            "domain: d\ndescriptors:\n  - key: k\n    shadow_mode: \"yes\"\n    detailed_metric: 1\n    value_to_metric: 2\n    share_threshold: 3\n    rate_limit: { unit: day, requests_per_unit: 1, replaces: x, name: [n] }",
+            &[
+                "`shadow_mode` must be true or false",
+                "`detailed_metric` must be true or false, found the number 1",
+                "`value_to_metric` must be true or false",
+                "`share_threshold` must be true or false",
+                "`replaces` must be a list",
+                "`name` must be a text",
+            ],
+        ),
+        (
+            "envoy",
+            "domain: d\ndescriptors: [{ key: k, rate_limit: { unlimited: 1, unit: day, requests_per_unit: 1 } }]",
+            &["`unlimited` must be true or false"],
+        ),
+        (
+            "limitador",
+            "- { namespace: d, max_value: 1, seconds: 1, conditions: \"a == 'b'\", variables: u, name: {} }",
+            &[
+                "`conditions` must be a list",
+                "`variables` must be a list",
+                "`name` must be a text, found a map",
+            ],
+        ),
+        (
+            "limitador",
+            "- { namespace: d, max_value: 1, seconds: 1, conditions: [[a]], variables: [{}] }",
+            &["each of `conditions` must be a text, found a list", "each of `variables` must be a text"],
+        ),
     ] {
         let (rules, said, code) = imported(from, file);
         assert_eq!((rules.as_str(), code), ("", Some(2)), "{file}");

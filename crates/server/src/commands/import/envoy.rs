@@ -6,9 +6,9 @@
 
 use tollgate::rules_file::{Node, Problem, Problems};
 
+use super::reading::{list, required, warn_unknown};
 use super::tree::{Step, Value, Way, ways};
 use super::written::{Bypass, Override, Rule, Wanted, Written};
-use super::{required, warn_unknown};
 
 /// Characters that an attribute's name may have besides letters and digits.
 const PLAIN: &str = "._-";
@@ -17,8 +17,7 @@ pub(super) fn read(root: &Node, problems: &mut Problems) -> Option<Written> {
     let domain = required(root, "domain", problems)?;
     warn_unknown(root, &["domain", "descriptors"], problems);
     let mut found = Vec::new();
-    let nodes = root.get("descriptors").and_then(Node::list).unwrap_or_default();
-    ways(nodes, &[], problems, &mut found);
+    ways(list(root, "descriptors", problems), &[], problems, &mut found);
     let mut written = Written::new(
         "envoyproxy/ratelimit",
         &[

@@ -2,8 +2,9 @@
 
 use tollgate::rules_file::{Node, Problem, Problems};
 
+use super::expression;
+use super::reading::{item, list, number, required, text, warn_unknown};
 use super::written::{Amount, Rule, Wanted, Written};
-use super::{expression, required, warn_unknown};
 
 pub(super) fn read(root: &Node, problems: &mut Problems) -> Option<Written> {
     let Some(limits) = root.list() else {
@@ -42,8 +43,8 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
     }
     let (mut comments, mut shadow) = (Vec::new(), false);
     let mut conditions = vec![("domain".to_owned(), Wanted::Is(namespace.to_owned()))];
-    for node in list(limit, "conditions") {
-        let text = node.scalar().unwrap_or_default();
+    for node in list(limit, "conditions", problems) {
+        let Some(text) = item(node, "conditions", problems) else { continue };
         match expression::conditions(text) {
             Some(understood) => conditions.extend(understood),
             None => {
@@ -56,8 +57,8 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
         }
     }
     let mut per = Vec::new();
-    for node in list(limit, "variables") {
-        let text = node.scalar().unwrap_or_default();
+    for node in list(limit, "variables", problems) {
+        let Some(text) = item(node, "variables", problems) else { continue };
         match expression::variable(text) {
             Some(name) => per.push(name),
             None => {
@@ -86,8 +87,8 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
             *name != twice || Some(at - 1) == last
         });
     }
-    let name = limit.get("name").or_else(|| limit.get("id")).and_then(Node::scalar);
-    let id = match name {
+    let (name, id) = (text(limit, "name", problems), text(limit, "id", problems));
+    let id = match name.or(id) {
         Some(name) => written.id([name]),
         None => {
             let subject = if per.is_empty() { "all".to_owned() } else { per.join("-") };
@@ -95,18 +96,4 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
         }
     };
     Some(Rule { comments, id, conditions, per, amount: Amount { units, seconds }, shadow })
-}
-
-fn list<'n>(limit: &'n Node, key: &str) -> &'n [Node] {
-    limit.get(key).and_then(Node::list).unwrap_or_default()
-}
-
-fn number(limit: &Node, key: &str, problems: &mut Problems) -> Option<u64> {
-    let found = limit.get(key);
-    let number = found.and_then(Node::u64);
-    if number.is_none() {
-        let place = found.map_or(limit.place, |node| node.place);
-        problems.push(Problem::error("bad-number", place, format!("`{key}` must be a whole number")));
-    }
-    number
 }

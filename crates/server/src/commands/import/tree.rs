@@ -2,8 +2,8 @@
 
 use tollgate::rules_file::{Node, Place, Problem, Problems};
 
+use super::reading::{flag, list, number, required, text, warn_unknown};
 use super::written::Amount;
-use super::{required, warn_unknown};
 
 /// From the root to a node that says how much.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(super) fn ways(nodes: &[Node], above: &[Step], problems: &mut Problems, into
         let Some(key) = required(node, "key", problems) else { continue };
         warn_unknown(node, NODE_KEYS, problems);
         let mut steps = above.to_vec();
-        steps.push(Step { key: key.to_owned(), value: value(node) });
+        steps.push(Step { key: key.to_owned(), value: value(node, problems) });
         if steps.len() > DEPTH_MAX {
             let message = format!("descriptors are nested more than {DEPTH_MAX} deep");
             problems.push(Problem::error("too-deep", node.place, message));
@@ -65,19 +65,16 @@ pub(super) fn ways(nodes: &[Node], above: &[Step], problems: &mut Problems, into
         if let Some(limit) = node.get("rate_limit") {
             into.extend(way(node, limit, &steps, problems));
         }
-        let below = node.get("descriptors").and_then(Node::list).unwrap_or_default();
-        ways(below, &steps, problems, into);
+        ways(list(node, "descriptors", problems), &steps, problems, into);
     }
 }
 
-fn value(node: &Node) -> Value {
-    match node.get("value").and_then(Node::scalar).filter(|value| !value.is_empty()) {
+fn value(node: &Node, problems: &mut Problems) -> Value {
+    let together = flag(node, "share_threshold", problems);
+    match text(node, "value", problems).filter(|value| !value.is_empty()) {
         None => Value::Any,
         Some(value) => match value.strip_suffix('*') {
-            Some(prefix) => Value::Prefix {
-                prefix: prefix.to_owned(),
-                together: node.get("share_threshold").and_then(Node::bool) == Some(true),
-            },
+            Some(prefix) => Value::Prefix { prefix: prefix.to_owned(), together },
             None => Value::Exact(value.to_owned()),
         },
     }
@@ -85,18 +82,12 @@ fn value(node: &Node) -> Value {
 
 fn way(node: &Node, limit: &Node, steps: &[Step], problems: &mut Problems) -> Option<Way> {
     warn_unknown(limit, LIMIT_KEYS, problems);
-    let is_set = |node: &Node, key: &str| node.get(key).and_then(Node::bool) == Some(true);
-    let amount = if is_set(limit, "unlimited") { None } else { Some(amount(limit, problems)?) };
-    let name = limit.get("name").and_then(Node::scalar).map(str::to_owned);
+    let amount = if flag(limit, "unlimited", problems) { None } else { Some(amount(limit, problems)?) };
+    let name = text(limit, "name", problems).map(str::to_owned);
     let mut comments = Vec::new();
     if let Some(replaces) = limit.entry("replaces") {
-        let named: Vec<&str> = replaces
-            .value
-            .list()
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|other| other.get("name").and_then(Node::scalar))
-            .collect();
+        let others = list(limit, "replaces", problems).iter();
+        let named: Vec<&str> = others.filter_map(|other| required(other, "name", problems)).collect();
         let message = format!("`replaces` ({}), the replaced ones count too", named.join(", "));
         problems.push(
             Problem::warning("not-carried-over", replaces.key.place, message.clone()).help(
@@ -105,10 +96,11 @@ fn way(node: &Node, limit: &Node, steps: &[Step], problems: &mut Problems) -> Op
         );
         comments.push(format!("NOT CARRIED OVER: {message}."));
     }
-    if ["detailed_metric", "value_to_metric"].iter().any(|key| is_set(node, key)) {
+    // Both are read, or what is wrong with the second would not be told.
+    if flag(node, "detailed_metric", problems) | flag(node, "value_to_metric", problems) {
         comments.push("Metrics are kept for each rule; they are not told apart by value.".to_owned());
     }
-    let shadow = is_set(node, "shadow_mode");
+    let shadow = flag(node, "shadow_mode", problems);
     Some(Way { steps: steps.to_vec(), amount, name, shadow, comments, place: node.place })
 }
 
@@ -131,11 +123,7 @@ fn amount(limit: &Node, problems: &mut Problems) -> Option<Amount> {
             return None;
         }
     };
-    let Some(units) = limit.get("requests_per_unit").and_then(Node::u64) else {
-        let place = limit.get("requests_per_unit").map_or(limit.place, |units| units.place);
-        problems.push(Problem::error("bad-number", place, "`requests_per_unit` must be a whole number"));
-        return None;
-    };
+    let units = number(limit, "requests_per_unit", problems)?;
     Some(Amount { units, seconds })
 }
 

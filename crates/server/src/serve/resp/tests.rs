@@ -164,3 +164,18 @@ fn a_token_that_is_taken_back_is_worth_nothing_on_connections_that_are_open() {
         assert!(ask(b"PING\r\n").await.starts_with("-NOAUTH"));
     });
 }
+
+/// A pipe like `printf … | nc` ends what it sends at once, and reads what it is told when it comes to that.
+#[test]
+fn who_has_said_all_and_reads_late_gets_everything() {
+    at_any_time(async {
+        // Less than the answers, so that most of them wait for the client.
+        let (mut client, _serving) = connect(Scopes::CHECK, 64);
+        client.write_all(&b"PING\r\n".repeat(1_000)).await.expect("it reads");
+        client.shutdown().await.expect("one side is closed");
+        sleep(Duration::from_secs(3)).await;
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).await.expect("it is not cut off");
+        assert_eq!(told.len(), b"+PONG\r\n".len() * 1_000);
+    });
+}

@@ -31,6 +31,11 @@ pub struct Note<'a> {
 }
 
 impl<C> RedisStore<C> {
+    /// What the key of a note is called on the server, with the prefix of this store.
+    pub fn name_of(&self, key: &FleetKey) -> String {
+        format!("{}{key}", self.inner.prefix)
+    }
+
     /// Leaves a note, and gives the one that was there.
     pub async fn exchange(&self, note: &Note<'_>) -> Result<Option<String>, StoreError> {
         let exchanged = timeout_at(Instant::now() + READY_MAX, self.exchange_with_owner(note)).await;
@@ -38,7 +43,7 @@ impl<C> RedisStore<C> {
     }
 
     async fn exchange_with_owner(&self, note: &Note<'_>) -> Result<Option<String>, RedisError> {
-        let key = format!("{}{}", self.inner.prefix, note.key);
+        let key = self.name_of(note.key);
         let ttl_ms = note.ttl.as_millis().max(1).to_string();
         let mut words = vec![
             &b"EVAL"[..],

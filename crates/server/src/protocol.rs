@@ -1,0 +1,21 @@
+//! What is spoken on a port.
+
+/// One of the protocols, which the setting that names its port is called by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Protocol {
+    Http,
+    Resp,
+    Grpc,
+}
+
+impl Protocol {
+    pub(crate) const ALL: [Protocol; 3] = [Protocol::Http, Protocol::Resp, Protocol::Grpc];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Resp => "resp",
+            Protocol::Grpc => "grpc",
+        }
+    }
+}
