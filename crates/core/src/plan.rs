@@ -147,29 +147,9 @@ impl<'r> Plan<'r> {
 
     #[inline(always)]
     fn objection(&self, item: &Item<'r>) -> Option<Objection> {
-        let asked = match item.operation {
-            Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
-            _ => item.operation.cost().unwrap_or(0),
-        };
-        if asked > EXACT_MAX {
-            return Some(Objection::CostTooLarge { cost: asked });
-        }
-        if let Some(cost) = item.operation.cost() {
-            let capacity = item.limit.capacity();
-            // A rule in shadow may refuse for ever: that is what it is there to show.
-            if cost > capacity && item.blocking {
-                return Some(Objection::CostAboveCapacity { cost, capacity });
-            }
-        }
-        let nameless = match item.operation {
-            Operation::Charge { token, .. } => {
-                matches!(item.limit, Limit::Concurrency(_)) && token == Token::NONE
-            }
-            Operation::Reserve { token, .. } => token == Token::NONE,
-            _ => false,
-        };
-        if nameless {
-            return Some(Objection::TokenMissing);
+        let own = item.objection();
+        if own.is_some() {
+            return own;
         }
         if self.items.iter().any(|other| other.key.fingerprint() == item.key.fingerprint()) {
             return Some(Objection::DuplicateKey);
@@ -243,6 +223,40 @@ impl<'r> Plan<'r> {
     /// Its items, in the order of the rules file.
     pub fn items(&self) -> &[Item<'r>] {
         &self.items
+    }
+}
+
+impl Item<'_> {
+    /// Why no Plan may hold it, not even alone.
+    #[inline]
+    pub fn validate(&self) -> Result<(), PlanError> {
+        self.objection().map_or(Ok(()), |objection| Err(objection.against(self.key)))
+    }
+
+    #[inline(always)]
+    fn objection(&self) -> Option<Objection> {
+        let asked = match self.operation {
+            Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
+            _ => self.operation.cost().unwrap_or(0),
+        };
+        if asked > EXACT_MAX {
+            return Some(Objection::CostTooLarge { cost: asked });
+        }
+        if let Some(cost) = self.operation.cost() {
+            let capacity = self.limit.capacity();
+            // A rule in shadow may refuse for ever: that is what it is there to show.
+            if cost > capacity && self.blocking {
+                return Some(Objection::CostAboveCapacity { cost, capacity });
+            }
+        }
+        let nameless = match self.operation {
+            Operation::Charge { token, .. } => {
+                matches!(self.limit, Limit::Concurrency(_)) && token == Token::NONE
+            }
+            Operation::Reserve { token, .. } => token == Token::NONE,
+            _ => false,
+        };
+        nameless.then_some(Objection::TokenMissing)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
-    Item, Limit, Operation, Outcome, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
-    SubjectHashers,
+    Answer, Item, Limit, Operation, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
+    SubjectHashers, Time,
 };
 use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
 use tollgate::rules_file::Source;
@@ -80,6 +80,16 @@ pub(crate) enum ThrottleError {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("the store gave no answer; ask again")]
+    Unanswered,
+}
+
+/// What came of one operation under a caller's own limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Throttled {
+    /// When it was decided, by the store's clock.
+    pub(crate) now: Time,
+    pub(crate) answer: Answer,
 }
 
 /// The same expression on either limiter.
@@ -211,41 +221,44 @@ impl Gate {
         key: &str,
         limit: &Limit,
         operation: Operation,
-    ) -> Option<Result<Outcome, ThrottleError>> {
+    ) -> Option<Result<Throttled, ThrottleError>> {
         let Backed::Memory(limiter) = &self.inner.limiter else { return None };
-        let outcome = self.own_plan(key, limit, operation).map(|plan| limiter.store().apply_now(&plan));
-        Some(outcome.map_err(ThrottleError::from).inspect(|outcome| self.note_own(edge, operation, outcome)))
+        let decided = limiter.store().apply_item(&self.own_item(key, limit, operation));
+        let throttled = decided.map(|(now, answer)| self.note_own(edge, operation, now, answer));
+        Some(throttled.map_err(ThrottleError::from))
     }
 
-    /// One operation on a key of the caller's own, under a limit of the caller's own. The outcome has one answer.
+    /// One operation on a key of the caller's own, under a limit of the caller's own.
     pub(crate) async fn throttle(
         &self,
         edge: Edge,
         key: &str,
         limit: &Limit,
         operation: Operation,
-    ) -> Result<Outcome, ThrottleError> {
-        if let Some(outcome) = self.throttle_now(edge, key, limit, operation) {
-            return outcome;
+    ) -> Result<Throttled, ThrottleError> {
+        if let Some(throttled) = self.throttle_now(edge, key, limit, operation) {
+            return throttled;
         }
-        let plan = self.own_plan(key, limit, operation)?;
-        let outcome = either!(self, limiter => limiter.store().apply(&plan).await)?;
-        self.note_own(edge, operation, &outcome);
-        Ok(outcome)
-    }
-
-    fn own_plan(&self, key: &str, limit: &Limit, operation: Operation) -> Result<Plan<'_>, PlanError> {
-        let subject = self.hashers().current().subject([("key", key)]);
         let mut plan = Plan::new();
-        plan.push(Item::new(self.inner.own_limits.key(subject), *limit, operation))?;
-        Ok(plan)
+        plan.push(self.own_item(key, limit, operation))?;
+        let outcome = either!(self, limiter => limiter.store().apply(&plan).await)?;
+        let answer = outcome.answers.first().ok_or(ThrottleError::Unanswered)?;
+        Ok(self.note_own(edge, operation, outcome.now, *answer))
     }
 
-    fn note_own(&self, edge: Edge, operation: Operation, outcome: &Outcome) {
+    #[inline]
+    fn own_item(&self, key: &str, limit: &Limit, operation: Operation) -> Item<'_> {
+        let subject = self.hashers().current().subject([("key", key)]);
+        Item::new(self.inner.own_limits.key(subject), *limit, operation)
+    }
+
+    #[inline]
+    fn note_own(&self, edge: Edge, operation: Operation, now: Time, answer: Answer) -> Throttled {
         // Looking is not counted, and what takes something back is no question of its own.
         if let Operation::Charge { .. } = operation {
-            self.inner.recorder.throttled(edge, outcome);
+            self.inner.recorder.throttled(edge, answer.is_admitted());
         }
+        Throttled { now, answer }
     }
 
     /// The keys that make subjects out of attribute values.

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tollgate::Decision;
+use tollgate::core::SubjectHashers;
 use tollgate::core::decision::Source;
 use tollgate::core::rules::{Request, RuleSet};
-use tollgate::core::{Outcome, SubjectHashers};
 use tollgate::limiter::{CheckError, RuleView};
 
 use super::gate::{Edge, Origin};
@@ -121,8 +121,7 @@ impl Recorder {
     }
 
     /// A charge under a caller's own limit has its answer.
-    pub(crate) fn throttled(&self, edge: Edge, outcome: &Outcome) {
-        let admitted = outcome.answers.first().is_some_and(|answer| answer.is_admitted());
+    pub(crate) fn throttled(&self, edge: Edge, admitted: bool) {
         self.edges.add(edge as usize);
         self.others.add(if admitted { other::THROTTLE_ALLOWED } else { other::THROTTLE_REFUSED });
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::core::{Item, Plan, Scope, Subject, Time};
+use tollgate::core::{Item, Scope, Subject, Time};
 use tollgate::{ManualClock, MemoryStore};
 
 use crate::properties::frame::{Limits, Places, next};
@@ -37,12 +37,11 @@ impl<'c> Limiter<'c> {
             Question::read(places.words(&line).from(1), &mut Recent::default()).expect("a question");
         let new = self.subjects.len() as u128 + 1;
         let subject = *self.subjects.entry(question.key.to_owned()).or_insert(new);
-        let mut plan = Plan::new();
         let key = self.scope.key(Subject::from_u128(subject << 64 | subject));
-        plan.push(Item::new(key, question.limit, question.operation())).expect("an item");
-        let outcome = self.store.apply_now(&plan);
+        let item = Item::new(key, question.limit, question.operation());
+        let (now, answer) = self.store.apply_item(&item).expect("an item");
         let mut out = Vec::new();
-        question.answer(&outcome, &mut Reply::new(&mut out, Protocol::Resp2)).expect("an answer");
+        question.answer(now, &answer, &mut Reply::new(&mut out, Protocol::Resp2)).expect("an answer");
         let text = String::from_utf8(out).expect("text");
         let numbers = text.split("\r\n").filter_map(|line| line.strip_prefix(':'));
         numbers.map(|number| number.parse().expect("a number")).collect()

@@ -24,7 +24,8 @@ use std::future::{Future, ready};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Answer, Evaluation, Limit, Operation, Outcome, Plan, Store, StoreError, Time, evaluate, writes_alone,
+    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, PlanError, Store, StoreError, Time, evaluate,
+    writes_alone,
 };
 
 use crate::clock::{Clock, FastClock};
@@ -138,6 +139,19 @@ impl<C: Clock> MemoryStore<C> {
         outcome
     }
 
+    /// What a Plan of this one item comes to, and when, without the Plan around it.
+    #[inline]
+    pub fn apply_item(&self, item: &Item<'_>) -> Result<(Time, Answer), PlanError> {
+        item.validate()?;
+        let now = self.clock.now();
+        Ok((now, self.apply_alone(item, now)))
+    }
+
+    #[inline]
+    fn apply_alone(&self, item: &Item<'_>, now: Time) -> Answer {
+        self.step_alone(Owner::of(item), &item.operation, now, |answer| writes_alone(item, answer))
+    }
+
     /// [`apply_once`](MemoryStore::apply_once) into an Outcome that is there already: it is large, and moving it costs a
     /// good part of making it.
     pub(crate) fn apply_into(&self, plan: &Plan<'_>, outcome: &mut Outcome) -> Result<(), StoreError> {
@@ -156,10 +170,7 @@ impl<C: Clock> MemoryStore<C> {
         outcome.now = now;
         outcome.answers.clear();
         match plan.items() {
-            [item] => {
-                let keeps = |answer: &Answer| writes_alone(item, answer);
-                outcome.answers.push(self.step_alone(Owner::of(item), &item.operation, now, keeps));
-            }
+            [item] => outcome.answers.push(self.apply_alone(item, now)),
             items => {
                 let mut locked = Locked::new(self, items);
                 let mut charges = Charges::new();

@@ -12,6 +12,7 @@ use tonic::Status;
 use super::own_limit::{Charged, OwnLimit};
 use super::proto::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
 use super::question::MESSAGE_MAX;
+use crate::serve::gate::Throttled;
 
 /// What is made of the decisions about all descriptors, none of which brought a limit along.
 pub(super) fn of_decisions(decisions: &[Decision], dialect: Dialect) -> RateLimitResponse {
@@ -92,20 +93,17 @@ fn own_status(charged: &Charged) -> DescriptorStatus {
     let mut status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
     let OwnLimit::Some(limit) = &charged.limit else { return status };
     status.current_limit = Some(current_limit("", limit.stated(), limit, Time::ZERO));
-    if let Some(found) = &charged.found
-        && let Some(answer) = found.answers.first()
-    {
+    if let Some(Throttled { now, answer }) = charged.found {
         status.limit_remaining = clamped(answer.remaining);
-        status.duration_until_reset = Some(duration((answer.reset_at - found.now).ms_ceil()));
+        status.duration_until_reset = Some(duration((answer.reset_at - now).ms_ceil()));
     }
     status
 }
 
 /// How long a limit of the caller's own has to be waited for, if it refuses.
 fn own_wait_s(charged: &Charged) -> Option<u64> {
-    let found = charged.found.as_ref().filter(|_| !charged.is_admitted())?;
-    let wait = found.answers.first()?.reset_at - found.now;
-    Some(wait.secs_ceil().max(1))
+    let Throttled { now, answer } = charged.found.filter(|_| !charged.is_admitted())?;
+    Some((answer.reset_at - now).secs_ceil().max(1))
 }
 
 fn current_limit(name: &str, stated: u64, limit: &Limit, within: Time) -> RateLimit {

@@ -3,11 +3,11 @@
 //! They are charged one after another before the rules are asked, and taken back if something else refuses.
 
 use tollgate::core::algorithm::fixed_window::FixedWindow;
-use tollgate::core::{Limit, Mark, Operation, Outcome, Span};
+use tollgate::core::{Limit, Mark, Operation, Span};
 
 use super::proto::{RateLimitOverride, RateLimitUnit};
 use super::question::{BadMessage, Question};
-use crate::serve::gate::{Edge, Gate, ThrottleError};
+use crate::serve::gate::{Edge, Gate, ThrottleError, Throttled};
 
 /// What a descriptor brings along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Charged {
     key: String,
     cost: u64,
     /// What the store found; none if there was no need to ask it, or it could not tell.
-    pub(super) found: Option<Outcome>,
+    pub(super) found: Option<Throttled>,
 }
 
 impl OwnLimit {
@@ -57,7 +57,7 @@ fn window(limit: &RateLimitOverride) -> Option<Span> {
 
 impl Charged {
     pub(super) fn is_admitted(&self) -> bool {
-        self.found.as_ref().and_then(|found| found.answers.first()).is_some_and(|answer| answer.is_admitted())
+        self.found.is_some_and(|found| found.answer.is_admitted())
     }
 }
 
@@ -84,11 +84,7 @@ pub(super) async fn charge(
 /// Takes back what was charged.
 pub(super) async fn take_back(charged: &[Charged], gate: &Gate) {
     for Charged { limit, key, cost, found, .. } in charged {
-        let (OwnLimit::Some(limit), Some(answer)) =
-            (limit, found.as_ref().and_then(|found| found.answers.first()))
-        else {
-            continue;
-        };
+        let (OwnLimit::Some(limit), Some(Throttled { answer, .. })) = (limit, found) else { continue };
         if answer.mark != Mark::None {
             told(gate.throttle(Edge::Grpc, key, limit, answer.mark.undo(*cost, limit)).await);
         }
@@ -96,12 +92,12 @@ pub(super) async fn take_back(charged: &[Charged], gate: &Gate) {
 }
 
 /// Whatever cannot be decided is refused: there is no rule that could say otherwise.
-fn told(found: Result<Outcome, ThrottleError>) -> Option<Outcome> {
+fn told(found: Result<Throttled, ThrottleError>) -> Option<Throttled> {
     match found {
         Ok(found) => Some(found),
         // It costs more than there ever is.
         Err(ThrottleError::Plan(_)) => None,
-        Err(ThrottleError::Store(error)) => {
+        Err(error @ (ThrottleError::Store(_) | ThrottleError::Unanswered)) => {
             tracing::debug!(event = "own_limit_undecided", "{error}");
             None
         }

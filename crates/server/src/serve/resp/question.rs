@@ -1,12 +1,12 @@
 //! What has to be asked of the gate, and the answer or the error that comes of it.
 
 use tollgate::Decision;
-use tollgate::core::{Outcome, StoreError};
+use tollgate::core::StoreError;
 use tollgate::limiter::{CheckError, FollowUpError};
 
 use super::reply::{Protocol, Reply};
 use super::{check, throttle};
-use crate::serve::gate::{Edge, Gate, ThrottleError};
+use crate::serve::gate::{Edge, Gate, ThrottleError, Throttled};
 
 pub(crate) enum Question<'b> {
     Throttle(throttle::Question<'b>),
@@ -27,9 +27,9 @@ impl Question<'_> {
         let reply = &mut Reply::new(&mut out, protocol);
         match self {
             Question::Throttle(question) => {
-                let outcome =
+                let found =
                     gate.throttle(Edge::Resp, question.key, &question.limit, question.operation()).await;
-                throttled(&question, &outcome, reply);
+                throttled(&question, &found, reply);
             }
             Question::Check(question) => decided(&gate.check(Edge::Resp, question.request()).await, reply),
             Question::Peek(question) => decided(&gate.peek(question.request()).await, reply),
@@ -46,8 +46,8 @@ impl Question<'_> {
 /// The answer, if nothing has to be waited for.
 #[inline]
 pub(crate) fn throttle_now(question: &throttle::Question<'_>, gate: &Gate, reply: &mut Reply<'_>) -> bool {
-    let outcome = gate.throttle_now(Edge::Resp, question.key, &question.limit, question.operation());
-    outcome.inspect(|outcome| throttled(question, outcome, reply)).is_some()
+    let found = gate.throttle_now(Edge::Resp, question.key, &question.limit, question.operation());
+    found.inspect(|found| throttled(question, found, reply)).is_some()
 }
 
 /// The answer, if nothing has to be waited for.
@@ -59,16 +59,16 @@ pub(crate) fn check_now(question: &check::Question<'_>, gate: &Gate, reply: &mut
 #[inline]
 fn throttled(
     question: &throttle::Question<'_>,
-    outcome: &Result<Outcome, ThrottleError>,
+    throttled: &Result<Throttled, ThrottleError>,
     reply: &mut Reply<'_>,
 ) {
-    match outcome {
-        Ok(outcome) => {
-            if question.answer(outcome, reply).is_none() {
-                reply.error("ERR", "the store gave no answer to a charge; ask again");
+    match throttled {
+        Ok(Throttled { now, answer }) => {
+            if question.answer(*now, answer, reply).is_none() {
+                reply.error("ERR", ThrottleError::Unanswered);
             }
         }
-        Err(ThrottleError::Plan(error)) => reply.error("ERR", error),
+        Err(error @ (ThrottleError::Plan(_) | ThrottleError::Unanswered)) => reply.error("ERR", error),
         Err(ThrottleError::Store(error)) => unavailable(error, reply),
     }
 }

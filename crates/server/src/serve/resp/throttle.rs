@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate::core::algorithm::bucket::Bucket;
 use tollgate::core::limit_error::LimitError;
-use tollgate::core::{EXACT_MAX, Limit, Operation, Outcome, Retry, Span, Verdict};
+use tollgate::core::{Answer, EXACT_MAX, Limit, Operation, Retry, Span, Time, Verdict};
 
 use super::frame::Words;
 use super::reply::Reply;
@@ -110,12 +110,11 @@ impl<'b> Question<'b> {
 
     /// The five numbers of redis-cell: limited, limit, remaining, seconds until a retry would pass, seconds until all is
     /// back. Waits are rounded up; -1 stands for none and for never.
-    pub(crate) fn answer(&self, outcome: &Outcome, reply: &mut Reply<'_>) -> Option<()> {
-        let answer = outcome.answers.first()?;
+    pub(crate) fn answer(&self, now: Time, answer: &Answer, reply: &mut Reply<'_>) -> Option<()> {
         let (limited, retry_after_s) = match answer.verdict {
             _ if self.quantity == 0 => (false, -1),
             _ if self.quantity > self.capacity => (true, -1),
-            Verdict::Refused(Retry::At(at)) => (true, seconds(at - outcome.now)),
+            Verdict::Refused(Retry::At(at)) => (true, seconds(at - now)),
             Verdict::Refused(Retry::Never) => (true, -1),
             Verdict::Admitted { .. } => (false, -1),
             Verdict::Done { .. } | Verdict::Declined(_) => return None,
@@ -125,7 +124,7 @@ impl<'b> Question<'b> {
         reply.count(answer.limit);
         reply.count(answer.remaining);
         reply.integer(retry_after_s);
-        reply.integer(seconds(answer.reset_at - outcome.now));
+        reply.integer(seconds(answer.reset_at - now));
         Some(())
     }
 }

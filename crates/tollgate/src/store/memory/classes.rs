@@ -75,9 +75,11 @@ pub(super) struct Classes {
 
 #[derive(Default)]
 struct Made {
-    ids: HashMap<ClassKey, ClassId>,
+    /// Callers may bring limits of their own, so the hash has a seed; it need not be a strong one, because there are
+    /// not many classes.
+    ids: HashMap<ClassKey, ClassId, foldhash::fast::RandomState>,
     /// By scope.
-    strangers: HashMap<u128, Arc<AtomicUsize>>,
+    strangers: HashMap<u128, Arc<AtomicUsize>, foldhash::fast::RandomState>,
 }
 
 impl Classes {
