@@ -268,10 +268,13 @@ impl Subject {
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (0..TEXT_LEN).rev().try_for_each(|digit| {
-            let six_bits = (self.0 >> (digit * 6)) as usize & 63;
-            fmt::Write::write_char(f, char::from(ALPHABET[six_bits]))
-        })
+        let (mut text, mut rest) = ([0; TEXT_LEN], self.0);
+        for digit in text.iter_mut().rev() {
+            *digit = ALPHABET[rest as usize & 63];
+            rest >>= 6;
+        }
+        // All at once, because keys are written for every check.
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

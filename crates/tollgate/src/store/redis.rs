@@ -49,7 +49,7 @@ use slot::slot_of;
 use split::spans_slots;
 use target::Place;
 use whereabouts::Whereabouts;
-use wire::{Attempt, Encoded, ITEMS_MAX, decode, is_fresh};
+use wire::{Attempt, Encoded, ITEMS_MAX, OwnReply, decode, is_fresh};
 
 /// State in Redis. Cheap to clone: all clones share the same connections.
 pub struct RedisStore<C = FastClock> {
@@ -288,7 +288,7 @@ enum Share {
 const PART: Share = Share::Part(Attempt::Only);
 
 /// What will come of a Plan that was sent.
-type Pending = oneshot::Receiver<Result<Vec<u8>, RedisError>>;
+type Pending = oneshot::Receiver<Result<OwnReply, RedisError>>;
 
 impl<C: Clock> RedisStore<C> {
     /// Asks Redis for nothing, and says whether that works: it is there, lets us in, and runs our script. Of a cluster
@@ -371,7 +371,7 @@ impl<C: Clock> RedisStore<C> {
         &self,
         plan: &Plan<'_>,
         deadline: Instant,
-        asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
+        asker: Option<oneshot::Sender<Result<OwnReply, RedisError>>>,
         share: Share,
     ) -> Result<Job, RedisError> {
         let items = plan.items().len();
@@ -402,7 +402,7 @@ impl<C: Clock> RedisStore<C> {
     }
 }
 
-async fn await_reply(pending: Pending, deadline: Instant) -> Result<Vec<u8>, RedisError> {
+async fn await_reply(pending: Pending, deadline: Instant) -> Result<OwnReply, RedisError> {
     match timeout_at(deadline, pending).await {
         Ok(Ok(reply)) => reply,
         // The lanes end when the runtime does, whatever is under way.

@@ -1,9 +1,9 @@
 //! Plans that travel together: one call of the script for all of them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Span;
@@ -13,7 +13,7 @@ use super::error::RedisError;
 use super::job::Job;
 use super::reply::{word, words};
 use super::script::{Kinds, Script, Scripts};
-use super::wire::{Encoded, cut};
+use super::wire::{Encoded, OwnReply, cut};
 
 /// Which clock decides, and how long state is kept beyond its death.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +45,8 @@ pub(super) struct Call {
     /// Number of keys, keys and argument, as they go over the wire: the same whether called by digest or by text.
     tail: Vec<u8>,
     tail_words: usize,
-    /// Whose reply comes when, by place among the Plans.
-    order: Vec<u16>,
+    /// Whose reply comes when, by place among the Plans, and to how many items.
+    order: Vec<(u16, usize)>,
 }
 
 /// Equal Plans, carried out one after another, by place among all.
@@ -56,7 +56,8 @@ impl Call {
     /// Puts Plans together. A key that several of them touch is named once, and equal Plans are sent once: a Plan joins
     /// another if none that is different has touched its keys in between, so that no key sees a difference.
     pub(super) fn new(plans: &mut [&mut Encoded], terms: Terms, scripts: &Scripts) -> Call {
-        let (mut places, mut keys) = (HashMap::<Vec<u8>, u16>::new(), Vec::new());
+        // A quick hash without a secret will do: what tells keys of one rule apart was hashed with one.
+        let (mut places, mut keys) = (FxHashMap::<Vec<u8>, u16>::default(), Vec::new());
         // By place of the key, the group that touched it last.
         let mut touched: Vec<u16> = Vec::new();
         let (mut groups, mut kinds) = (Vec::<Group>::with_capacity(plans.len()), Kinds::default());
@@ -104,7 +105,11 @@ impl Call {
             script: Arc::clone(scripts.of(kinds)),
             tail,
             tail_words: touched.len() + 2,
-            order: groups.into_iter().flatten().collect(),
+            order: groups
+                .into_iter()
+                .flatten()
+                .map(|place| (place, plans[usize::from(place)].items))
+                .collect(),
         }
     }
 
@@ -112,13 +117,8 @@ impl Call {
     pub(super) fn split<'b>(
         &self,
         mut reply: &'b [u8],
-        items: impl Fn(usize) -> usize,
-    ) -> Vec<Result<&'b [u8], RedisError>> {
-        let mut parts = vec![Err(RedisError::Nonsense("the reply to a Plan is missing")); self.order.len()];
-        for &place in &self.order {
-            parts[usize::from(place)] = cut(&mut reply, items(usize::from(place)));
-        }
-        parts
+    ) -> impl Iterator<Item = (usize, Result<&'b [u8], RedisError>)> {
+        self.order.iter().map(move |&(place, items)| (usize::from(place), cut(&mut reply, items)))
     }
 
     /// Writes the call, by digest or, if Redis does not know that, with the script's text.
@@ -149,9 +149,11 @@ impl Batch {
 
     /// Hands each its own part of the reply.
     pub(super) fn answer(self, reply: &[u8]) {
-        let parts = self.call.split(reply, |place| self.jobs[place].plan.items);
-        for (job, part) in self.jobs.into_iter().zip(parts) {
-            job.answer(part.map(<[u8]>::to_vec));
+        let mut jobs: Vec<Option<Job>> = self.jobs.into_iter().map(Some).collect();
+        for (place, part) in self.call.split(reply) {
+            if let Some(job) = jobs[place].take() {
+                job.answer(part.map(OwnReply::from_slice));
+            }
         }
     }
 

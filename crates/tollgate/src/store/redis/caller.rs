@@ -61,7 +61,8 @@ impl Caller {
     /// What was found for each of the Plans, if all of them had the same instant.
     pub fn outcomes(&self, plans: &[&Plan<'_>], reply: &[u8]) -> Vec<Result<Outcome, StoreError>> {
         let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (*plan, Time::ZERO)).collect();
-        let parts = self.call(&timed).split(reply, |place| plans[place].items().len());
-        plans.iter().zip(parts).map(|(plan, part)| decode(plan, part?)).collect()
+        let mut parts: Vec<_> = self.call(&timed).split(reply).collect();
+        parts.sort_unstable_by_key(|&(place, _)| place);
+        parts.into_iter().map(|(place, part)| decode(plans[place], part?)).collect()
     }
 }

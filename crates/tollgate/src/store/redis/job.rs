@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::error::RedisError;
-use super::wire::Encoded;
+use super::wire::{Encoded, OwnReply};
 
 /// A Plan and who waits for it.
 pub(super) struct Job {
@@ -17,7 +17,7 @@ pub(super) struct Job {
     /// Not to be sent after this.
     pub(super) deadline: Instant,
     /// Whoever waits, if anybody does.
-    pub(super) asker: Option<oneshot::Sender<Result<Vec<u8>, RedisError>>>,
+    pub(super) asker: Option<oneshot::Sender<Result<OwnReply, RedisError>>>,
     pub(super) way: Way,
     /// Parts of a check have none: the whole has one.
     pub(super) _permit: Option<Permit>,
@@ -41,7 +41,7 @@ impl Job {
     }
 
     /// Tells whoever waits. That nobody does any more is their business.
-    pub(super) fn answer(self, answer: Result<Vec<u8>, RedisError>) {
+    pub(super) fn answer(self, answer: Result<OwnReply, RedisError>) {
         if let Some(asker) = self.asker {
             drop(asker.send(answer));
         }
