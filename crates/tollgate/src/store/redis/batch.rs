@@ -1,9 +1,9 @@
 //! Plans that travel together: one call of the script for all of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Span;
@@ -56,8 +56,9 @@ impl Call {
     /// Puts Plans together. A key that several of them touch is named once, and equal Plans are sent once: a Plan joins
     /// another if none that is different has touched its keys in between, so that no key sees a difference.
     pub(super) fn new(plans: &mut [&mut Encoded], terms: Terms, scripts: &Scripts) -> Call {
-        // A quick hash without a secret will do: what tells keys of one rule apart was hashed with one.
-        let (mut places, mut keys) = (FxHashMap::<Vec<u8>, u16>::default(), Vec::new());
+        // A quick hash will do: what tells keys of one rule apart was hashed with a secret.
+        let (mut places, mut keys) =
+            (HashMap::<Vec<u8>, u16, foldhash::fast::RandomState>::default(), Vec::new());
         // By place of the key, the group that touched it last.
         let mut touched: Vec<u16> = Vec::new();
         let (mut groups, mut kinds) = (Vec::<Group>::with_capacity(plans.len()), Kinds::default());
