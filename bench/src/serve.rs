@@ -1,8 +1,10 @@
 //! The suite of servers: what one decision costs that is asked for over the network.
 
+mod calls;
 mod contender;
 mod cpu;
 mod lane;
+mod message;
 mod process;
 mod rounds;
 mod servers;
@@ -12,9 +14,6 @@ use rounds::Row;
 
 pub(crate) use rounds::run;
 pub(crate) use servers::Programs;
-
-/// So many clients are connected to whoever is asked.
-const CONNECTIONS: usize = 64;
 
 const OVER_RESP: [Entrant; 4] =
     [contender::THROTTLE, contender::TG_CHECK, contender::THROTTLECRAB_RESP, contender::BARE_ECHO];
@@ -28,6 +27,8 @@ const OVER_HTTP: [Entrant; 6] = [
     contender::BARE_GET,
 ];
 
+const OVER_GRPC: [Entrant; 3] = [contender::RLS, contender::THROTTLECRAB_GRPC, contender::BARE_TONIC];
+
 /// What is run, in order.
 fn rows() -> Vec<Row> {
     let resp = |id, title, pipeline| Row { id, title, pipeline, entrants: &OVER_RESP };
@@ -36,5 +37,6 @@ fn rows() -> Vec<Row> {
         resp("resp-16", "RESP, 16 commands at once", 16),
         resp("resp-64", "RESP, 64 commands at once", 64),
         Row { id: "http", title: "HTTP, one request at once", pipeline: 1, entrants: &OVER_HTTP },
+        Row { id: "grpc", title: "gRPC, 32 calls at once", pipeline: 32, entrants: &OVER_GRPC },
     ]
 }

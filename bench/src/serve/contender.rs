@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 
+use super::message::{FRAME, field, framed, framed_length, integer};
 use super::servers::Which;
 use crate::report;
 use crate::resp;
@@ -17,14 +18,24 @@ pub(super) const RULES: &str =
 pub(super) enum Protocol {
     Resp,
     Http,
+    Grpc,
 }
 
 impl Protocol {
     /// So many questions at once, or one if it knows no more.
     pub(super) const fn at_most(self, questions: usize) -> usize {
         match self {
-            Protocol::Resp => questions,
+            Protocol::Resp | Protocol::Grpc => questions,
             Protocol::Http => 1,
+        }
+    }
+
+    /// So many clients are connected to whoever is asked.
+    pub(super) const fn connections(self) -> usize {
+        match self {
+            Protocol::Resp | Protocol::Http => 64,
+            // As many as a few gateways have.
+            Protocol::Grpc => 10,
         }
     }
 }
@@ -35,6 +46,8 @@ pub(super) struct Entrant {
     what: &'static str,
     pub(super) server: Which,
     pub(super) protocol: Protocol,
+    /// What is called over gRPC.
+    pub(super) path: &'static str,
     /// The bytes that ask about a key.
     pub(super) question: fn(&str) -> Vec<u8>,
     /// How an answer begins that admits.
@@ -48,6 +61,7 @@ pub(super) const THROTTLE: Entrant = Entrant {
     what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, a limit of the caller's own",
     server: Which::Tollgate,
     protocol: Protocol::Resp,
+    path: "",
     question: |key| command(&["CL.THROTTLE", key, "999999", "1000000", "3600"]),
     begins: "*5\r\n:0\r\n:1000000\r\n",
     holds: "",
@@ -58,6 +72,7 @@ pub(super) const TG_CHECK: Entrant = Entrant {
     what: "`tollgate serve --rules`: `TG.CHECK api_key key` with one rule per `api_key`; the answer names the rule and has nine members",
     server: Which::Tollgate,
     protocol: Protocol::Resp,
+    path: "",
     question: |key| command(&["TG.CHECK", "api_key", key]),
     begins: "*18\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$7\r\nper-key\r\n",
     holds: "",
@@ -65,9 +80,10 @@ pub(super) const TG_CHECK: Entrant = Entrant {
 
 pub(super) const THROTTLECRAB_RESP: Entrant = Entrant {
     name: "throttlecrab",
-    what: "`throttlecrab-server`: `THROTTLE key 1000000 1000000 3600`, or `POST /throttle` with the same numbers",
+    what: "`throttlecrab-server`: `THROTTLE key 1000000 1000000 3600`, or `POST /throttle` or its gRPC call with the same numbers",
     server: Which::Throttlecrab,
     protocol: Protocol::Resp,
+    path: "",
     question: |key| command(&["THROTTLE", key, "1000000", "1000000", "3600"]),
     begins: "*5\r\n:1\r\n:1000000\r\n",
     holds: "",
@@ -78,6 +94,7 @@ pub(super) const BARE_ECHO: Entrant = Entrant {
     what: "no limiter: finds the end of every command and answers five fixed integers, on the runtime and sockets of `tollgate serve`",
     server: Which::Bare,
     protocol: Protocol::Resp,
+    path: "",
     question: THROTTLE.question,
     begins: "*5\r\n:0\r\n:1000000\r\n",
     holds: "",
@@ -88,6 +105,7 @@ pub(super) const CHECK: Entrant = Entrant {
     what: "`tollgate serve --rules`: `POST /v1/check` with one rule per `api_key`; the answer is the whole decision, with its headers",
     server: Which::Tollgate,
     protocol: Protocol::Http,
+    path: "",
     question: |key| post("/v1/check", &format!(r#"{{"attributes":{{"api_key":"{key}"}}}}"#)),
     begins: OK,
     holds: r#""rule":"per-key""#,
@@ -98,6 +116,7 @@ pub(super) const AUTHORIZE: Entrant = Entrant {
     what: "the same rule: `GET /v1/authorize?header=api_key:x-api-key`, answered with headers only",
     server: Which::Tollgate,
     protocol: Protocol::Http,
+    path: "",
     question: |key| get("/v1/authorize?header=api_key:x-api-key", key),
     begins: OK,
     holds: r#""per-key""#,
@@ -120,6 +139,7 @@ pub(super) const NGINX: Entrant = Entrant {
     what: "`GET /` with `limit_req` by the header `x-api-key`, answered by `empty_gif` from memory; a worker per core",
     server: Which::Nginx,
     protocol: Protocol::Http,
+    path: "",
     question: |key| get("/", key),
     begins: OK,
     holds: "",
@@ -130,6 +150,7 @@ pub(super) const BARE_POST: Entrant = Entrant {
     what: "no limiter: hyper reads the same `POST` as of tollgate check to its end and answers a fixed JSON, on the runtime and sockets of `tollgate serve`",
     server: Which::Bare,
     protocol: Protocol::Http,
+    path: "",
     question: CHECK.question,
     begins: OK,
     holds: "",
@@ -142,7 +163,44 @@ pub(super) const BARE_GET: Entrant = Entrant {
     ..BARE_POST
 };
 
+pub(super) const RLS: Entrant = Entrant {
+    name: "tollgate RLS",
+    what: "`tollgate serve --rules --grpc`: `ShouldRateLimit` with one descriptor, one rule per `api_key`; the answer has the rule, its limit and the headers",
+    server: Which::Tollgate,
+    protocol: Protocol::Grpc,
+    path: "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+    question: |key| {
+        let entry = [field(1, b"api_key"), field(2, key.as_bytes())].concat();
+        framed(&[field(1, b"bench"), field(2, &field(1, &entry))].concat())
+    },
+    begins: ADMITTED,
+    holds: "per-key",
+};
+
+pub(super) const THROTTLECRAB_GRPC: Entrant = Entrant {
+    protocol: Protocol::Grpc,
+    path: "/throttlecrab.RateLimiter/Throttle",
+    question: |key| {
+        let numbers = [(2, 1_000_000), (3, 1_000_000), (4, 3_600), (5, 1)];
+        let numbers = numbers.into_iter().flat_map(|(number, value)| integer(number, value));
+        framed(&field(1, key.as_bytes()).into_iter().chain(numbers).collect::<Vec<u8>>())
+    },
+    begins: ADMITTED,
+    ..THROTTLECRAB_RESP
+};
+
+pub(super) const BARE_TONIC: Entrant = Entrant {
+    name: "bare tonic",
+    what: "no limiter: tonic reads the same message as tollgate RLS and answers that it may pass, on the runtime and sockets of `tollgate serve`",
+    server: Which::Bare,
+    begins: ADMITTED,
+    holds: "",
+    ..RLS
+};
+
 const OK: &str = "HTTP/1.1 200 OK\r\n";
+/// The first field of a message, of value 1: `OK` of Envoy's codes, and true.
+const ADMITTED: &str = "\u{8}\u{1}";
 
 impl Entrant {
     /// How the report names it.
@@ -155,9 +213,11 @@ impl Entrant {
         let length = match self.protocol {
             Protocol::Resp => resp::length(bytes)?,
             Protocol::Http => http_length(bytes)?,
+            Protocol::Grpc => framed_length(bytes),
         };
         if let Some(length) = length {
-            let answer = &bytes[..length];
+            let start = if self.protocol == Protocol::Grpc { FRAME } else { 0 };
+            let answer = &bytes[start..length];
             let is_right = answer.starts_with(self.begins.as_bytes()) && contains(answer, self.holds);
             ensure!(is_right, "{} answers {:?}", self.name, String::from_utf8_lossy(answer));
         }

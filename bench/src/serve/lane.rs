@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::contender::Entrant;
+use super::contender::{Entrant, Protocol};
 
 /// A server that is silent for so long has a problem.
 const SILENT_MAX: Duration = Duration::from_secs(10);
@@ -34,7 +34,13 @@ impl Questions {
             bytes: keys.iter().flat_map(|key| (entrant.question)(key)).collect(),
             count: keys.len(),
         };
+        // Calls of gRPC are under way together, but each is sent by itself.
+        let at_once = if entrant.protocol == Protocol::Grpc { 1 } else { at_once };
         keys.chunks(at_once).map(together).collect()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::contender::Entrant;
+use super::calls::Calls;
+use super::contender::{Entrant, Protocol};
 use super::lane::{Lane, Questions, ask};
+use super::rows;
 use super::servers::{Programs, Server, Servers};
-use super::{CONNECTIONS, rows};
 use crate::report::{self, Measured, Report};
 use crate::rounds::order;
 use crate::script::{Spread, every_key, script};
@@ -37,11 +38,17 @@ const QUICK: Effort = Effort { keys: 2_000, turns: 2, decisions: 4_096 };
 /// When the keys are made known, so many questions are under way on each connection.
 const FILL: usize = 16;
 
+/// Who asks it.
+enum Clients {
+    Lanes(Vec<Lane>),
+    Calls(Calls),
+}
+
 /// A contender in the middle of a round.
 struct Running<'s> {
     entrant: &'static Entrant,
     server: &'s Server,
-    lanes: Vec<Lane>,
+    clients: Clients,
     cpu: Duration,
     wall: Duration,
 }
@@ -82,17 +89,17 @@ pub(crate) fn run(programs: &Programs, rounds: u32, quick: bool) -> Result<Repor
 
 /// Asks about every key once.
 fn fill(servers: &Servers, entrant: &'static Entrant, keys: u64) -> Result<()> {
-    let mut running = Running::start(servers, entrant)?;
+    let at_once = entrant.protocol.at_most(FILL);
+    let mut running = Running::start(servers, entrant, at_once)?;
     for part in every_key(keys) {
-        let questions = Questions::about(entrant, &part, entrant.protocol.at_most(FILL));
-        ask(&mut running.lanes, entrant, &questions)?;
+        running.ask(&Questions::about(entrant, &part, at_once))?;
     }
     Ok(())
 }
 
 /// One round of one row: what each contender cost, in their order.
 fn run_row(servers: &Servers, row: &Row, effort: &Effort, round: usize) -> Result<Vec<(f64, f64)>> {
-    let running = row.entrants.iter().map(|entrant| Running::start(servers, entrant));
+    let running = row.entrants.iter().map(|entrant| Running::start(servers, entrant, row.pipeline));
     let mut running = running.collect::<Result<Vec<Running<'_>>>>()?;
     // Turn 0 is not measured: the others have taken the caches meanwhile.
     for turn in 0..=effort.turns {
@@ -110,16 +117,28 @@ fn run_row(servers: &Servers, row: &Row, effort: &Effort, round: usize) -> Resul
 }
 
 impl<'s> Running<'s> {
-    fn start(servers: &'s Servers, entrant: &'static Entrant) -> Result<Running<'s>> {
+    fn start(servers: &'s Servers, entrant: &'static Entrant, at_once: usize) -> Result<Running<'s>> {
         let server = servers.get(entrant.server);
-        let port = server.port(entrant.protocol);
-        let lanes = (0..CONNECTIONS).map(|_| Lane::open(port)).collect::<Result<Vec<Lane>>>()?;
-        Ok(Running { entrant, server, lanes, cpu: Duration::ZERO, wall: Duration::ZERO })
+        let (port, connections) = (server.port(entrant.protocol), entrant.protocol.connections());
+        let clients = match entrant.protocol {
+            Protocol::Grpc => Clients::Calls(Calls::open(port, connections, at_once)?),
+            Protocol::Resp | Protocol::Http => {
+                Clients::Lanes((0..connections).map(|_| Lane::open(port)).collect::<Result<_>>()?)
+            }
+        };
+        Ok(Running { entrant, server, clients, cpu: Duration::ZERO, wall: Duration::ZERO })
+    }
+
+    fn ask(&mut self, questions: &[Questions]) -> Result<()> {
+        match &mut self.clients {
+            Clients::Lanes(lanes) => ask(lanes, self.entrant, questions),
+            Clients::Calls(calls) => calls.ask(self.entrant, questions),
+        }
     }
 
     fn take_turn(&mut self, questions: &[Questions], is_measured: bool) -> Result<()> {
         let (cpu, started) = (self.server.process.cpu()?, Instant::now());
-        ask(&mut self.lanes, self.entrant, questions)?;
+        self.ask(questions)?;
         if is_measured {
             self.wall += started.elapsed();
             self.cpu += self.server.process.cpu()? - cpu;

@@ -54,6 +54,7 @@ pub(super) struct Server {
 struct Ports {
     http: u16,
     resp: u16,
+    grpc: u16,
 }
 
 impl Servers {
@@ -90,6 +91,7 @@ impl Server {
         match protocol {
             Protocol::Resp => self.ports.resp,
             Protocol::Http => self.ports.http,
+            Protocol::Grpc => self.ports.grpc,
         }
     }
 }
@@ -100,20 +102,21 @@ fn start_tollgate(program: &Path, folder: &Path) -> Result<Server> {
     let ports = Ports::free()?;
     let mut command = Command::new(program);
     command.arg("serve").arg("--rules").arg(rules).args(ports.addresses());
-    ports.both("tollgate", &mut command, folder)
+    ports.all("tollgate", &mut command, folder)
 }
 
 fn start_throttlecrab(program: &Path, folder: &Path) -> Result<Server> {
     let ports = Ports::free()?;
     let mut command = Command::new(program);
     command.args(["--http", "--http-host", "127.0.0.1", "--http-port", &ports.http.to_string()]);
+    command.args(["--grpc", "--grpc-host", "127.0.0.1", "--grpc-port", &ports.grpc.to_string()]);
     command.args(["--redis", "--redis-host", "127.0.0.1", "--redis-port", &ports.resp.to_string()]);
-    ports.both("throttlecrab", &mut command, folder)
+    ports.all("throttlecrab", &mut command, folder)
 }
 
 fn start_bare(program: &Path, folder: &Path) -> Result<Server> {
     let ports = Ports::free()?;
-    ports.both("bare", Command::new(program).args(ports.addresses()), folder)
+    ports.all("bare", Command::new(program).args(ports.addresses()), folder)
 }
 
 /// The answer comes from `empty_gif`, because `return` would come before `limit_req` is asked.
@@ -146,22 +149,25 @@ fn start_nginx(program: &Path, folder: &Path) -> Result<Server> {
 }
 
 impl Ports {
-    /// Two that nobody listens on.
+    /// Some that nobody listens on.
     fn free() -> Result<Ports> {
         let any = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let (http, resp) = (any()?, any()?);
-        Ok(Ports { http: http.local_addr()?.port(), resp: resp.local_addr()?.port() })
+        // Held until all are found, or the same one could be found twice.
+        let (http, resp, grpc) = (any()?, any()?, any()?);
+        let port = |socket: &TcpListener| socket.local_addr().map(|address| address.port());
+        Ok(Ports { http: port(&http)?, resp: port(&resp)?, grpc: port(&grpc)? })
     }
 
     /// As arguments.
-    fn addresses(self) -> [String; 4] {
+    fn addresses(self) -> [String; 6] {
         let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
-        ["--http".to_owned(), at(self.http), "--resp".to_owned(), at(self.resp)]
+        let [http, resp, grpc] = ["--http", "--resp", "--grpc"].map(str::to_owned);
+        [http, at(self.http), resp, at(self.resp), grpc, at(self.grpc)]
     }
 
-    /// A server that listens on both.
-    fn both(self, name: &str, command: &mut Command, folder: &Path) -> Result<Server> {
-        let process = Process::start(name, command, &[self.http, self.resp], folder)?;
+    /// A server that listens on all of them.
+    fn all(self, name: &str, command: &mut Command, folder: &Path) -> Result<Server> {
+        let process = Process::start(name, command, &[self.http, self.resp, self.grpc], folder)?;
         Ok(Server { process, ports: self })
     }
 }

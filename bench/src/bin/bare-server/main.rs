@@ -2,6 +2,7 @@
 //!
 //! Threads, sockets and allocator are as there: a runtime per core, with sockets of its own on the same ports.
 
+mod grpc;
 mod http;
 mod resp;
 
@@ -25,14 +26,16 @@ struct Arguments {
     http: SocketAddr,
     #[arg(long)]
     resp: SocketAddr,
+    #[arg(long)]
+    grpc: SocketAddr,
 }
 
 fn main() -> Result<()> {
-    let Arguments { http, resp } = Arguments::parse();
+    let Arguments { http, resp, grpc } = Arguments::parse();
     let mut workers = Vec::new();
     for _ in 0..thread::available_parallelism()?.get() {
-        let (http, resp) = (listener(http)?, listener(resp)?);
-        workers.push(thread::spawn(move || work(http, resp)));
+        let (http, resp, grpc) = (listener(http)?, listener(resp)?, listener(grpc)?);
+        workers.push(thread::spawn(move || work(http, resp, grpc)));
     }
     for worker in workers {
         worker.join().map_err(|_| anyhow!("a thread has panicked"))??;
@@ -50,11 +53,13 @@ fn listener(address: SocketAddr) -> Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn work(http: TcpListener, resp: TcpListener) -> Result<()> {
+fn work(http: TcpListener, resp: TcpListener, grpc: TcpListener) -> Result<()> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let http = tokio::spawn(accept(http, http::serve));
         let resp = tokio::spawn(accept(resp, resp::serve));
+        let grpc = tokio::spawn(grpc::serve(grpc));
         http.await??;
+        grpc.await??;
         resp.await?
     })
 }

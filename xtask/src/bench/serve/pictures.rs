@@ -1,6 +1,6 @@
 //! The pictures of the servers: what a decision costs that comes over the network.
 
-use super::{BARE_HYPER, THROTTLECRAB};
+use super::{BARE_HYPER, BARE_TONIC, THROTTLECRAB};
 use crate::bench::pictures::{Picture, cpu_bars};
 use crate::bench::report::Report;
 
@@ -13,6 +13,7 @@ pub(super) fn all(report: &Report) -> Vec<Picture> {
     let pictures = [
         row("resp-64", "CPU time of the server per decision, RESP, 64 at once", THROTTLECRAB),
         row("http", "CPU time of the server per decision, HTTP", BARE_HYPER),
+        row("grpc", "CPU time of the server per decision, gRPC", BARE_TONIC),
     ];
     pictures.into_iter().flatten().collect()
 }

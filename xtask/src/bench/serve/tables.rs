@@ -1,6 +1,6 @@
 //! What was measured of the servers, as tables.
 
-use super::{BARE_ECHO, BARE_HYPER};
+use super::{BARE_ECHO, BARE_HYPER, BARE_TONIC};
 use crate::bench::figures::Figure;
 use crate::bench::report::{Measured, Report, Row};
 use crate::bench::table::{Table, number, or_dash};
@@ -11,7 +11,8 @@ pub(super) fn all(report: &Report) -> Vec<Titled> {
     titled([
         ("RESP, 64 connections: CPU ns of the server per decision", resp_cpu(report)),
         ("RESP, 64 connections: decisions per second", resp_speed(report)),
-        ("HTTP, 64 connections, one request at once on each", http(report)),
+        ("HTTP, 64 connections, one request at once on each", one_row(report, "http", BARE_HYPER)),
+        ("gRPC, 10 connections, 32 calls at once on each", one_row(report, "grpc", BARE_TONIC)),
     ])
 }
 
@@ -53,14 +54,15 @@ fn resp_speed(report: &Report) -> Table {
     table
 }
 
-fn http(report: &Report) -> Table {
-    let mut table = Table::new(["HTTP", "CPU ns of the server", "x bare hyper", "decisions per second"]);
-    let Some(row) = report.row("http") else { return table };
+fn one_row(report: &Report, id: &str, bare: &str) -> Table {
+    let against = format!("x {bare}");
+    let mut table = Table::new(["", "CPU ns of the server", &against, "decisions per second"]);
+    let Some(row) = report.row(id) else { return table };
     for measured in &row.results {
         table.lines.push(vec![
             measured.contender.clone(),
             spread(&measured.cpu_ns),
-            cpu_ratio(row, measured, BARE_HYPER),
+            cpu_ratio(row, measured, bare),
             per_second(measured),
         ]);
     }

@@ -1,6 +1,6 @@
 //! What Tollgate's server sets out to reach.
 
-use super::{BARE_ECHO, BARE_HYPER, CHECK, THROTTLE, THROTTLECRAB};
+use super::{BARE_ECHO, BARE_HYPER, BARE_TONIC, CHECK, RLS, THROTTLE, THROTTLECRAB};
 use crate::bench::figures::Figure;
 use crate::bench::report::Report;
 use crate::bench::targets::Target;
@@ -23,6 +23,7 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
             ratio("resp-1", THROTTLE, BARE_ECHO),
         ),
         target("HTTP: CPU of `/v1/check` against bare hyper", 1.5, ratio("http", CHECK, BARE_HYPER)),
+        target("gRPC: CPU of `ShouldRateLimit` against bare tonic", 1.4, ratio("grpc", RLS, BARE_TONIC)),
     ]
 }
 
@@ -59,7 +60,7 @@ mod tests {
             };
             all(&report).iter().map(Target::verdict).collect::<Vec<&str>>()
         };
-        assert_eq!(verdicts(900.0, 5_000.0), ["pass", "pass", "pass", "not measured"]);
-        assert_eq!(verdicts(901.0, 5_001.0), ["fail", "fail", "fail", "not measured"]);
+        assert_eq!(verdicts(900.0, 5_000.0), ["pass", "pass", "pass", "not measured", "not measured"]);
+        assert_eq!(verdicts(901.0, 5_001.0), ["fail", "fail", "fail", "not measured", "not measured"]);
     }
 }
