@@ -8,6 +8,6 @@ mod import;
 mod proto;
 #[path = "envoy/rls.rs"]
 mod rls;
-#[path = "serve/told.rs"]
-#[allow(dead_code, reason = "others watch more of a server")]
-mod told;
+#[path = "common/serving.rs"]
+#[allow(dead_code, reason = "every file of tests uses its own part")]
+mod serving;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::tools::Tool;
 
-use crate::told::Told;
+use crate::serving::{self, Serving};
 
 const CONFIGURATION: &str = include_str!("../../../../examples/gateways/envoy/envoy.yaml");
 const RULES: &str = include_str!("../../../../examples/gateways/envoy/rules.yaml");
@@ -167,13 +167,13 @@ impl Answer {
     }
 }
 
-fn served() -> Told {
+fn served() -> Serving {
     let rules = examples().join("rules.yaml");
     let rules = rules.to_str().expect("text");
-    Told::start(&["--grpc", "127.0.0.1:0", "--rules", rules, "--log-format", "json"])
+    serving::start(&["--grpc", "127.0.0.1:0", "--rules", rules])
 }
 
-fn port(server: &Told) -> SocketAddr {
+fn port(server: &Serving) -> SocketAddr {
     server.grpc.expect("it speaks gRPC")
 }
 

@@ -18,7 +18,7 @@ use crate::proto::{
     Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
     RateLimitRequest, RateLimitResponse, RateLimitServiceClient, RateLimitUnit, Unit,
 };
-use crate::told::Told;
+use crate::serving::{self, Serving};
 
 const RULES: &str = "
 version: 1
@@ -29,7 +29,7 @@ rules:
 ";
 
 struct Service {
-    server: Told,
+    server: Serving,
     _folder: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     client: RateLimitServiceClient<Channel>,
@@ -46,10 +46,8 @@ impl Service {
         let path = folder.path().join("rules.yaml");
         std::fs::write(&path, rules).expect("a file can be written");
         let path = path.to_str().expect("text");
-        let server = Told::start(
-            &[&["--grpc", "127.0.0.1:0", "--rules", path, "--log-format", "json", "--threads", "1"], args]
-                .concat(),
-        );
+        let server =
+            serving::start(&[&["--grpc", "127.0.0.1:0", "--rules", path, "--threads", "1"], args].concat());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let channel = runtime.block_on(async { endpoint(&server).connect_lazy() });
         let client = RateLimitServiceClient::new(channel.clone());
@@ -69,7 +67,7 @@ impl Service {
     }
 }
 
-fn endpoint(server: &Told) -> Endpoint {
+fn endpoint(server: &Serving) -> Endpoint {
     let at = server.grpc.expect("it speaks gRPC");
     Endpoint::from_shared(format!("http://{at}")).expect("an address").timeout(Duration::from_secs(30))
 }
