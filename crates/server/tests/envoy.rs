@@ -1,7 +1,5 @@
-//! Envoy's rate limit service: as a client of gRPC sees it, and as real Envoy does.
+//! Envoy's rate limit service, as a client of gRPC sees it. Real Envoy is with the other gateways.
 
-#[path = "envoy/gateway.rs"]
-mod gateway;
 #[path = "envoy/import.rs"]
 mod import;
 #[path = "envoy/proto.rs"]
