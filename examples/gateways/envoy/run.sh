@@ -8,7 +8,7 @@ echo hello > "$work/search"
 python3 -m http.server 8081 --bind 127.0.0.1 --directory "$work" > "$work/shop" 2>&1 & one=$!
 tollgate serve --rules rules.yaml --http 127.0.0.1:8080 --grpc 127.0.0.1:9090 --resp off 2> "$work/tollgate" & two=$!
 envoy --config-path envoy.yaml --log-level off & three=$!
-trap 'kill $one $two $three; wait; rm -r "$work"' EXIT
+trap 'kill $one $two $three || true; wait; rm -r "$work"' EXIT
 trap 'exit 1' INT TERM
 for place in 127.0.0.1:8080/healthz 127.0.0.1:8081/search 127.0.0.1:10000/; do
   curl --silent --output "$work/ready" --retry 20 --retry-delay 1 --retry-all-errors --fail-with-body "http://$place"

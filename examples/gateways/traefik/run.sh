@@ -9,7 +9,7 @@ python3 -m http.server 8081 --bind 127.0.0.1 --directory "$work" > "$work/shop" 
 tollgate serve --rules rules.yaml --http 127.0.0.1:8080 --resp off \
   --trusted-proxies 127.0.0.1 --proxy-header x-forwarded-for 2> "$work/tollgate" & two=$!
 traefik --configFile=traefik.yaml > "$work/traefik" 2>&1 & three=$!
-trap 'kill $one $two $three; wait; rm -r "$work"' EXIT
+trap 'kill $one $two $three || true; wait; rm -r "$work"' EXIT
 trap 'exit 1' INT TERM
 for place in 127.0.0.1:8080/healthz 127.0.0.1:8081/search 127.0.0.1:10000/; do
   curl --silent --output "$work/ready" --retry 20 --retry-delay 1 --retry-all-errors --fail-with-body "http://$place"
