@@ -28,8 +28,8 @@ rules:
   - { id: by-address, match: { domain: a }, per: ip, missing: skip, limit: { token-bucket: 60/min } }
 ";
 
-struct Service {
-    server: Serving,
+pub(crate) struct Service {
+    pub(crate) server: Serving,
     _folder: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     client: RateLimitServiceClient<Channel>,
@@ -37,7 +37,7 @@ struct Service {
 }
 
 impl Service {
-    fn start(args: &[&str]) -> Service {
+    pub(crate) fn start(args: &[&str]) -> Service {
         Service::with(RULES, args)
     }
 
@@ -54,13 +54,13 @@ impl Service {
         Service { server, _folder: folder, runtime, client, channel }
     }
 
-    fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
+    pub(crate) fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
         let asked = self.client.should_rate_limit(request);
         self.runtime.block_on(asked).map(tonic::Response::into_inner)
     }
 
     /// The overall code, and the code and what remains of every descriptor.
-    fn standing(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
+    pub(crate) fn standing(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
         let answer = self.ask(request).expect("an answer");
         let codes = answer.statuses.iter().map(|status| (status.code(), status.limit_remaining)).collect();
         (answer.overall_code(), codes)
@@ -82,7 +82,7 @@ fn asked(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitReques
 }
 
 /// Looks at an account without charging it.
-fn look(entries: &[(&str, &str)]) -> RateLimitRequest {
+pub(crate) fn look(entries: &[(&str, &str)]) -> RateLimitRequest {
     asked("d", vec![RateLimitDescriptor { hits_addend: Some(0), ..descriptor(entries) }])
 }
 
