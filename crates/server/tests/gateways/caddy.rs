@@ -56,6 +56,12 @@ fn without_its_block_caddy_answers_502_while_tollgate_is_down() {
 }
 
 #[test]
+fn behind_another_proxy_caddy_charges_its_clients() {
+    let lines = "servers {\n    trusted_proxies static 127.0.0.200\n}\n";
+    scenes::behind_another_proxy_its_clients_are_charged(&CADDY, &[("    persist_config off\n", lines)]);
+}
+
+#[test]
 fn caddy_shows_a_token() {
     scenes::a_token_is_shown(&CADDY, &|text, token| {
         let line = "header_up -X-Original-Method";

@@ -55,6 +55,13 @@ fn told_closed_haproxy_answers_503_while_tollgate_is_down() {
 }
 
 #[test]
+fn behind_another_proxy_haproxy_charges_its_clients() {
+    let line = "http-request set-src req.hdr_ip(x-forwarded-for,-1) if { src 127.0.0.200 }";
+    let place = "    http-request lua.tollgate open\n";
+    scenes::behind_another_proxy_its_clients_are_charged(&HAPROXY, &[(place, line)]);
+}
+
+#[test]
 fn haproxy_shows_a_token() {
     scenes::a_token_is_shown(&HAPROXY, &|text, token| {
         let line = "    retries 0\n";

@@ -55,6 +55,12 @@ fn behind_nginx_refusals_of_other_kinds_have_their_own_status() {
 }
 
 #[test]
+fn behind_another_proxy_nginx_charges_its_clients() {
+    let line = "set_real_ip_from 127.0.0.200; real_ip_header X-Forwarded-For;";
+    scenes::behind_another_proxy_its_clients_are_charged(&NGINX, &[("        location / {", line)]);
+}
+
+#[test]
 fn nginx_shows_a_token() {
     scenes::a_token_is_shown(&NGINX, &|text, token| {
         let line = "proxy_set_header Connection \"\";";

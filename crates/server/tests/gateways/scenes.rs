@@ -218,6 +218,30 @@ pub(crate) fn answer_while_tollgate_is_down(recipe: &Recipe, change: &dyn Fn(Str
     answer
 }
 
+/// Another proxy, at 127.0.0.200, stands before this one, which was told so by these lines of its page, each in place of another.
+pub(crate) fn behind_another_proxy_its_clients_are_charged(recipe: &Recipe, lines: &[(&str, &str)]) -> Site {
+    for (_, line) in lines {
+        assert!(
+            recipe.page.contains(&line.replace("127.0.0.200", "192.0.2.1")),
+            "the page does not show {line}"
+        );
+    }
+    let site = Site::with(recipe, &["--trusted-proxies", "127.0.0.1,127.0.0.200"], &|text| {
+        lines.iter().fold(text, |text, (place, line)| text.replace(place, &format!("{line}\n{place}")))
+    });
+    let stands = |from, header: &str, left| {
+        stands_at(recipe, &site.get(from, "/search", &[header]), "search-per-key", left);
+    };
+    stands(200, "x-forwarded-for: 127.0.0.50", 4);
+    stands(200, "x-forwarded-for: 127.0.0.9, 127.0.0.50", 3);
+    stands(200, "x-forwarded-for: 127.0.0.51", 4);
+    // Nobody else is believed.
+    stands(52, "x-forwarded-for: 127.0.0.50", 4);
+    stands(52, "x-forwarded-for: 127.0.0.53", 3);
+    stands(50, "x-real-ip: 127.0.0.54", 2);
+    site
+}
+
 /// A server that wants a token gets one from a gateway whose files are changed, and from no client.
 pub(crate) fn a_token_is_shown(recipe: &Recipe, change: &dyn Fn(String, &str) -> String) {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").output().expect("the binary runs");

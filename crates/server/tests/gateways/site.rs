@@ -39,9 +39,15 @@ impl Site {
         let path = rules.path().join("rules.yaml");
         fs::write(&path, change(recipe.text("rules.yaml"))).expect("a file can be written");
         let path = path.to_str().expect("a path of text");
-        let trusting = ["--trusted-proxies", "127.0.0.1", "--proxy-header", "x-forwarded-for"];
-        let server =
-            serving::start(&[&["--rules", path, "--grpc", "127.0.0.1:0"], &trusting[..], settings].concat());
+        let trusted = if settings.contains(&"--trusted-proxies") {
+            &[][..]
+        } else {
+            &["--trusted-proxies", "127.0.0.1"]
+        };
+        let header = ["--proxy-header", "x-forwarded-for"];
+        let server = serving::start(
+            &[&["--rules", path, "--grpc", "127.0.0.1:0"], &header[..], trusted, settings].concat(),
+        );
         let (shop, port) = (Shop::open(), free_port());
         let grpc = server.grpc.expect("it speaks gRPC").port();
         let ports = [

@@ -4,6 +4,7 @@ use tollgate_testkit::tools::Tool;
 
 use crate::recipe::Recipe;
 use crate::scenes;
+use crate::site::seen;
 
 pub(crate) const TRAEFIK: Recipe = Recipe {
     tool: Tool::Traefik,
@@ -40,6 +41,22 @@ fn traefik_answers_500_while_tollgate_is_down() {
     let answer = scenes::answer_while_tollgate_is_down(&TRAEFIK, &|text| text);
     let seen = (answer.status, answer.body.as_str(), answer.header("ratelimit"));
     assert_eq!(seen, (500, "", None), "{answer:?}");
+}
+
+#[test]
+fn behind_another_proxy_traefik_charges_its_clients_and_believes_that_proxy() {
+    let site = scenes::behind_another_proxy_its_clients_are_charged(
+        &TRAEFIK,
+        &[
+            ("    address: 127.0.0.1:10000\n", "    forwardedHeaders: { trustedIPs: [127.0.0.200] }"),
+            ("        authRequestHeaders:", "        trustForwardHeader: true"),
+        ],
+    );
+    // What the page warns of: a header that the other proxy hands on for its client.
+    let headers = ["x-forwarded-for: 127.0.0.55", "x-forwarded-uri: /free"];
+    let asked = seen(&site.get(200, "/search", &headers));
+    let told = asked["headers"]["ratelimit"].as_str().expect("it is told");
+    assert!(told.starts_with("\"requests-per-address\";r=99;"), "{told}");
 }
 
 #[test]
