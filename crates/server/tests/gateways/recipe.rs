@@ -34,10 +34,7 @@ impl Recipe {
         for entry in fs::read_dir(self.examples()).expect("there are examples") {
             let from = entry.expect("an entry").path();
             let name = from.file_name().expect("a name");
-            let mut text = change(fs::read_to_string(&from).expect("text"));
-            for (shown, port) in ports {
-                text = text.replace(&shown.to_string(), &port.to_string());
-            }
+            let text = with_ports(&change(fs::read_to_string(&from).expect("text")), ports);
             // A machine that is busy with other tests takes longer than one should wait in production.
             let text = text.replace("250ms", "20s").replace("0.25s", "20s");
             fs::write(copy.path().join(name), text).expect("a file can be written");
@@ -67,4 +64,21 @@ impl Recipe {
     fn examples(&self) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gateways").join(self.tool.name())
     }
+}
+
+/// The text with other ports. Numbers are compared whole and once, because one port may contain another.
+fn with_ports(text: &str, ports: Ports<'_>) -> String {
+    let pieces = text.split_inclusive(|c: char| !c.is_ascii_digit());
+    let pieces = pieces.map(|piece| {
+        let (number, end) = piece.split_at(piece.bytes().take_while(u8::is_ascii_digit).count());
+        let port = ports.iter().find(|(shown, _)| number == shown.to_string());
+        port.map_or_else(|| piece.to_owned(), |(_, port)| format!("{port}{end}"))
+    });
+    pieces.collect()
+}
+
+#[test]
+fn ports_are_replaced_whole_and_once() {
+    let ports = [(8080, 18_081), (8081, 18_080)];
+    assert_eq!(with_ports("a:8080,b-8081;18080 8080", &ports), "a:18081,b-18080;18080 18081");
 }

@@ -107,7 +107,7 @@ pub(crate) fn nothing_a_client_sends_changes_who_is_charged(recipe: &Recipe) {
         &["x-forwarded-host: other.example"],
         // Proxies take a header away that is named as one of the connection's own.
         &["connection: x-forwarded-for, x-forwarded-uri, x-forwarded-method", "x-forwarded-for: 127.0.0.9"],
-        // It is the client's word where it stands, and none for the next one.
+        // Names that Tollgate and the files use themselves.
         &["ratelimit: mine", "ratelimit-policy: mine", "tollgate-answered: yes"],
         &["sec-fetch-site: cross-site"],
         &["authorization: Bearer of-the-client"],
@@ -268,7 +268,7 @@ pub(crate) fn a_token_is_shown(recipe: &Recipe, change: &dyn Fn(String, &str) ->
     );
 }
 
-/// Takes a piece out of a file that has it.
+/// Takes a piece out of the file that has `place` in it; other files stay as they are.
 pub(crate) fn without(text: String, piece: &str, place: &str) -> String {
     assert!(!text.contains(place) || text.contains(piece), "there is no {piece:?} in\n{text}");
     text.replace(piece, "")
