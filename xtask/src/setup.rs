@@ -79,6 +79,10 @@ const NEEDS: &[Need] = &[
     },
     Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
     Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway that asks us, for tests" },
+    Need { probe: Probe::Tool(Tool::Nginx), from: Source::Tool, why: "a gateway that asks us, for tests" },
+    Need { probe: Probe::Tool(Tool::Traefik), from: Source::Tool, why: "a gateway that asks us, for tests" },
+    Need { probe: Probe::Tool(Tool::Caddy), from: Source::Tool, why: "a gateway that asks us, for tests" },
+    Need { probe: Probe::Tool(Tool::HaProxy), from: Source::Tool, why: "a gateway that asks us, for tests" },
 ];
 
 struct Need {

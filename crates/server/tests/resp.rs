@@ -346,7 +346,7 @@ fn the_end_of_the_server_is_not_the_end_of_what_it_was_asked() {
     let answers = String::from_utf8(client.rest()).expect("text");
     assert_eq!(answers.matches("*5\r\n:0\r\n:100\r\n").count(), 50, "{answers}");
     assert_eq!(idle.rest(), b"");
-    assert!(server.child.wait().expect("it ends").success());
+    assert_eq!(server.exit_code(), Some(0));
 }
 
 #[test]

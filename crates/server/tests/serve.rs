@@ -2,8 +2,8 @@
 
 #[path = "serve/collector.rs"]
 mod collector;
-#[path = "serve/told.rs"]
-mod told;
+#[path = "common/serving.rs"]
+mod serving;
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use collector::Collector;
 use serde_json::{Value, json};
-use told::Told;
+use serving::{Serving, start, start_for_people};
 use tollgate_testkit::redis::{Certificates, Flavour, Server};
 use tollgate_testkit::tools::Tool;
 
@@ -43,24 +43,24 @@ fn curl(args: &[&str]) -> (u16, String) {
     (status.parse().expect("a number"), body.to_owned())
 }
 
-fn check(server: &Told, attributes: &Value) -> (u16, Value) {
+fn check(server: &Serving, attributes: &Value) -> (u16, Value) {
     let body = json!({ "attributes": attributes }).to_string();
     let url = format!("http://{}/v1/check", server.http);
     let (status, body) = curl(&["-H", "content-type: application/json", "-d", &body, &url]);
     (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
 }
 
-fn get(server: &Told, path: &str) -> (u16, String) {
+fn get(server: &Serving, path: &str) -> (u16, String) {
     curl(&[&format!("http://{}{path}", server.http)])
 }
 
-fn rules(server: &Told) -> Value {
+fn rules(server: &Serving) -> Value {
     serde_json::from_str(&get(server, "/v1/rules").1).expect("an object")
 }
 
 #[test]
 fn without_a_word_it_serves_and_what_it_says_can_be_tried() {
-    let server = Told::start(&[]);
+    let server = start_for_people(&[]);
     let text = server.text();
     let commands: Vec<&str> = text
         .lines()
@@ -93,7 +93,7 @@ fn without_a_word_it_serves_and_what_it_says_can_be_tried() {
 fn rules_are_read_again_and_wrong_ones_change_nothing() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);
-    let server = Told::start(&["--rules", &file, "--log-format", "json"]);
+    let server = start(&["--rules", &file]);
     let before = rules(&server);
     assert_eq!((&before["version"], &before["rules"][0]["id"]), (&json!(0), &json!("three")));
     let who = json!({ "tenant": "t", "user": "u" });
@@ -127,7 +127,7 @@ fn rules_are_read_again_and_wrong_ones_change_nothing() {
 fn on_hang_up_files_are_read_again_whatever_was_noticed() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);
-    let server = Told::start(&["--rules", &file, "--log-format", "json"]);
+    let server = start(&["--rules", &file]);
     server.signal("HUP");
     assert_eq!(server.wait_for("access_replaced")["level"], "INFO");
     assert_eq!(rules(&server)["version"], 0, "the same rules are not replaced");
@@ -135,7 +135,7 @@ fn on_hang_up_files_are_read_again_whatever_was_noticed() {
 
 #[test]
 fn told_to_end_it_answers_and_ends_well() {
-    let mut server = Told::start(&["--log-format", "json"]);
+    let mut server = start(&[]);
     assert_eq!(get(&server, "/readyz").0, 200);
     server.signal("TERM");
     assert_eq!(server.wait_for("ended")["all_answered"], true);
@@ -149,7 +149,7 @@ fn certificates_are_shown_demanded_and_replaced() {
     let path = |path: &Path| path.to_str().expect("text").to_owned();
     let (certificate, key) = (path(certificates.server()), path(certificates.key()));
     let authority = path(certificates.authority());
-    let server = Told::start(&[
+    let server = start(&[
         "--tls-certificate",
         &certificate,
         "--tls-key",
@@ -158,8 +158,6 @@ fn certificates_are_shown_demanded_and_replaced() {
         &authority,
         "--anonymous",
         "none",
-        "--log-format",
-        "json",
     ]);
     let url = format!("https://{}/v1/rules", server.http);
     let (client, client_key) = (path(certificates.client()), path(certificates.client_key()));
@@ -197,7 +195,7 @@ fn certificates_are_shown_demanded_and_replaced() {
 fn refusals_are_told_without_saying_whose_they_are() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);
-    let server = Told::start(&["--rules", &file, "--log-format", "json", "--log-refusals-per-second", "1"]);
+    let server = start(&["--rules", &file, "--log-refusals-per-second", "1"]);
     let who = json!({ "tenant": "acme\nfake", "api_key": "k-secret-1", "ip": "203.0.113.9" });
     for _ in 0..6 {
         check(&server, &who);
@@ -231,7 +229,7 @@ fn prometheus_reads_the_metrics_and_their_number_does_not_grow_with_subjects() {
     let two =
         format!("{THREE}  - {{ id: trial, mode: shadow, per: user, limit: {{ fixed-window: 1/h }} }}\n");
     let file = put(folder.path(), "rules.yaml", &two);
-    let server = Told::start(&["--rules", &file]);
+    let server = start(&["--rules", &file]);
     let ask = |user: &str| check(&server, &json!({ "tenant": "t", "user": user })).0;
     assert_eq!([200, 200, 200, 429, 429], [(); 5].map(|()| ask("u")));
     let series = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
@@ -269,19 +267,8 @@ fn two_servers_share_a_limit_and_say_when_the_store_is_gone() {
     let open = THREE.replace("limit:", "on_failure: degraded, limit:");
     let (file, key) = (put(folder.path(), "rules.yaml", &open), put(folder.path(), "key", KEY));
     let url = redis.url();
-    let args = [
-        "--rules",
-        &file,
-        "--store",
-        &url,
-        "--hash-key-file",
-        &key,
-        "--store-deadline",
-        "2s",
-        "--log-format",
-        "json",
-    ];
-    let (one, other) = (Told::start(&args), Told::start(&args));
+    let args = ["--rules", &file, "--store", &url, "--hash-key-file", &key, "--store-deadline", "2s"];
+    let (one, other) = (start(&args), start(&args));
     let who = json!({ "tenant": "t", "user": "u" });
     let remaining = [&one, &other, &one, &other].map(|server| check(server, &who).1["remaining"].clone());
     assert_eq!(remaining, [json!(2), json!(1), json!(0), json!(0)]);
@@ -307,8 +294,7 @@ fn two_servers_share_a_limit_and_say_when_the_store_is_gone() {
 fn a_check_is_a_span_of_the_trace_of_whoever_asks() {
     let collector = Collector::start();
     let endpoint = format!("http://{}", collector.address);
-    let mut server =
-        Told::start(&["--traces-endpoint", &endpoint, "--traces-one-in", "1000000", "--log-format", "json"]);
+    let mut server = start(&["--traces-endpoint", &endpoint, "--traces-one-in", "1000000"]);
     let url = format!("http://{}/v1/check", server.http);
     let ask = |parent: &str| {
         let header = format!("traceparent: {parent}");
@@ -343,9 +329,8 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
     let (folder, url) = (folder(), redis.url());
     let (three, five) = (put(folder.path(), "three.yaml", THREE), put(folder.path(), "five.yaml", FIVE));
     let (key, other) = (put(folder.path(), "key", KEY), put(folder.path(), "other", &KEY.replace('6', "7")));
-    let shared =
-        |rules, key| ["--rules", rules, "--store", &url, "--hash-key-file", key, "--log-format", "json"];
-    let first = Told::start(&shared(three.as_str(), key.as_str()));
+    let shared = |rules, key| ["--rules", rules, "--store", &url, "--hash-key-file", key];
+    let first = start(&shared(three.as_str(), key.as_str()));
 
     let refused = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["serve", "--http", "127.0.0.1:0", "--resp", "off"])
@@ -357,8 +342,8 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
     assert!(said.contains("another hash key") && said.contains("previous_hash_key_file"), "{said}");
     assert!(!said.contains(KEY), "{said}");
 
-    let second = Told::start(&shared(five.as_str(), key.as_str()));
-    let own = |server: &Told| {
+    let second = start(&shared(five.as_str(), key.as_str()));
+    let own = |server: &Serving| {
         let (status, ready) = get(server, "/readyz");
         assert_eq!(status, 200, "other rules are told, and no reason to be left alone");
         serde_json::from_str::<Value>(&ready).expect("an object")

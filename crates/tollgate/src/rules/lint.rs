@@ -39,8 +39,22 @@ use context::Context;
 
 /// Attributes that the edge sets, or that people usually set, as long as [`LintOptions`] does not say otherwise.
 pub const KNOWN_ATTRIBUTES: &[&str] = &[
-    "account", "action", "api_key", "host", "ip", "method", "model", "path", "plan", "service", "target",
-    "tenant", "tokens", "user",
+    "account",
+    "action",
+    "api_key",
+    "descriptor",
+    "domain",
+    "host",
+    "ip",
+    "method",
+    "model",
+    "path",
+    "plan",
+    "service",
+    "target",
+    "tenant",
+    "tokens",
+    "user",
 ];
 
 /// What the linter must be told.

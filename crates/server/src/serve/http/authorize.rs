@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use tollgate::core::client_address;
@@ -19,6 +19,7 @@ use super::answer::{self, Answer, NO_STORE};
 use super::check;
 use super::complaint::Complaint;
 use super::question::NAME_MAX;
+use super::target;
 use crate::serve::gate::Edge;
 use crate::serve::shared::{Peer, Shared};
 
@@ -142,7 +143,7 @@ fn unknown(part: &str) -> Complaint {
 /// What the proxy was asked, if it is believed.
 struct Forwarded<'r> {
     method: Cow<'r, str>,
-    target: Option<Uri>,
+    path: Option<Cow<'r, str>>,
     host: Option<String>,
     ip: String,
 }
@@ -158,7 +159,7 @@ impl<'r> Forwarded<'r> {
         let client = client_address(peer.address, &values, proxies);
         let mut forwarded = Forwarded {
             method: Cow::Borrowed(method.as_str()),
-            target: None,
+            path: None,
             host: None,
             ip: client.block(shared.prefixes).to_string(),
         };
@@ -169,7 +170,7 @@ impl<'r> Forwarded<'r> {
             forwarded.method = Cow::Borrowed(method);
         }
         if let Some(target) = one_of(headers, &TARGETS)? {
-            forwarded.target = Some(target.parse().map_err(|_| unreadable(&TARGETS[0]))?);
+            forwarded.path = Some(target::path(target).ok_or_else(|| unreadable(&TARGETS[0]))?);
         }
         if let Some(host) = one_of(headers, &HOSTS)? {
             let authority: http::uri::Authority = host.parse().map_err(|_| unreadable(&HOSTS[0]))?;
@@ -180,9 +181,8 @@ impl<'r> Forwarded<'r> {
 
     fn attributes(&self) -> Attributes<'_> {
         let mut attributes = Attributes::from([("method", &*self.method), ("ip", &self.ip)]);
-        // As it was sent, without the query.
-        if let Some(target) = &self.target {
-            attributes.set("path", target.path());
+        if let Some(path) = &self.path {
+            attributes.set("path", path);
         }
         if let Some(host) = &self.host {
             attributes.set("host", host);

@@ -1,0 +1,44 @@
+//! What a client sees: an answer over HTTP, asked for with curl.
+
+use std::process::Command;
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// Asks with these arguments; none if nobody answers.
+    pub(crate) fn to(args: &[&str]) -> Option<Answer> {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--include", "--path-as-is", "--globoff", "--max-time", "60"])
+            .args(args)
+            .output()
+            .expect("curl runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        output.status.success().then(|| Answer::read(&text))
+    }
+
+    fn read(text: &str) -> Answer {
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status");
+        let header =
+            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+        Answer {
+            status: status.parse().expect("a number"),
+            headers: lines.filter_map(header).collect(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// A field that is there once at most, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value);
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} is there twice: {self:?}");
+        value.map(String::as_str)
+    }
+}

@@ -1,0 +1,141 @@
+//! Clients of HTTP/2 that are slow, silent or hostile, byte by byte: they are left, and others are served.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::rls::{Service, look};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// Why a stream is taken back.
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+/// The last word to a client that is too much.
+const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 11];
+
+/// A connection on which frames are written and read by hand.
+struct Connection(TcpStream);
+
+/// A frame: its type, its flags and what is in it.
+type Frame = (u8, u8, Vec<u8>);
+
+impl Connection {
+    fn open(service: &Service) -> Connection {
+        let stream = TcpStream::connect(service.server.grpc.expect("it speaks gRPC")).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        Connection(stream)
+    }
+
+    /// The same, after what both sides say first.
+    fn greeted(service: &Service) -> Connection {
+        let mut connection = Connection::open(service);
+        connection.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
+        connection
+    }
+
+    /// Whoever is left while it still speaks may hear nothing more.
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
+    /// The next frame; none at the end.
+    fn next(&mut self) -> Option<Frame> {
+        let mut head = [0; 9];
+        if let Err(error) = self.0.read_exact(&mut head) {
+            let ended = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+            assert!(ended.contains(&error.kind()), "it neither speaks nor ends: {error}");
+            return None;
+        }
+        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; len as usize];
+        self.0.read_exact(&mut payload).expect("a whole frame");
+        Some((head[3], head[4], payload))
+    }
+
+    /// The next frame of this type; those before it are passed over.
+    fn wait_for(&mut self, kind: u8, flags: u8) -> Option<Frame> {
+        std::iter::from_fn(|| self.next()).find(|frame| (frame.0, frame.1) == (kind, flags))
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).expect("a short one").to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The header fields of a question, without compression: POST, http, the path, somebody, and gRPC.
+fn question() -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let path = text("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+    [&[0x83, 0x86, 0x04][..], &path, &[0x01], &text("a"), &[0x0f, 0x10], &text("application/grpc")].concat()
+}
+
+fn others_are_served(service: &mut Service) {
+    assert!(service.ask(look(&[("user", "u")])).is_ok());
+}
+
+#[test]
+fn who_is_slow_to_begin_is_left() {
+    let mut service = Service::start(&[]);
+    let began = Instant::now();
+    let (mut silent, mut slow) = (Connection::open(&service), Connection::open(&service));
+    assert!(slow.send(&PREFACE[..20]));
+    others_are_served(&mut service);
+    assert!(silent.next().is_none() && slow.next().is_none());
+    let elapsed = began.elapsed();
+    assert!((Duration::from_secs(4)..Duration::from_secs(30)).contains(&elapsed), "{elapsed:?}");
+}
+
+#[test]
+fn who_takes_back_what_it_asks_again_and_again_is_turned_away() {
+    let mut service = Service::start(&[]);
+    let mut hostile = Connection::greeted(&service);
+    let question = question();
+    // One that it lets be is answered, if only because there is nothing in it.
+    assert!(hostile.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &question)));
+    assert!(std::iter::from_fn(|| hostile.next()).any(|(kind, ..)| kind == HEADERS));
+    let mut bursts = (1..100).map(|burst| {
+        let streams = (0..50).map(|at| burst * 100 + at * 2 + 1);
+        let taken_back = streams.flat_map(|stream| {
+            let asked = frame(HEADERS, END_HEADERS, stream, &question);
+            [asked, frame(RST_STREAM, 0, stream, &CANCEL)].concat()
+        });
+        // Once this is answered, everything before it has been read.
+        let bytes: Vec<u8> = taken_back.chain(frame(PING, 0, 0, b"are you?")).collect();
+        assert!(hostile.send(&bytes));
+        let answers = |(kind, flags, _): &Frame| *kind == GOAWAY || (*kind, *flags) == (PING, ACK);
+        std::iter::from_fn(|| hostile.next()).find(answers).expect("it is told something")
+    });
+    let (_, _, last_word) = bursts.find(|(kind, ..)| *kind == GOAWAY).expect("it is turned away");
+    assert_eq!(last_word[4..8], ENHANCE_YOUR_CALM);
+    drop(bursts);
+    while hostile.next().is_some() {}
+    others_are_served(&mut service);
+    assert_eq!(service.standing(look(&[("user", "u")])).1[0].1, 10, "nothing was charged");
+}
+
+#[test]
+fn who_does_not_say_that_it_is_there_is_left() {
+    let mut service = Service::start(&[]);
+    let (mut gone, mut there) = (Connection::greeted(&service), Connection::greeted(&service));
+    let began = Instant::now();
+    let (_, _, asked) = there.wait_for(PING, 0).expect("it is asked whether it is there");
+    assert!(began.elapsed() > Duration::from_secs(15), "nobody is asked all the time");
+    assert!(there.send(&frame(PING, ACK, 0, &asked)));
+    assert!(gone.wait_for(PING, 0).is_some());
+    // It says nothing, and nothing more is said to it.
+    while gone.next().is_some() {}
+    let elapsed = began.elapsed();
+    assert!((Duration::from_secs(25)..Duration::from_secs(60)).contains(&elapsed), "{elapsed:?}");
+    // Who has answered is answered.
+    assert!(there.send(&frame(PING, 0, 0, b"are you?")));
+    assert_eq!(there.wait_for(PING, ACK).expect("it is there").2, b"are you?");
+    others_are_served(&mut service);
+}

@@ -1,0 +1,93 @@
+//! Real Caddy, which asks with `reverse_proxy`, the long form of `forward_auth`.
+
+use tollgate_testkit::tools::Tool;
+
+use crate::recipe::Recipe;
+use crate::scenes;
+use crate::site::Site;
+
+pub(crate) const CADDY: Recipe = Recipe {
+    tool: Tool::Caddy,
+    page: include_str!("../../../../docs/gateways/caddy.md"),
+    files: &[("Caddyfile", "caddyfile"), ("rules.yaml", "yaml")],
+    arguments: &["run", "--config", "Caddyfile"],
+    tells_allowed: true,
+    used_up: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
+    uncounted: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
+};
+
+#[test]
+fn clients_of_caddy_see_what_the_page_promises() {
+    scenes::clients_see_what_the_page_promises(&CADDY);
+}
+
+#[test]
+fn nothing_a_client_of_caddy_sends_changes_who_is_charged() {
+    scenes::nothing_a_client_sends_changes_who_is_charged(&CADDY);
+}
+
+#[test]
+fn behind_caddy_rules_say_what_happens_while_the_store_is_down() {
+    scenes::rules_say_what_happens_while_the_store_is_down(&CADDY);
+}
+
+#[test]
+fn behind_caddy_refusals_of_other_kinds_have_their_own_status() {
+    scenes::refusals_of_other_kinds_have_their_own_status(&CADDY);
+}
+
+#[test]
+fn a_tollgate_that_hangs_is_not_waited_for_by_caddy() {
+    scenes::a_tollgate_that_hangs_is_not_waited_for(&CADDY);
+}
+
+#[test]
+fn behind_caddy_requests_pass_while_tollgate_is_down() {
+    scenes::requests_pass_while_tollgate_is_down(&CADDY);
+}
+
+#[test]
+fn without_its_block_caddy_answers_502_while_tollgate_is_down() {
+    let answer = scenes::answer_while_tollgate_is_down(&CADDY, &|text| {
+        scenes::without(text, "reverse_proxy @undecided 127.0.0.1:8081", "handle_errors")
+    });
+    let seen = (answer.status, answer.body.as_str(), answer.header("ratelimit"));
+    assert_eq!(seen, (502, "", None), "{answer:?}");
+}
+
+#[test]
+fn behind_another_proxy_caddy_charges_its_clients() {
+    let lines = "servers {\n    trusted_proxies static 127.0.0.200\n}\n";
+    scenes::behind_another_proxy_its_clients_are_charged(&CADDY, &[("    persist_config off\n", lines)]);
+}
+
+#[test]
+fn caddy_shows_a_token() {
+    scenes::a_token_is_shown(&CADDY, &|text, token| {
+        let line = "header_up -X-Original-Method";
+        text.replace(line, &format!("{line}\nheader_up Authorization \"{token}\""))
+    });
+}
+
+#[test]
+fn the_short_form_of_caddy_tells_of_refusals_only() {
+    let short = CADDY.page.split("```caddyfile\n").find(|block| block.starts_with("forward_auth"));
+    let (short, _) = short.and_then(|block| block.split_once("```")).expect("the page shows it");
+    let site = Site::with(&CADDY, &[], &|text| match text.contains("route {") {
+        true => format!(
+            "{{\nadmin off\n}}\nhttp://127.0.0.1:10000 {{\n{short}\nreverse_proxy 127.0.0.1:8081\n}}\n"
+        ),
+        false => text,
+    });
+    for _ in 0..5 {
+        let answer = site.get(2, "/search", &["x-original-uri: /free", "x-forwarded-for: 127.0.0.9"]);
+        assert_eq!((answer.status, answer.header("ratelimit")), (200, None), "{answer:?}");
+    }
+    let refused = site.get(2, "/search", &[]);
+    assert!(refused.status == 429 && refused.body.starts_with(CADDY.used_up), "{refused:?}");
+}
+
+#[test]
+fn the_page_of_caddy_shows_the_files_that_are_tested() {
+    CADDY.is_on_its_page();
+}

@@ -1,0 +1,73 @@
+//! The scripts that show each gateway at work, run as people run them; only the ports are others.
+
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use tollgate_testkit::tools::free_port;
+
+use crate::caddy::CADDY;
+use crate::envoy::ENVOY;
+use crate::haproxy::HAPROXY;
+use crate::nginx::NGINX;
+use crate::recipe::Recipe;
+use crate::traefik::TRAEFIK;
+
+/// What the script prints, line by line.
+fn printed(recipe: &Recipe) -> Vec<String> {
+    let folder = recipe.copy(&[8080, 8081, 9090, 9901, 10_000].map(|port| (port, free_port())), &|text| text);
+    let (tool, path) = (recipe.tool.command(), tempfile::tempdir().expect("a folder"));
+    for (name, program) in
+        [(recipe.tool.name(), tool.get_program()), ("tollgate", env!("CARGO_BIN_EXE_tollgate").as_ref())]
+    {
+        symlink(program, path.path().join(name)).expect("a link can be made");
+    }
+    let path = format!("{}:{}", path.path().display(), std::env::var("PATH").expect("there is a path"));
+    let mut script = Command::new("timeout");
+    script.args(["120", "sh", "run.sh"]).current_dir(folder.path()).env("PATH", path);
+    script.env("HOME", folder.path()).stdin(Stdio::null());
+    for (name, value) in tool.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        script.env(name, value);
+    }
+    let output = script.output().expect("a shell runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text").lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// Five searches pass and the sixth is refused.
+fn shows_five_and_a_refusal(recipe: &Recipe) {
+    let printed = printed(recipe);
+    assert_eq!(printed.len(), 6, "{printed:?}");
+    for (line, left) in printed[..5].iter().zip((0..5).rev()) {
+        let told = format!("200 \"search-per-key\";r={left};t=");
+        let is_right = if recipe.tells_allowed { line.starts_with(&told) } else { line == "200" };
+        assert!(is_right, "{left} left: {printed:?}");
+    }
+    let (told, wait) = printed[5].rsplit_once(' ').expect("a wait");
+    assert!(told.starts_with("429 \"search-per-key\";r=0;t="), "{printed:?}");
+    assert!(wait.parse().is_ok_and(|wait: u64| (1..=60).contains(&wait)), "{printed:?}");
+}
+
+#[test]
+fn the_script_of_nginx_shows_five_searches_and_a_refusal() {
+    shows_five_and_a_refusal(&NGINX);
+}
+
+#[test]
+fn the_script_of_traefik_shows_five_searches_and_a_refusal() {
+    shows_five_and_a_refusal(&TRAEFIK);
+}
+
+#[test]
+fn the_script_of_caddy_shows_five_searches_and_a_refusal() {
+    shows_five_and_a_refusal(&CADDY);
+}
+
+#[test]
+fn the_script_of_haproxy_shows_five_searches_and_a_refusal() {
+    shows_five_and_a_refusal(&HAPROXY);
+}
+
+#[test]
+fn the_script_of_envoy_shows_five_searches_and_a_refusal() {
+    shows_five_and_a_refusal(&ENVOY);
+}

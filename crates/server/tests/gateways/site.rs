@@ -1,0 +1,133 @@
+//! A shop, a gateway before it, and the Tollgate that the gateway asks: real processes, ended with the test.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tollgate_testkit::tools::free_port;
+
+use crate::answer::Answer;
+use crate::recipe::Recipe;
+use crate::serving::{self, Serving};
+use crate::shop::Shop;
+
+/// On a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Site {
+    pub(crate) server: Serving,
+    pub(crate) shop: Shop,
+    gateway: Child,
+    port: u16,
+    folder: TempDir,
+    _rules: TempDir,
+}
+
+impl Site {
+    /// Starts all three as the page shows them, and waits until a request gets through.
+    pub(crate) fn start(recipe: &Recipe) -> Site {
+        Site::with(recipe, &[], &|text| text)
+    }
+
+    /// The same with more settings of the server, and with changed files.
+    pub(crate) fn with(recipe: &Recipe, settings: &[&str], change: &dyn Fn(String) -> String) -> Site {
+        let rules = tempfile::tempdir().expect("a folder");
+        let path = rules.path().join("rules.yaml");
+        fs::write(&path, change(recipe.text("rules.yaml"))).expect("a file can be written");
+        let path = path.to_str().expect("a path of text");
+        let trusted = if settings.contains(&"--trusted-proxies") {
+            &[][..]
+        } else {
+            &["--trusted-proxies", "127.0.0.1"]
+        };
+        let header = ["--proxy-header", "x-forwarded-for"];
+        let server = serving::start(
+            &[&["--rules", path, "--grpc", "127.0.0.1:0"], &header[..], trusted, settings].concat(),
+        );
+        let (shop, port) = (Shop::open(), free_port());
+        let grpc = server.grpc.expect("it speaks gRPC").port();
+        let ports = [
+            (8080, server.http.port()),
+            (8081, shop.address.port()),
+            (9090, grpc),
+            (9901, free_port()),
+            (10_000, port),
+        ];
+        let folder = recipe.copy(&ports, change);
+        let log = File::create(folder.path().join("log")).expect("a file can be made");
+        let gateway = recipe
+            .tool
+            .command()
+            .args(recipe.arguments)
+            .current_dir(folder.path())
+            // Where some of them keep what they want to find again.
+            .env("HOME", folder.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be shared"))
+            .stderr(log)
+            // So that workers end with it.
+            .process_group(0)
+            .spawn()
+            .expect("the gateway runs");
+        let mut site = Site { server, shop, gateway, port, folder, _rules: rules };
+        site.wait();
+        site
+    }
+
+    /// Waits until a request comes back from the shop, asked from an address that no test asks from.
+    fn wait(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_ready = |site: &Site| site.ask(1, "/ready", &[]).is_some_and(|answer| answer.status == 200);
+        while !is_ready(self) {
+            let ended = self.gateway.try_wait().expect("a child can be looked at");
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "it does not serve: {ended:?}\n{}",
+                fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Asks as 127.0.0.`from`, with more arguments for curl; none if nobody answers.
+    fn ask(&self, from: u8, path: &str, args: &[&str]) -> Option<Answer> {
+        let (from, url) = (format!("127.0.0.{from}"), format!("http://127.0.0.1:{}{path}", self.port));
+        Answer::to(&[&["--interface", &from, &url], args].concat())
+    }
+
+    /// Asks as 127.0.0.`from`, with more arguments for curl.
+    pub(crate) fn curl(&self, from: u8, path: &str, args: &[&str]) -> Answer {
+        self.ask(from, path, args).unwrap_or_else(|| panic!("no answer for {path} {args:?}"))
+    }
+
+    /// Asks with these header fields.
+    pub(crate) fn get(&self, from: u8, path: &str, headers: &[&str]) -> Answer {
+        let args: Vec<&str> = headers.iter().flat_map(|header| ["--header", header]).collect();
+        self.curl(from, path, &args)
+    }
+
+    /// Ends Tollgate without a word.
+    pub(crate) fn kill_tollgate(&mut self) {
+        self.server.signal("KILL");
+        assert_eq!(self.server.exit_code(), None, "a signal ended it");
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.gateway.id());
+        // It may have ended by itself.
+        drop(Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status());
+        drop(self.gateway.wait());
+    }
+}
+
+/// What the shop was asked, as it answered.
+pub(crate) fn seen(answer: &Answer) -> Value {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}

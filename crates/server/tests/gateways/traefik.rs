@@ -1,0 +1,65 @@
+//! Real Traefik, which asks with `forwardAuth`.
+
+use tollgate_testkit::tools::Tool;
+
+use crate::recipe::Recipe;
+use crate::scenes;
+use crate::site::seen;
+
+pub(crate) const TRAEFIK: Recipe = Recipe {
+    tool: Tool::Traefik,
+    page: include_str!("../../../../docs/gateways/traefik.md"),
+    files: &[("traefik.yaml", "yaml"), ("routes.yaml", "yaml"), ("rules.yaml", "yaml")],
+    arguments: &["--configFile=traefik.yaml"],
+    tells_allowed: false,
+    used_up: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
+    uncounted: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
+};
+
+#[test]
+fn clients_of_traefik_see_what_the_page_promises() {
+    scenes::clients_see_what_the_page_promises(&TRAEFIK);
+}
+
+#[test]
+fn nothing_a_client_of_traefik_sends_changes_who_is_charged() {
+    scenes::nothing_a_client_sends_changes_who_is_charged(&TRAEFIK);
+}
+
+#[test]
+fn behind_traefik_rules_say_what_happens_while_the_store_is_down() {
+    scenes::rules_say_what_happens_while_the_store_is_down(&TRAEFIK);
+}
+
+#[test]
+fn behind_traefik_refusals_of_other_kinds_have_their_own_status() {
+    scenes::refusals_of_other_kinds_have_their_own_status(&TRAEFIK);
+}
+
+#[test]
+fn traefik_answers_500_while_tollgate_is_down() {
+    let answer = scenes::answer_while_tollgate_is_down(&TRAEFIK, &|text| text);
+    let seen = (answer.status, answer.body.as_str(), answer.header("ratelimit"));
+    assert_eq!(seen, (500, "", None), "{answer:?}");
+}
+
+#[test]
+fn behind_another_proxy_traefik_charges_its_clients_and_believes_that_proxy() {
+    let site = scenes::behind_another_proxy_its_clients_are_charged(
+        &TRAEFIK,
+        &[
+            ("    address: 127.0.0.1:10000\n", "    forwardedHeaders: { trustedIPs: [127.0.0.200] }"),
+            ("        authRequestHeaders:", "        trustForwardHeader: true"),
+        ],
+    );
+    // What the page warns of: a header that the other proxy hands on for its client.
+    let headers = ["x-forwarded-for: 127.0.0.55", "x-forwarded-uri: /free"];
+    let asked = seen(&site.get(200, "/search", &headers));
+    let told = asked["headers"]["ratelimit"].as_str().expect("it is told");
+    assert!(told.starts_with("\"requests-per-address\";r=99;"), "{told}");
+}
+
+#[test]
+fn the_page_of_traefik_shows_the_files_that_are_tested() {
+    TRAEFIK.is_on_its_page();
+}
