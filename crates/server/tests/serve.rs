@@ -291,6 +291,23 @@ fn two_servers_share_a_limit_and_say_when_the_store_is_gone() {
 }
 
 #[test]
+fn keys_of_callers_are_counted_in_the_namespace_of_the_rules() {
+    let redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let (folder, url) = (folder(), redis.url());
+    let key = put(folder.path(), "key", KEY);
+    for (namespace, remaining) in [("shop", 4), ("bank", 4), ("shop", 3)] {
+        let rules = THREE.replacen("rules:", &format!("namespace: {namespace}\nrules:"), 1);
+        let file = put(folder.path(), &format!("{namespace}.yaml"), &rules);
+        let server = start(&["--rules", &file, "--store", &url, "--hash-key-file", &key]);
+        let mut ask = Command::new("redis-cli");
+        ask.args(["-p", &server.resp.port().to_string(), "CL.THROTTLE", "u", "4", "5", "3600"]);
+        let told = ask.output().expect("redis-cli runs");
+        let told: Vec<&str> = std::str::from_utf8(&told.stdout).expect("text").lines().collect();
+        assert_eq!(told[2], remaining.to_string(), "{namespace}: {told:?}");
+    }
+}
+
+#[test]
 fn a_check_is_a_span_of_the_trace_of_whoever_asks() {
     let collector = Collector::start();
     let endpoint = format!("http://{}", collector.address);

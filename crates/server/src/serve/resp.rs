@@ -16,6 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep};
 
@@ -33,6 +34,9 @@ const TICK: Duration = Duration::from_secs(15);
 const STALLED_TICKS: u32 = 2;
 /// So many end any.
 const IDLE_TICKS: u32 = 40;
+
+/// When the server is to end, clients are heard for so long: what they sent before they could know may be on its way.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Whether the conversation goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,16 +57,21 @@ where
     let mut connection = Connection::new(stream);
     let mut session = Session::new(peer, &shared);
     let mut places = Places::new();
-    let mut ending = pin!(shared.ending.cancelled());
+    let mut ending = pin!(shared.ending.cancelled().fuse());
     let mut tick = pin!(sleep(TICK));
-    let mut quiet_ticks = 0;
+    let (mut quiet_ticks, mut is_last) = (0, false);
     let mut talk = Talk::Answered;
     while talk != Talk::Over {
         match connection.exchange(talk == Talk::Full, ending.as_mut(), tick.as_mut()).await {
             Event::Ready => talk = answer(&mut connection, &mut session, &mut places, &shared).await,
             // It may have closed only the side on which it sends.
             Event::Over => break,
+            // Tells it once; from then on the next tick is the last.
             Event::Ending => {
+                is_last = true;
+                tick.as_mut().reset(Instant::now() + LAST_WORDS);
+            }
+            Event::Tick if is_last => {
                 connection.receive_now().await;
                 answer(&mut connection, &mut session, &mut places, &shared).await;
                 break;

@@ -137,7 +137,9 @@ impl Entry {
     /// The command of this name, whatever its case.
     #[inline]
     pub(crate) fn find(name: &[u8]) -> Option<&'static Entry> {
-        ENTRIES.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
+        // Most clients write a name as it stands here.
+        let same = ENTRIES.iter().find(|entry| entry.name.as_bytes() == name);
+        same.or_else(|| ENTRIES.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name)))
     }
 
     /// Whether it can have so many strings.

@@ -193,10 +193,23 @@ fn array(input: &[u8], limits: &Limits, places: &mut Places) -> Result<Option<us
     Ok(Some(at))
 }
 
-/// The number that begins at `at`, and where the line after it begins. More digits than any limit has are wrong before
-/// their line ends.
+/// The number that begins at `at`, and where the line after it begins.
 #[inline]
 fn number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64, usize)>, FrameError> {
+    // Almost all of them have one digit or two.
+    let digit = |byte: u8| i64::from(byte - b'0');
+    match input.get(at..) {
+        Some(&[one @ b'0'..=b'9', b'\r', b'\n', ..]) => Ok(Some((digit(one), at + 3))),
+        Some(&[ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..]) => {
+            Ok(Some((10 * digit(ten) + digit(one), at + 4)))
+        }
+        _ => any_number(input, at, wrong),
+    }
+}
+
+/// The same for whatever else may stand there. More digits than any limit has are wrong before their line ends.
+#[inline(never)]
+fn any_number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64, usize)>, FrameError> {
     const DIGITS_MAX: usize = 9;
     let negative = input.get(at) == Some(&b'-');
     let start = at + usize::from(negative);

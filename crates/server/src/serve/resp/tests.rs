@@ -179,3 +179,20 @@ fn who_has_said_all_and_reads_late_gets_everything() {
         assert_eq!(told.len(), b"+PONG\r\n".len() * 1_000);
     });
 }
+
+#[test]
+fn what_is_on_its_way_when_the_server_is_to_end_is_answered() {
+    at_any_time(async {
+        let shared = shared(Scopes::CHECK);
+        let (mut client, theirs) = duplex(1024);
+        tokio::spawn(serve(theirs, PEER, Arc::clone(&shared)));
+        client.write_all(b"PING\r\n").await.expect("it reads");
+        sleep(Duration::from_millis(1)).await;
+        shared.ending.cancel();
+        sleep(Duration::from_millis(50)).await;
+        client.write_all(b"PING\r\n").await.expect("it still reads");
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).await.expect("it ends");
+        assert_eq!(told, b"+PONG\r\n+PONG\r\n");
+    });
+}

@@ -15,8 +15,29 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
+/// So many digits always fit.
+const DIGITS_THAT_FIT: usize = 18;
+
 /// A whole number as callers write it, with or without a sign.
+#[inline]
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+    if (1..=DIGITS_THAT_FIT).contains(&text.len()) {
+        let mut value = 0;
+        for digit in text {
+            let digit = digit.wrapping_sub(b'0');
+            if digit > 9 {
+                return any_integer(text);
+            }
+            value = 10 * value + i64::from(digit);
+        }
+        return Some(value);
+    }
+    any_integer(text)
+}
+
+/// The same with a sign, or long.
+#[inline(never)]
+fn any_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
@@ -48,6 +69,8 @@ mod tests {
             ("+15", Some(15)),
             ("-1", Some(-1)),
             ("007", Some(7)),
+            ("999999999999999999", Some(999_999_999_999_999_999)),
+            ("00000000000000000000000000000012", Some(12)),
             ("9223372036854775807", Some(i64::MAX)),
             ("-9223372036854775808", Some(i64::MIN)),
             ("9223372036854775808", None),
