@@ -33,7 +33,7 @@
 
 mod line;
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use smallvec::SmallVec;
 
@@ -104,8 +104,11 @@ impl Dialect {
         match self {
             Dialect::Ietf08 => {
                 fields.push(Field::list("ratelimit-policy", policies(enforced)));
-                let (r, t) = (integer(remaining), integer(reset_after_s));
-                fields.push(Field::list("ratelimit", format!("{};r={r};t={t}", Quoted(headline.id))));
+                let mut value = String::with_capacity(headline.id.len() + ROOM);
+                push_quoted(&mut value, headline.id);
+                push_number(&mut value, ";r=", remaining);
+                push_number(&mut value, ";t=", reset_after_s);
+                fields.push(Field::list("ratelimit", value));
             }
             Dialect::Ietf07 => {
                 fields.extend(nameless_policy(headline));
@@ -167,13 +170,18 @@ fn policies<'d>(lines: impl Iterator<Item = Line<'d>>) -> String {
         if last.replace(line.id) == Some(line.id) {
             continue;
         }
-        let comma = if value.is_empty() { "" } else { ", " };
-        append(&mut value, format_args!("{comma}{};q={}", Quoted(line.id), integer(line.limit)));
+        if value.is_empty() {
+            value.reserve(line.id.len() + ROOM);
+        } else {
+            value.push_str(", ");
+        }
+        push_quoted(&mut value, line.id);
+        push_number(&mut value, ";q=", line.limit);
         if line.counts_at_once {
             value.push_str(r#";qu="concurrent-requests""#);
         }
         if let Some(window_s) = line.window_s {
-            append(&mut value, format_args!(";w={}", integer(window_s)));
+            push_number(&mut value, ";w=", window_s);
         }
     }
     value
@@ -188,29 +196,31 @@ const fn integer(number: u64) -> u64 {
     if number > INTEGER_MAX { INTEGER_MAX } else { number }
 }
 
-fn append(value: &mut String, more: fmt::Arguments<'_>) {
-    value.write_fmt(more).expect("a string takes everything");
+/// What a field takes beside the rule's id, as a rule.
+const ROOM: usize = 48;
+
+/// These fields are written for every request, so nothing here is formatted.
+fn push_number(value: &mut String, name: &str, number: u64) {
+    value.push_str(name);
+    value.push_str(itoa::Buffer::new().format(integer(number)));
 }
 
 /// A string of a structured field. It can hold printable ASCII, and rule ids are nothing else; any other character
 /// becomes a question mark, so that the field as a whole stays readable.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for c in self.0.chars() {
+fn push_quoted(value: &mut String, text: &str) {
+    value.push('"');
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+        value.push_str(text);
+    } else {
+        for c in text.chars() {
             match c {
-                '"' | '\\' => {
-                    f.write_char('\\')?;
-                    f.write_char(c)?;
-                }
-                ' '..='~' => f.write_char(c)?,
-                _ => f.write_char('?')?,
+                '"' | '\\' => value.extend(['\\', c]),
+                ' '..='~' => value.push(c),
+                _ => value.push('?'),
             }
         }
-        f.write_char('"')
     }
+    value.push('"');
 }
 
 #[cfg(test)]

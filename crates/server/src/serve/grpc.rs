@@ -11,6 +11,7 @@ mod preface;
 pub(crate) mod proto;
 mod question;
 mod should_rate_limit;
+mod unary;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -65,10 +66,11 @@ where
 {
     // Whoever speaks no HTTP/2, or says nothing, is its own affair.
     let Some(stream) = preface::wait_for(stream).await else { return };
-    let health = Health::new().await;
+    let health = Arc::new(Health::new().await);
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (health, shared) = (health.clone(), Arc::clone(&shared));
-        async move { Ok::<_, Infallible>(respond(request, peer, shared, health).await) }
+        let (health, shared) = (Arc::clone(&health), Arc::clone(&shared));
+        // In a box, because it is moved several times before it runs.
+        Box::pin(async move { Ok::<_, Infallible>(respond(request, peer, shared, health).await) })
     });
     let mut http = http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
@@ -99,7 +101,7 @@ async fn respond(
     request: http::Request<Incoming>,
     peer: Peer,
     shared: Arc<Shared>,
-    mut health: Health,
+    health: Arc<Health>,
 ) -> http::Response<Body> {
     if !speaks_grpc(request.headers()) {
         let mut answer = http::Response::new(Body::empty());
@@ -107,8 +109,7 @@ async fn respond(
         return answer;
     }
     let path = request.uri().path();
-    let service = path.rsplit_once('/').map_or("", |(service, _)| service);
-    let needed = match service {
+    let needed = match service_of(&request) {
         "/grpc.health.v1.Health" => Scopes::NONE,
         "/grpc.reflection.v1.ServerReflection" | "/grpc.reflection.v1alpha.ServerReflection" => Scopes::READ,
         _ => Scopes::CHECK,
@@ -116,8 +117,19 @@ async fn respond(
     if let Err(status) = caller::admit(needed, request.headers(), peer, &shared) {
         return status.into_http();
     }
-    match service {
-        _ if path == should_rate_limit::PATH => should_rate_limit::answer(request, shared).await,
+    if path == should_rate_limit::PATH {
+        return should_rate_limit::answer(request, shared).await;
+    }
+    // In a box, because what one of these takes would be moved around for every check.
+    Box::pin(respond_otherwise(request, shared, health)).await
+}
+
+async fn respond_otherwise(
+    request: http::Request<Incoming>,
+    shared: Arc<Shared>,
+    health: Arc<Health>,
+) -> http::Response<Body> {
+    match service_of(&request) {
         "/grpc.health.v1.Health" => health.answer(request).await,
         "/grpc.reflection.v1.ServerReflection" if shared.grpc.reflection => {
             match proto::reflection().build_v1() {
@@ -136,6 +148,10 @@ async fn respond(
         )
         .into_http(),
     }
+}
+
+fn service_of<B>(request: &http::Request<B>) -> &str {
+    request.uri().path().rsplit_once('/').map_or("", |(service, _)| service)
 }
 
 fn infallible(answer: Result<http::Response<Body>, Infallible>) -> http::Response<Body> {

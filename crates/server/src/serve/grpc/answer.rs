@@ -42,7 +42,7 @@ pub(super) fn with_own_limits(mut answer: RateLimitResponse, charged: &[Charged]
 
 /// What is made of a question that has no decision. What clients can bring about, they are refused for: an error would be
 /// taken for an outage, in which a gateway may let them pass.
-pub(super) fn of_error(error: CheckError, descriptors: usize) -> Result<RateLimitResponse, Status> {
+pub(super) fn of_error(error: &CheckError, descriptors: usize) -> Result<RateLimitResponse, Status> {
     match error {
         CheckError::Plan(PlanError::CostAboveCapacity { .. } | PlanError::CostTooLarge { .. }) => {
             Ok(refused(&error.to_string(), descriptors))

@@ -10,7 +10,6 @@ use tonic_health::server::{HealthReporter, HealthService};
 use super::{infallible, should_rate_limit};
 
 /// What one connection is told.
-#[derive(Clone)]
 pub(super) struct Health {
     reporter: HealthReporter,
     server: HealthServer<HealthService>,
@@ -24,8 +23,8 @@ impl Health {
         Health { reporter, server }
     }
 
-    pub(super) async fn answer(&mut self, request: http::Request<Incoming>) -> http::Response<Body> {
-        infallible(self.server.call(request).await)
+    pub(super) async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Body> {
+        infallible(self.server.clone().call(request).await)
     }
 
     /// Tells everybody who watches, and that there is nothing more to tell.

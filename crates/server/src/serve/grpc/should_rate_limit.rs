@@ -1,85 +1,81 @@
 //! `ShouldRateLimit`: from a message to a message.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
+use http::HeaderMap;
 use hyper::body::Incoming;
-use tokio::time::timeout;
 use tollgate::limiter::CheckError;
 use tollgate::{Attributes, Decision, Request};
+use tonic::Status;
 use tonic::body::Body;
-use tonic::codec::Streaming;
-use tonic::metadata::MetadataMap;
-use tonic::server::{ClientStreamingService, Grpc};
-use tonic::{Code, Status};
-use tonic_prost::ProstCodec;
 
-use super::answer;
 use super::own_limit::{self, Charged, OwnLimit};
 use super::proto::{RateLimitRequest, RateLimitResponse};
 use super::question::{self, MESSAGE_MAX, Question};
+use super::{answer, unary};
 use crate::serve::gate::{Edge, Origin};
 use crate::serve::shared::Shared;
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// How long a message may take to come in.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-
 pub(super) async fn answer(request: http::Request<Incoming>, shared: Arc<Shared>) -> http::Response<Body> {
-    let codec = ProstCodec::<RateLimitResponse, RateLimitRequest>::default();
-    let mut grpc = Grpc::new(codec).max_decoding_message_size(MESSAGE_MAX);
-    grpc.client_streaming(Asked(shared), request).await
-}
-
-/// Takes the message out of the stream itself, because what becomes of one that is too large is for us to say.
-struct Asked(Arc<Shared>);
-
-impl ClientStreamingService<RateLimitRequest> for Asked {
-    type Response = RateLimitResponse;
-    type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<RateLimitResponse>, Status>> + Send>>;
-
-    fn call(&mut self, request: tonic::Request<Streaming<RateLimitRequest>>) -> Self::Future {
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let (metadata, _, mut stream) = request.into_parts();
-            let answer = match receive(&mut stream).await? {
-                Some(message) => decide(&message, origin(&metadata), &shared).await?,
-                None => answer::too_large(),
-            };
-            Ok(tonic::Response::new(answer))
-        })
-    }
-}
-
-/// The message; `None` if it is too large.
-async fn receive(stream: &mut Streaming<RateLimitRequest>) -> Result<Option<RateLimitRequest>, Status> {
-    let mut next = pin!(stream.message());
-    // As a rule it is there, and needs no timer.
-    let received = match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
-        Poll::Ready(received) => received,
-        Poll::Pending => match timeout(WAIT_MAX, next).await {
-            Ok(received) => received,
-            Err(_) => Err(Status::deadline_exceeded("the message took too long")),
-        },
+    let (head, body) = request.into_parts();
+    let message = match unary::receive(body, MESSAGE_MAX).await {
+        Ok(Some(message)) => message,
+        // What becomes of one that is too large is for us to say.
+        Ok(None) => return unary::answer(&answer::too_large()),
+        Err(status) => return status.into_http(),
     };
-    match received {
-        Ok(Some(message)) => Ok(Some(message)),
-        Ok(None) => Err(Status::invalid_argument("there is no message")),
-        Err(status) if status.code() == Code::OutOfRange => Ok(None),
-        // It is not what it should be, and that is not our fault.
-        Err(status) if status.code() == Code::Internal => Err(Status::invalid_argument(status.message())),
-        Err(status) => Err(status),
+    let origin = origin(&head.headers);
+    let answer = match decide_now(&message, origin, &shared) {
+        Some(answer) => answer,
+        // In a box, because what this takes would be moved around for every check.
+        None => Box::pin(decide(&message, origin, &shared)).await,
+    };
+    match answer {
+        Ok(answer) => unary::answer(&answer),
+        Err(status) => status.into_http(),
     }
 }
 
-fn origin(metadata: &MetadataMap) -> Origin<'_> {
-    let traceparent = metadata.get("traceparent").and_then(|value| value.to_str().ok());
+fn origin(headers: &HeaderMap) -> Origin<'_> {
+    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
     Origin { edge: Edge::Grpc, traceparent }
+}
+
+/// The answer, if nothing has to be waited for and there is one question: as a rule.
+fn decide_now(
+    message: &RateLimitRequest,
+    origin: Origin<'_>,
+    shared: &Shared,
+) -> Option<Result<RateLimitResponse, Status>> {
+    let questions = match read(message, shared) {
+        Ok(questions) => questions,
+        Err(status) => return Some(Err(status)),
+    };
+    let [only] = questions.as_slice() else { return None };
+    if only.own_limit().is_some() {
+        return None;
+    }
+    let attributes = only.attributes();
+    let decided = shared.gate.check_now(origin, Request::new(&attributes).cost(only.cost))?;
+    Some(told(&decided, shared))
+}
+
+fn told(decided: &Result<Decision, CheckError>, shared: &Shared) -> Result<RateLimitResponse, Status> {
+    match decided {
+        Ok(decision) => Ok(answer::of_decisions(std::slice::from_ref(decision), shared.dialect)),
+        Err(error) => answer::of_error(error, 1),
+    }
+}
+
+fn read<'m>(message: &'m RateLimitRequest, shared: &'m Shared) -> Result<Vec<Question<'m>>, Status> {
+    question::read(message, &shared.grpc.names, shared.prefixes).map_err(bad)
+}
+
+fn bad(error: question::BadMessage) -> Status {
+    Status::invalid_argument(error.to_string())
 }
 
 async fn decide(
@@ -87,8 +83,7 @@ async fn decide(
     origin: Origin<'_>,
     shared: &Shared,
 ) -> Result<RateLimitResponse, Status> {
-    let bad = |error: question::BadMessage| Status::invalid_argument(error.to_string());
-    let questions = question::read(message, &shared.grpc.names, shared.prefixes).map_err(bad)?;
+    let questions = read(message, shared)?;
     let mut limits = Vec::new();
     for (at, question) in questions.iter().enumerate() {
         limits.extend(OwnLimit::of(at, question).map_err(bad)?.map(|limit| (at, limit)));
@@ -106,14 +101,7 @@ async fn one(
 ) -> Result<RateLimitResponse, Status> {
     let attributes = question.attributes();
     let request = Request::new(&attributes).cost(question.cost);
-    let decided = match shared.gate.check_now(origin, request) {
-        Some(decided) => decided,
-        None => shared.gate.check(origin, request).await,
-    };
-    match decided {
-        Ok(decision) => Ok(answer::of_decisions(std::slice::from_ref(&decision), shared.dialect)),
-        Err(error) => answer::of_error(error, 1),
-    }
+    told(&shared.gate.check(origin, request).await, shared)
 }
 
 /// Those that bring a limit along come first; the rules are asked about all others as one.
@@ -142,7 +130,7 @@ async fn several(
     }
     let answer = match decided {
         Ok(decisions) => answer::of_decisions(&decisions, shared.dialect),
-        Err(error) => answer::of_error(error, requests.len())?,
+        Err(error) => answer::of_error(&error, requests.len())?,
     };
     Ok(answer::with_own_limits(answer, &charged))
 }

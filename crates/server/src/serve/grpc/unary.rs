@@ -1,0 +1,159 @@
+//! One message in, one message out: as much of gRPC as a check needs, without the streams that a general server has. A
+//! check costs little more than its transport, so what is around it shows.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, header};
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use prost::Message;
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::body::Body;
+
+/// In front of a message: whether it is compressed, and its length.
+const HEAD: usize = 5;
+/// How long a message may take to come in.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The message of a call; `None` if it has more bytes than that.
+pub(super) async fn receive<M>(body: Incoming, bytes_max: usize) -> Result<Option<M>, Status>
+where
+    M: Message + Default,
+{
+    let mut whole = pin!(collect(body, bytes_max));
+    // As a rule it is there, and needs no timer.
+    let found = match poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
+        Poll::Ready(found) => found,
+        Poll::Pending => match timeout(WAIT_MAX, whole).await {
+            Ok(found) => found,
+            Err(_) => Err(Status::deadline_exceeded("the message took too long")),
+        },
+    }?;
+    let wrong = |error: prost::DecodeError| Status::invalid_argument(error.to_string());
+    found.map(|bytes| M::decode(bytes).map_err(wrong)).transpose()
+}
+
+/// The bytes of the first message. What comes after it is nobody's.
+async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Option<Bytes>, Status> {
+    let mut whole = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        // Whoever sends it is gone, as a rule.
+        let frame = frame.map_err(|error| Status::cancelled(error.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        whole = if whole.is_empty() { data } else { joined(&whole, &data) };
+        match cut(&whole, bytes_max)? {
+            Cut::Message(message) => return Ok(Some(message)),
+            Cut::TooLarge => return Ok(None),
+            Cut::Part => (),
+        }
+    }
+    Err(Status::invalid_argument(if whole.is_empty() {
+        "there is no message"
+    } else {
+        "the message is not whole"
+    }))
+}
+
+/// A message in several pieces is rare, and none is larger than what is allowed.
+fn joined(one: &[u8], other: &[u8]) -> Bytes {
+    let mut both = BytesMut::with_capacity(one.len() + other.len());
+    both.extend_from_slice(one);
+    both.extend_from_slice(other);
+    both.freeze()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Cut {
+    Message(Bytes),
+    /// More is to come.
+    Part,
+    TooLarge,
+}
+
+fn cut(bytes: &Bytes, bytes_max: usize) -> Result<Cut, Status> {
+    let Some(mut head) = bytes.get(..HEAD) else { return Ok(Cut::Part) };
+    if head.get_u8() != 0 {
+        return Err(Status::unimplemented("compressed messages are not read; send them as they are"));
+    }
+    let len = head.get_u32() as usize;
+    if len > bytes_max {
+        return Ok(Cut::TooLarge);
+    }
+    let is_whole = bytes.len() >= HEAD + len;
+    Ok(if is_whole { Cut::Message(bytes.slice(HEAD..HEAD + len)) } else { Cut::Part })
+}
+
+/// A call that went well, with this message.
+pub(super) fn answer(message: &impl Message) -> http::Response<Body> {
+    let len = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(HEAD + len);
+    bytes.put_u8(0);
+    bytes.put_u32(len as u32);
+    // There is room for it.
+    let written = message.encode(&mut bytes);
+    debug_assert!(written.is_ok());
+    let mut response = http::Response::new(Body::new(Answer { data: Some(bytes.freeze()), is_over: false }));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+/// A message, and that all is well.
+struct Answer {
+    data: Option<Bytes>,
+    is_over: bool,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(data) = self.data.take() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if std::mem::replace(&mut self.is_over, true) {
+            return Poll::Ready(None);
+        }
+        let mut trailers = HeaderMap::with_capacity(1);
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_cut_out_when_it_is_there_and_not_before() {
+        let whole = Bytes::from_static(&[0, 0, 0, 0, 3, 7, 8, 9, 1, 2]);
+        for len in 0..8 {
+            assert_eq!(cut(&whole.slice(..len), 3).expect("no error"), Cut::Part, "{len}");
+        }
+        for len in 8..=10 {
+            let found = cut(&whole.slice(..len), 3).expect("no error");
+            assert_eq!(found, Cut::Message(Bytes::from_static(&[7, 8, 9])), "{len}");
+        }
+        // Its length is enough to know.
+        assert_eq!(cut(&whole.slice(..5), 2).expect("no error"), Cut::TooLarge);
+        let compressed = Bytes::from_static(&[1, 0, 0, 0, 0]);
+        assert_eq!(cut(&compressed, 3).expect_err("an error").code(), tonic::Code::Unimplemented);
+    }
+}
