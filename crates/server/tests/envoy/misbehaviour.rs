@@ -4,9 +4,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use prost::Message;
+
 use crate::rls::{Service, look};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -138,4 +141,29 @@ fn who_does_not_say_that_it_is_there_is_left() {
     assert!(there.send(&frame(PING, 0, 0, b"are you?")));
     assert_eq!(there.wait_for(PING, ACK).expect("it is there").2, b"are you?");
     others_are_served(&mut service);
+}
+
+#[test]
+fn a_message_in_many_pieces_is_answered_as_one_in_one_piece() {
+    let service = Service::start(&[]);
+    let message = look(&[("user", "u")]).encode_to_vec();
+    let whole = [&[0], &(message.len() as u32).to_be_bytes()[..], &message].concat();
+    let told = |pieces: &[&[u8]]| {
+        let mut client = Connection::greeted(&service);
+        assert!(client.send(&frame(HEADERS, END_HEADERS, 1, &question())));
+        let (last, others) = pieces.split_last().expect("a piece");
+        for piece in others {
+            assert!(client.send(&frame(DATA, 0, 1, piece)));
+        }
+        assert!(client.send(&frame(DATA, END_STREAM, 1, last)));
+        let (_, _, mut answer) = client.wait_for(DATA, 0).expect("an answer");
+        // As far as it does not depend on the time: the code, the limit and the name of the rule.
+        answer.truncate(5 + 25);
+        answer
+    };
+    let expected = told(&[&whole]);
+    assert_eq!(expected[5..7], [8, 1], "that it may pass");
+    let bytes: Vec<&[u8]> = whole.chunks(1).collect();
+    assert_eq!(told(&bytes), expected);
+    assert_eq!(told(&[&[], &whole[..5], &[], &whole[5..], &[]]), expected);
 }

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -41,42 +42,38 @@ where
 
 /// The bytes of the first message. What comes after it is nobody's.
 async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Option<Bytes>, Status> {
-    let mut whole = Bytes::new();
+    // Stays empty if the message comes in one piece, as almost all do.
+    let mut gathered = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Whoever sends it is gone, as a rule.
         let frame = frame.map_err(|error| Status::cancelled(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
-        whole = if whole.is_empty() { data } else { joined(&whole, &data) };
-        match cut(&whole, bytes_max)? {
-            Cut::Message(message) => return Ok(Some(message)),
+        let in_one_piece = gathered.is_empty();
+        if !in_one_piece {
+            gathered.extend_from_slice(&data);
+        }
+        match cut(if in_one_piece { &data } else { &gathered }, bytes_max)? {
+            Cut::Message(place) if in_one_piece => return Ok(Some(data.slice(place))),
+            Cut::Message(place) => return Ok(Some(gathered.freeze().slice(place))),
             Cut::TooLarge => return Ok(None),
+            Cut::Part if in_one_piece => gathered.extend_from_slice(&data),
             Cut::Part => (),
         }
     }
-    Err(Status::invalid_argument(if whole.is_empty() {
-        "there is no message"
-    } else {
-        "the message is not whole"
-    }))
-}
-
-/// A message in several pieces is rare, and none is larger than what is allowed.
-fn joined(one: &[u8], other: &[u8]) -> Bytes {
-    let mut both = BytesMut::with_capacity(one.len() + other.len());
-    both.extend_from_slice(one);
-    both.extend_from_slice(other);
-    both.freeze()
+    let why = if gathered.is_empty() { "there is no message" } else { "the message is not whole" };
+    Err(Status::invalid_argument(why))
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Cut {
-    Message(Bytes),
+    /// Where it lies.
+    Message(Range<usize>),
     /// More is to come.
     Part,
     TooLarge,
 }
 
-fn cut(bytes: &Bytes, bytes_max: usize) -> Result<Cut, Status> {
+fn cut(bytes: &[u8], bytes_max: usize) -> Result<Cut, Status> {
     let Some(mut head) = bytes.get(..HEAD) else { return Ok(Cut::Part) };
     if head.get_u8() != 0 {
         return Err(Status::unimplemented("compressed messages are not read; send them as they are"));
@@ -85,8 +82,8 @@ fn cut(bytes: &Bytes, bytes_max: usize) -> Result<Cut, Status> {
     if len > bytes_max {
         return Ok(Cut::TooLarge);
     }
-    let is_whole = bytes.len() >= HEAD + len;
-    Ok(if is_whole { Cut::Message(bytes.slice(HEAD..HEAD + len)) } else { Cut::Part })
+    let place = HEAD..HEAD + len;
+    Ok(if bytes.len() >= place.end { Cut::Message(place) } else { Cut::Part })
 }
 
 /// A call that went well, with this message.
@@ -143,17 +140,15 @@ mod tests {
 
     #[test]
     fn a_message_is_cut_out_when_it_is_there_and_not_before() {
-        let whole = Bytes::from_static(&[0, 0, 0, 0, 3, 7, 8, 9, 1, 2]);
+        let whole = [0, 0, 0, 0, 3, 7, 8, 9, 1, 2];
         for len in 0..8 {
-            assert_eq!(cut(&whole.slice(..len), 3).expect("no error"), Cut::Part, "{len}");
+            assert_eq!(cut(&whole[..len], 3).expect("no error"), Cut::Part, "{len}");
         }
         for len in 8..=10 {
-            let found = cut(&whole.slice(..len), 3).expect("no error");
-            assert_eq!(found, Cut::Message(Bytes::from_static(&[7, 8, 9])), "{len}");
+            assert_eq!(cut(&whole[..len], 3).expect("no error"), Cut::Message(5..8), "{len}");
         }
         // Its length is enough to know.
-        assert_eq!(cut(&whole.slice(..5), 2).expect("no error"), Cut::TooLarge);
-        let compressed = Bytes::from_static(&[1, 0, 0, 0, 0]);
-        assert_eq!(cut(&compressed, 3).expect_err("an error").code(), tonic::Code::Unimplemented);
+        assert_eq!(cut(&whole[..5], 2).expect("no error"), Cut::TooLarge);
+        assert_eq!(cut(&[1, 0, 0, 0, 0], 3).expect_err("an error").code(), tonic::Code::Unimplemented);
     }
 }
