@@ -24,6 +24,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -54,6 +55,10 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const RESETS_MAX: usize = 20;
 /// Streams that we had to end because of what the client did.
 const ERRORS_MAX: usize = 100;
+/// Bytes of a question about the services there are.
+const REFLECTION_MAX: usize = 16 * 1024;
+/// How long the first message of other calls than checks may take.
+const OTHERWISE_MAX: Duration = Duration::from_secs(5);
 /// A connection on which nothing comes for so long is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How long it may take to answer that.
@@ -121,7 +126,8 @@ async fn respond(
         return should_rate_limit::answer(request, shared).await;
     }
     // In a box, because what one of these takes would be moved around for every check.
-    Box::pin(respond_otherwise(request, shared, health)).await
+    let otherwise = timeout(OTHERWISE_MAX, Box::pin(respond_otherwise(request, shared, health)));
+    otherwise.await.unwrap_or_else(|_| Status::deadline_exceeded("the message took too long").into_http())
 }
 
 async fn respond_otherwise(
@@ -133,13 +139,19 @@ async fn respond_otherwise(
         "/grpc.health.v1.Health" => health.answer(request).await,
         "/grpc.reflection.v1.ServerReflection" if shared.grpc.reflection => {
             match proto::reflection().build_v1() {
-                Ok(mut reflection) => infallible(reflection.call(request).await),
+                Ok(reflection) => {
+                    let mut reflection = reflection.max_decoding_message_size(REFLECTION_MAX);
+                    infallible(reflection.call(request).await)
+                }
                 Err(error) => Status::internal(error.to_string()).into_http(),
             }
         }
         "/grpc.reflection.v1alpha.ServerReflection" if shared.grpc.reflection => {
             match proto::reflection().build_v1alpha() {
-                Ok(mut reflection) => infallible(reflection.call(request).await),
+                Ok(reflection) => {
+                    let mut reflection = reflection.max_decoding_message_size(REFLECTION_MAX);
+                    infallible(reflection.call(request).await)
+                }
                 Err(error) => Status::internal(error.to_string()).into_http(),
             }
         }

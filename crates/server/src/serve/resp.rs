@@ -63,7 +63,13 @@ where
     let mut talk = Talk::Answered;
     while talk != Talk::Over {
         match connection.exchange(talk == Talk::Full, ending.as_mut(), tick.as_mut()).await {
-            Event::Ready => talk = answer(&mut connection, &mut session, &mut places, &shared).await,
+            Event::Ready => {
+                talk = answer(&mut connection, &mut session, &mut places, &shared).await;
+                // Who never pauses would never let it tick.
+                if is_last && tick.deadline() <= Instant::now() {
+                    break;
+                }
+            }
             // It may have closed only the side on which it sends.
             Event::Over => break,
             // Tells it once; from then on the next tick is the last.

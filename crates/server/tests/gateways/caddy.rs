@@ -22,6 +22,11 @@ fn clients_of_caddy_see_what_the_page_promises() {
 }
 
 #[test]
+fn what_is_too_long_to_ask_about_does_not_pass_caddy() {
+    scenes::what_is_too_long_to_ask_about_does_not_pass(&CADDY);
+}
+
+#[test]
 fn nothing_a_client_of_caddy_sends_changes_who_is_charged() {
     scenes::nothing_a_client_sends_changes_who_is_charged(&CADDY);
 }
@@ -57,8 +62,8 @@ fn without_its_block_caddy_answers_502_while_tollgate_is_down() {
 
 #[test]
 fn behind_another_proxy_caddy_charges_its_clients() {
-    let lines = "servers {\n    trusted_proxies static 127.0.0.200\n}\n";
-    scenes::behind_another_proxy_its_clients_are_charged(&CADDY, &[("    persist_config off\n", lines)]);
+    let lines = [("        max_header_size", "trusted_proxies static 127.0.0.200")];
+    scenes::behind_another_proxy_its_clients_are_charged(&CADDY, &lines);
 }
 
 #[test]

@@ -273,3 +273,19 @@ pub(crate) fn without(text: String, piece: &str, place: &str) -> String {
     assert!(!text.contains(place) || text.contains(piece), "there is no {piece:?} in\n{text}");
     text.replace(piece, "")
 }
+
+/// Who has used up its searches cannot pass by making them too long to be asked about.
+pub(crate) fn what_is_too_long_to_ask_about_does_not_pass(recipe: &Recipe) {
+    let site = Site::start(recipe);
+    for _ in 0..5 {
+        assert_eq!(site.get(2, "/search", &[]).status, 200);
+    }
+    let asked = site.shop.asked();
+    for len in [8_000, 9_000, 12_000, 14_900, 15_050, 15_150, 15_250, 15_350, 20_000, 40_000, 100_000] {
+        let answer = site.get(2, &format!("/search?{}", "x".repeat(len)), &[]);
+        assert_ne!(answer.status, 200, "{len}");
+        let header = format!("x-filler: {}", "x".repeat(len));
+        assert_ne!(site.get(2, "/search", &[&header]).status, 200, "{len}");
+    }
+    assert_eq!(site.shop.asked(), asked, "the shop is not asked");
+}

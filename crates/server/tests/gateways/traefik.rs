@@ -22,6 +22,11 @@ fn clients_of_traefik_see_what_the_page_promises() {
 }
 
 #[test]
+fn what_is_too_long_to_ask_about_does_not_pass_traefik() {
+    scenes::what_is_too_long_to_ask_about_does_not_pass(&TRAEFIK);
+}
+
+#[test]
 fn nothing_a_client_of_traefik_sends_changes_who_is_charged() {
     scenes::nothing_a_client_sends_changes_who_is_charged(&TRAEFIK);
 }

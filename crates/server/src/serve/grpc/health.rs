@@ -9,6 +9,9 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use super::{infallible, should_rate_limit};
 
+/// Bytes of a question: the name of a service. Anybody may ask, so nobody is given room for more.
+const QUESTION_MAX: usize = 1024;
+
 /// What one connection is told.
 pub(super) struct Health {
     reporter: HealthReporter,
@@ -19,7 +22,8 @@ impl Health {
     pub(super) async fn new() -> Health {
         let reporter = HealthReporter::new();
         reporter.set_service_status(should_rate_limit::SERVICE, ServingStatus::Serving).await;
-        let server = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
+        let server = HealthServer::new(HealthService::from_health_reporter(reporter.clone()))
+            .max_decoding_message_size(QUESTION_MAX);
         Health { reporter, server }
     }
 

@@ -40,8 +40,21 @@ where
     found.map(|bytes| M::decode(bytes).map_err(wrong)).transpose()
 }
 
-/// The bytes of the first message. What comes after it is nobody's.
+/// The bytes of the first message. What comes after it is nobody's, but its end is waited for: a client that says it in a
+/// frame of its own would speak on a stream that is gone, and so often that its connection ends.
 async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Option<Bytes>, Status> {
+    let message = first(&mut body, bytes_max).await?;
+    let mut unread = bytes_max;
+    while message.is_some() && !body.is_end_stream() {
+        let Some(frame) = body.frame().await else { break };
+        let frame = frame.map_err(|error| Status::cancelled(error.to_string()))?;
+        let Some(left) = unread.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { break };
+        unread = left;
+    }
+    Ok(message)
+}
+
+async fn first(body: &mut Incoming, bytes_max: usize) -> Result<Option<Bytes>, Status> {
     // Stays empty if the message comes in one piece, as almost all do.
     let mut gathered = BytesMut::new();
     while let Some(frame) = body.frame().await {

@@ -174,7 +174,9 @@ impl<'r> Forwarded<'r> {
         }
         if let Some(host) = one_of(headers, &HOSTS)? {
             let authority: http::uri::Authority = host.parse().map_err(|_| unreadable(&HOSTS[0]))?;
-            forwarded.host = Some(authority.host().to_ascii_lowercase());
+            // A dot at the end names the same host.
+            let host = authority.host();
+            forwarded.host = Some(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase());
         }
         Ok(forwarded)
     }

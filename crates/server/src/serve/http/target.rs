@@ -48,7 +48,10 @@ fn normal(path: &str) -> String {
     normal
 }
 
-/// Letters, digits and `-._~` mean the same escaped or not; of other escapes only the case of their digits may differ.
+/// What means the same in a path whether it is escaped or not, besides letters and digits.
+const PLAIN: &[u8] = b"-._~!$&'()*+,=:@";
+
+/// Without escapes that need not be; of others only the case of their digits may differ.
 fn unescaped(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
         return Cow::Borrowed(segment);
@@ -59,7 +62,7 @@ fn unescaped(segment: &str) -> Cow<'_, str> {
     for piece in pieces {
         let escaped = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match escaped.filter(|_| !piece.starts_with('+')) {
-            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+            Some(byte) if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) => {
                 plain.push(byte.into());
                 plain.push_str(&piece[2..]);
             }
@@ -101,6 +104,8 @@ mod tests {
             ("/", "/"),
             ("//", "/"),
             ("/..", "/"),
+            ("/v1/things%3Asearch", "/v1/things:search"),
+            ("/%40me%2a", "/@me*"),
             ("/a%2fb", "/a%2Fb"),
             ("/a%", "/a%"),
             ("/a%4", "/a%4"),
