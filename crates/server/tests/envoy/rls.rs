@@ -349,6 +349,9 @@ fn health_is_told_until_the_end_and_nobody_is_waited_for() {
             assert_eq!(status, ServingStatus::Serving);
         }
         assert_eq!(health.check(named("other")).await.expect_err("unknown").code(), Status::NotFound);
+        // Anybody may ask, so nobody gets room for more than a name.
+        let long = health.check(named(&"x".repeat(2_000))).await.expect_err("too long");
+        assert_eq!(long.code(), Status::OutOfRange);
         let mut watched = health.watch(named("")).await.expect("an answer").into_inner();
         assert_eq!(
             watched.message().await.expect("a word").expect("a word").status(),

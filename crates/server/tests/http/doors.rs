@@ -143,6 +143,9 @@ fn what_is_forwarded_is_believed_from_trusted_proxies_only() {
         let written = [nginx[0], ("x-original-uri", path), nginx[2], nginx[3]];
         assert_eq!(ask(&trusting, &written), (429, true), "{path}");
     }
+    // Nor does a dot at the end of the host, which names the same one.
+    let dotted = [nginx[0], nginx[1], ("x-forwarded-host", "shop.example."), nginx[3]];
+    assert_eq!(ask(&trusting, &dotted), (429, true));
     // What a client adds of the other family does not get it past.
     let both = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-forwarded-uri", "/free")];
     assert_eq!(ask(&trusting, &both), (400, false));

@@ -310,3 +310,22 @@ fn escaped(after: &[u8]) -> Option<(u8, usize)> {
         [] => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_read_the_quick_way_as_the_other_does() {
+        let wrong = FrameError::Length { max: 1 };
+        let mut inputs = vec![Vec::new()];
+        for _ in 0..5 {
+            let longer =
+                inputs.iter().flat_map(|input| b"09-+:\r\n".map(|byte| [&input[..], &[byte]].concat()));
+            inputs = longer.collect();
+            for input in &inputs {
+                assert_eq!(number(input, 0, wrong), any_number(input, 0, wrong), "{input:?}");
+            }
+        }
+    }
+}

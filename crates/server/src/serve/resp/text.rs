@@ -88,6 +88,24 @@ mod tests {
     }
 
     #[test]
+    fn the_quick_way_reads_as_the_other_does() {
+        let mut texts = vec![Vec::new()];
+        for _ in 0..4 {
+            let longer = texts.iter().flat_map(|text| b"019+-:/ ".map(|byte| [&text[..], &[byte]].concat()));
+            texts = longer.collect();
+            for text in &texts {
+                assert_eq!(integer(text), any_integer(text), "{text:?}");
+            }
+        }
+        for len in 1..=20 {
+            for digit in *b"019" {
+                let text = vec![digit; len];
+                assert_eq!(integer(&text), any_integer(&text), "{len} times {digit}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_quoted_is_short_and_stays_on_its_line() {
         assert_eq!(Quoted(b"a\r\n\0'\xff").to_string(), r"'a\r\n\x00\'\xff'");
         let long = Quoted(&[b'x'; 1_000]).to_string();
