@@ -90,8 +90,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "sliding_window",
         "a bucket that lies ahead counts for nothing",
-        "saturating_add(oldest).saturating_add(ahead)",
-        "saturating_add(oldest)",
+        ".saturating_add(ahead).min(EXACT_MAX)",
+        ".min(EXACT_MAX)",
     ),
     (
         "sliding_window",

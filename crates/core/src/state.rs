@@ -187,16 +187,18 @@ impl State {
             reader.expect(fixed + repeated * count)?;
         }
         Ok(match kind {
-            1 => State::FixedWindow(FixedWindowState {
-                start: reader.time()?,
-                window: reader.positive_span()?,
-                used: reader.number()?,
-            }),
-            2 => State::SlidingWindow(SlidingWindowState {
-                bucket: reader.positive_span()?,
-                newest: reader.time()?,
-                counts: (0..count).map(|_| reader.number()).collect::<Result<_, _>>()?,
-            }),
+            // A decision takes it for granted that a window begins where it should.
+            1 => {
+                let (start, window) = (reader.time()?, reader.positive_span()?);
+                begins(1, start, window)?;
+                State::FixedWindow(FixedWindowState { start, window, used: reader.number()? })
+            }
+            2 => {
+                let (bucket, newest) = (reader.positive_span()?, reader.time()?);
+                begins(2, newest, bucket)?;
+                let counts = (0..count).map(|_| reader.number()).collect::<Result<_, _>>()?;
+                State::SlidingWindow(SlidingWindowState { bucket, newest, counts })
+            }
             3 => {
                 let base = reader.number()?;
                 let first = reader.number()?;
@@ -257,6 +259,12 @@ impl State {
             _ => State::Penalty(PenaltyState { failures: reader.number()?, until: reader.time()? }),
         })
     }
+}
+
+/// Whether a window begins where windows of this length do.
+fn begins(word: usize, start: Time, window: Span) -> Result<(), CorruptState> {
+    let found = start.us();
+    if found.is_multiple_of(window.us()) { Ok(()) } else { Err(CorruptState::Range { word, found }) }
 }
 
 /// Writes words.

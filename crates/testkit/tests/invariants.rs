@@ -75,6 +75,34 @@ fn most_in_any(admitted: &[(u64, u64)], length: u64) -> u64 {
     admitted.iter().map(|&(from, _)| sum_within(admitted, from, from + length - 1)).max().unwrap_or(0)
 }
 
+/// Decisions take it for granted, which spares them a division.
+#[test]
+fn a_window_that_begins_where_none_does_is_no_state() {
+    use tollgate_core::algorithm::fixed_window::FixedWindowState;
+    use tollgate_core::algorithm::sliding_window::SlidingWindowState;
+    use tollgate_core::{CorruptState, State};
+    let window = Span::from_secs(60);
+    let states = |start: Time| {
+        [
+            (1, State::FixedWindow(FixedWindowState { start, window, used: 1 })),
+            (
+                2,
+                State::SlidingWindow(SlidingWindowState {
+                    bucket: window,
+                    newest: start,
+                    counts: [1, 2].into_iter().collect(),
+                }),
+            ),
+        ]
+    };
+    for (_, state) in states(Time::from_us(120_000_000)) {
+        assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&state));
+    }
+    for (word, state) in states(Time::from_us(120_000_001)) {
+        assert_eq!(State::decode(&state.encode()), Err(CorruptState::Range { word, found: 120_000_001 }));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -48,7 +48,9 @@ impl FixedWindow {
     /// over, also if that window had another length.
     fn current(&self, state: Option<&FixedWindowState>, now: Time) -> Current {
         let now = state.map_or(now, |state| now.max(state.start));
-        let start = now.floor(self.window);
+        // A state of the same length begins where its window does: a division is the dearest step of a decision.
+        let same = state.filter(|state| state.window == self.window && now < state.start.plus(self.window));
+        let start = same.map_or_else(|| now.floor(self.window), |state| state.start);
         let held =
             state.map(|state| (state.used, state.start.plus(state.window))).filter(|&(_, end)| now < end);
         let (used, free_at) = held.unwrap_or((0, start.plus(self.window)));

@@ -8,7 +8,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::answer::{Decline, Retry, Verdict};
+use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit_error::{LimitError, amount, at_most, span};
 use crate::machine::{Machine, Standing, Step};
 use crate::operation::{Mark, Operation};
@@ -47,6 +47,26 @@ pub struct SlidingWindowState {
     pub newest: Time,
     /// Units admitted in the newest bucket, the one before it, and so on.
     pub counts: Counts,
+}
+
+/// A charge that adds to the newest bucket and moves none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InNewest {
+    /// First instant of that bucket.
+    newest: Time,
+    cost: u64,
+    /// What counts against the limit after it.
+    used: u64,
+}
+
+impl InNewest {
+    /// Writes it into the state it was found for.
+    #[inline]
+    pub fn add_to(&self, state: &mut SlidingWindowState) {
+        if let Some(newest) = state.counts.first_mut() {
+            *newest += self.cost;
+        }
+    }
 }
 
 /// Counts by age. As many as six buckets need, the default, lie in the state itself.
@@ -148,17 +168,23 @@ impl SlidingWindow {
 
     /// What counts against the limit.
     fn used(&self, current: &Current) -> u64 {
-        let (oldest, newer) = current.counts.split_last().map_or((0, &[][..]), |(last, rest)| (*last, rest));
+        let ahead = current.ahead.map_or(0, |(_, count)| count);
+        self.counted(&current.counts, current.now - current.start).saturating_add(ahead).min(EXACT_MAX)
+    }
+
+    /// What all of `counts` count for when so much of the newest bucket has passed.
+    #[inline]
+    fn counted(&self, counts: &[u64], passed: Span) -> u64 {
+        let (oldest, newer) = counts.split_last().map_or((0, &[][..]), |(last, rest)| (*last, rest));
         let oldest = match self.counting {
             Counting::Strict => oldest,
             Counting::Interpolated => {
                 let ticks = self.bucket_ticks();
-                let passed = (current.now - current.start).us() / self.tick.us();
+                let passed = passed.us() / self.tick.us();
                 (oldest * (ticks - passed)).div_ceil(ticks)
             }
         };
-        let ahead = current.ahead.map_or(0, |(_, count)| count);
-        sum(newer).saturating_add(oldest).saturating_add(ahead).min(EXACT_MAX)
+        sum(newer).saturating_add(oldest)
     }
 
     fn standing(&self, current: &Current, used: u64) -> Standing {
@@ -194,6 +220,36 @@ impl SlidingWindow {
         let mark = Mark::Window { start: current.start };
         current.counts[0] = current.counts[0].saturating_add(cost).min(self.count_max());
         self.set(current, used + cost, admitted, mark)
+    }
+
+    /// What a charge of 1 to `limit` leaves behind, if it is admitted and adds to the newest bucket without moving any, as
+    /// most do: all that a store must find out under a lock.
+    #[inline]
+    pub fn charged(&self, state: &SlidingWindowState, now: Time, cost: u64) -> Option<InNewest> {
+        let SlidingWindowState { bucket, newest, counts } = state;
+        let moves = *bucket != self.bucket
+            || counts.len() as u64 != self.buckets + 1
+            || now >= newest.plus(*bucket)
+            // Written by a larger limit.
+            || counts.iter().any(|&count| count > self.limit);
+        if moves {
+            return None;
+        }
+        let used = self.counted(counts, now - *newest) + cost;
+        (used <= self.limit).then_some(InNewest { newest: *newest, cost, used })
+    }
+
+    /// The answer to the charge that left this behind.
+    #[inline]
+    pub const fn admitted(&self, left: &InNewest) -> Answer {
+        let standing = Standing {
+            limit: self.limit,
+            remaining: self.limit - left.used,
+            reset_at: left.newest.plus(self.span_of(self.buckets + 1)),
+        };
+        let mut answer = standing.answer(Verdict::Admitted { delay: Span::ZERO });
+        answer.mark = Mark::Window { start: left.newest };
+        answer
     }
 
     /// When enough will have left. What lies ahead is the last to leave: either the rest can make the room, or

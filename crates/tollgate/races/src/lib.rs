@@ -86,6 +86,25 @@ fn one_hot_key_gets_exactly_its_limit_with_refusals_remembered() {
     });
 }
 
+/// Some ask for the key alone, which may be lifted out of its table then, and some for it and another: both see each charge.
+#[test]
+fn a_key_that_is_fought_for_is_charged_exactly_by_whoever_asks_in_whatever_way() {
+    tried(|| {
+        let store = MemoryStore::with_clock(Frozen);
+        let scopes = ["a", "b"].map(|rule| Scope::new("test", rule).unwrap());
+        let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);
+        let ask = move |keys: usize| {
+            let mut plan = Plan::new();
+            for (scope, limit) in scopes.iter().zip([bucket(5), window(9)]).take(keys) {
+                plan.push(Item::new(scope.key(subject), limit, Operation::charge(1))).unwrap();
+            }
+            store.apply_now(&plan).answers.iter().all(Answer::is_admitted)
+        };
+        assert!(ask(2), "both keys have state from here on");
+        assert_eq!(yes(move |attempt| ask(if attempt == 3 { 2 } else { 1 })), 4);
+    });
+}
+
 /// Who gives back sees it given back: a remembered refusal must not outlive the refund.
 #[test]
 fn a_reset_is_seen_by_whoever_asks_after_it() {

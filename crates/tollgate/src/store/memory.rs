@@ -8,13 +8,15 @@
 //! counts never does, because that would hand out credit. Keys that find no room share one account per rule, the
 //! overflow subject, so that a flood of made-up subjects gets one limit among all of them.
 
+mod charged;
+mod charges;
 mod classes;
 mod heap;
 mod locked;
-mod packed;
 mod refusal;
 mod requests;
 mod shard;
+mod shelf;
 mod slot;
 mod snapshot;
 mod sync;
@@ -29,14 +31,15 @@ use tollgate_core::{
 };
 
 use crate::clock::{Clock, FastClock};
+use charges::Charges;
 pub(crate) use classes::ClassId;
 use classes::{ClassKey, Classes, Form};
-use locked::{Charges, Locked, Place};
-use refusal::Refusal;
+use locked::{Locked, Place};
 use requests::Requests;
 use shard::{Owner, Shard, View};
+use shelf::{Opened, Shelf};
 pub use snapshot::{RestoreError, Restored};
-use sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Enough that threads seldom meet and that no shard takes long to grow; few enough that an idle store is small. A power
 /// of two.
@@ -66,15 +69,6 @@ pub struct MemoryStore<C = FastClock> {
     clock: C,
 }
 
-/// A shard on cache lines of its own, so that neighbours do not slow each other down.
-///
-/// In this order, the lock and the table's own numbers are on one line.
-#[repr(C, align(64))]
-struct Shelf {
-    shard: Mutex<Shard>,
-    refusal: Refusal,
-}
-
 /// How full a store is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
@@ -102,9 +96,8 @@ impl Default for MemoryStore {
 impl<C: Clock> MemoryStore<C> {
     /// An empty store on this clock.
     pub fn with_clock(clock: C) -> MemoryStore<C> {
-        let shelf = |_| Shelf { refusal: Refusal::default(), shard: Mutex::new(Shard::default()) };
         MemoryStore {
-            shards: (0..=OVERFLOW).map(shelf).collect(),
+            shards: (0..=OVERFLOW).map(|_| Shelf::default()).collect(),
             classes: Classes::new(),
             keys: AtomicUsize::new(0),
             keys_max: KEYS_MAX,
@@ -174,14 +167,13 @@ impl<C: Clock> MemoryStore<C> {
             items => {
                 let mut locked = Locked::new(self, items);
                 let mut charges = Charges::new();
-                if locked.charge_all(items, now, &mut charges).is_none() {
+                if charges.find(&locked, items, now).is_none() {
                     *outcome = apply_locked(locked, plan, now);
                     return;
                 }
+                charges.commit(&mut locked, items);
                 locked.unlock(now);
-                for charge in &charges {
-                    outcome.answers.push(charge.answer());
-                }
+                charges.tell(&mut outcome.answers);
             }
         }
     }
@@ -233,8 +225,8 @@ impl<C: Clock> MemoryStore<C> {
 }
 
 impl<C> MemoryStore<C> {
-    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
-        self.shards[number].shard.lock()
+    fn lock(&self, number: usize) -> Opened<'_> {
+        self.shards[number].open()
     }
 
     /// One operation on one key, whatever it comes from; `keeps` says whether what it wants written is. An admission is
@@ -247,37 +239,34 @@ impl<C> MemoryStore<C> {
         now: Time,
         keeps: impl Fn(&Answer) -> bool,
     ) -> Answer {
-        let Shelf { shard, refusal } = &self.shards[shard_of(owner.fingerprint)];
-        if let Some(answer) = refusal.recall(&self.classes, &owner, operation, now) {
+        let shelf = &self.shards[shard_of(owner.fingerprint)];
+        if let Some(answer) = shelf.refusal.recall(&self.classes, &owner, operation, now) {
             return answer;
         }
-        let mut shard = shard.lock();
-        let at = shard.find(owner.fingerprint);
+        let mut shard = shelf.for_charge();
         if let Operation::Charge { cost, .. } = *operation
-            && let Some(at) = at
-            && let Some(charged) = shard.charge(&self.classes, &owner, at, now, cost)
+            && let Some(charged) = shard.charge(&self.classes, &owner, now, cost)
         {
-            shard.commit(at, &charged);
-            refusal.forget(owner.fingerprint);
+            shelf.refusal.forget(owner.fingerprint);
             // What is told is worked out when nobody waits for it any more.
             drop(shard);
             return charged.answer(cost);
         }
-        self.step_locked(shard, at, owner, operation, now, keeps)
+        self.step_locked(shard.open(), owner, operation, now, keeps)
     }
 
     /// [`step_alone`](MemoryStore::step_alone) for whatever is no plain admission, on the key's locked shard.
     #[inline(never)]
     fn step_locked<'s>(
         &'s self,
-        mut shard: MutexGuard<'s, Shard>,
-        mut at: Option<usize>,
+        mut shard: Opened<'s>,
         mut owner: Owner<'_>,
         operation: &Operation,
         now: Time,
         keeps: impl Fn(&Answer) -> bool,
     ) -> Answer {
         let refusal = &self.shards[shard_of(owner.fingerprint)].refusal;
+        let mut at = shard.find(owner.fingerprint);
         let shared = at.is_none() && self.overflows(&owner, operation, &mut shard, now);
         if shared {
             drop(shard);
@@ -339,7 +328,7 @@ impl<C> MemoryStore<C> {
         let evicted = shard.evict(&self.classes, now, EVICTION_REACH)
             || (0..EVICTION_SHARDS).any(|_| {
                 let number = self.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-                let shard = self.shards[number].shard.try_lock();
+                let shard = self.shards[number].try_open();
                 shard.is_some_and(|mut shard| shard.evict(&self.classes, now, EVICTION_REACH))
             });
         self.count(-isize::from(evicted));
@@ -356,12 +345,12 @@ impl<C> MemoryStore<C> {
     /// Looks for dead state in the next shard, unless somebody is busy there.
     fn sweep_next(&self, now: Time) {
         let number = self.sweep_next.fetch_add(1, Ordering::Relaxed) % (SHARDS + 1);
-        if let Some(shard) = self.shards[number].shard.try_lock() {
+        if let Some(shard) = self.shards[number].try_open() {
             self.sweep_shard(number, shard, now, SWEEP_REACH);
         }
     }
 
-    fn sweep_shard(&self, number: usize, mut shard: MutexGuard<'_, Shard>, now: Time, slots: usize) -> usize {
+    fn sweep_shard(&self, number: usize, mut shard: Opened<'_>, now: Time, slots: usize) -> usize {
         let swept = shard.sweep(&self.classes, now, slots);
         if number != OVERFLOW {
             self.count(-(swept as isize));

@@ -1,5 +1,6 @@
 //! State that is too large for a slot.
 
+use tollgate_core::algorithm::sliding_window::InNewest;
 use tollgate_core::{Change, State, Time, Write};
 
 /// Entries by number; numbers of entries that are gone are used again.
@@ -42,6 +43,16 @@ impl Heap {
         let entry = &mut self.entries[index as usize];
         State::commit(&mut entry.state, write.change);
         entry.dies_at = write.dies_at;
+    }
+
+    /// Adds to the newest bucket of a sliding window.
+    #[inline]
+    pub(super) fn add(&mut self, index: u32, left: &InNewest, dies_at: Time) {
+        let entry = &mut self.entries[index as usize];
+        if let Some(State::SlidingWindow(state)) = &mut entry.state {
+            left.add_to(state);
+            entry.dies_at = dies_at;
+        }
     }
 
     /// Takes the state out for a moment; its number stays its own.

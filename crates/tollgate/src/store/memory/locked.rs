@@ -1,15 +1,15 @@
 //! The shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Answer, Change, Item, Operation, State, Time, Write};
+use tollgate_core::{Change, Item, State, Time, Write};
 
-use super::packed::Charged;
+use super::classes::Classes;
 use super::shard::{Owner, Shard, View};
-use super::sync::MutexGuard;
+use super::shelf::Opened;
 use super::{MemoryStore, OVERFLOW, shard_of};
 
 /// As many shards as most Plans need.
-const INLINE: usize = 4;
+pub(super) const INLINE: usize = 4;
 
 /// Shards in ascending order, each locked.
 pub(super) struct Locked<'s, C> {
@@ -21,7 +21,7 @@ pub(super) struct Locked<'s, C> {
 
 struct Held<'s> {
     number: usize,
-    shard: MutexGuard<'s, Shard>,
+    shard: Opened<'s>,
 }
 
 /// Where the state of one item is, or would be.
@@ -33,30 +33,6 @@ pub(super) struct Place {
     slot: Option<usize>,
     /// Whether it is the account that a rule's overflowing subjects share.
     shared: bool,
-}
-
-/// One for each item of a check.
-pub(super) type Charges<'l> = SmallVec<[Charge<'l>; INLINE]>;
-
-/// An admitted charge, on its way to be written.
-pub(super) struct Charge<'l> {
-    held: usize,
-    found: Found<'l>,
-}
-
-enum Found<'l> {
-    Packed { at: usize, charged: Charged<'l>, cost: u64 },
-    OnHeap { index: u32, answer: Answer, write: Option<Write<Change>> },
-}
-
-impl Charge<'_> {
-    /// What it is told, which can wait until the locks are gone.
-    pub(super) fn answer(&self) -> Answer {
-        match &self.found {
-            Found::Packed { charged, cost, .. } => charged.answer(*cost),
-            Found::OnHeap { answer, .. } => *answer,
-        }
-    }
 }
 
 impl<'s, C> Locked<'s, C> {
@@ -75,44 +51,6 @@ impl<'s, C> Locked<'s, C> {
         Locked { store, held, sweep: false }
     }
 
-    /// Charges all items of a check if each of their keys has state that admits, as nearly every check finds it. If not,
-    /// nothing is written.
-    pub(super) fn charge_all<'i>(
-        &mut self,
-        items: &'i [Item<'_>],
-        now: Time,
-        charges: &mut Charges<'i>,
-    ) -> Option<()> {
-        for item in items {
-            let Operation::Charge { cost, .. } = item.operation else { return None };
-            let owner = Owner::of(item);
-            let Place { held, slot, .. } = self.find(shard_of(owner.fingerprint), owner.fingerprint);
-            let (at, shard) = (slot?, &self.held[held].shard);
-            let classes = &self.store.classes;
-            let found = match shard.charge(classes, &owner, at, now, cost) {
-                Some(charged) => Found::Packed { at, charged, cost },
-                None => {
-                    let (index, step) = shard.charge_on_heap(classes, &owner, at, now, &item.operation)?;
-                    Found::OnHeap { index, answer: step.answer, write: step.write }
-                }
-            };
-            charges.push(Charge { held, found });
-        }
-        for (charge, item) in charges.iter_mut().zip(items) {
-            let Held { number, shard } = &mut self.held[charge.held];
-            match &mut charge.found {
-                Found::Packed { at, charged, .. } => shard.commit(*at, charged),
-                Found::OnHeap { index, write, .. } => {
-                    if let Some(write) = write.take() {
-                        shard.commit_on_heap(*index, write);
-                    }
-                }
-            }
-            self.store.shards[*number].refusal.forget(item.key.fingerprint());
-        }
-        Some(())
-    }
-
     /// Finds the account of an item. A new subject for which there is no room gets the one that such subjects share.
     pub(super) fn place(&mut self, item: &Item<'_>, now: Time) -> Place {
         let owner = Owner::of(item);
@@ -128,9 +66,37 @@ impl<'s, C> Locked<'s, C> {
         Place { shared: true, ..self.find(OVERFLOW, owner.shared().fingerprint) }
     }
 
-    fn find(&self, number: usize, fingerprint: u128) -> Place {
+    pub(super) fn classes(&self) -> &'s Classes {
+        &self.store.classes
+    }
+
+    /// Which of the locked shards holds this key.
+    #[inline]
+    pub(super) fn held_of(&self, fingerprint: u128) -> usize {
+        self.held_at(shard_of(fingerprint))
+    }
+
+    #[inline]
+    fn held_at(&self, number: usize) -> usize {
         let held = self.held.iter().position(|held| held.number == number);
-        let held = held.expect("the shards of all keys are locked");
+        held.expect("the shards of all keys are locked")
+    }
+
+    #[inline]
+    pub(super) fn shard(&self, held: usize) -> &Shard {
+        &self.held[held].shard
+    }
+
+    /// The same to write something under this key, of which nothing must be remembered then.
+    #[inline]
+    pub(super) fn change(&mut self, held: usize, fingerprint: u128) -> &mut Shard {
+        let Held { number, shard } = &mut self.held[held];
+        self.store.shards[*number].refusal.forget(fingerprint);
+        shard
+    }
+
+    fn find(&self, number: usize, fingerprint: u128) -> Place {
+        let held = self.held_at(number);
         Place { held, fingerprint, slot: self.held[held].shard.find(fingerprint), shared: false }
     }
 

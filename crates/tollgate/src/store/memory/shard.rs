@@ -2,9 +2,9 @@
 
 use tollgate_core::{Answer, Change, Item, Limit, Operation, Span, State, Step, Subject, Time, Write};
 
+use super::charged::{self, Charged, InSlot};
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
-use super::packed::{self, Charged};
 use super::slot::{self, Slot, Values, pack, unpack};
 use super::sync::Ordering;
 use super::table::Table;
@@ -12,8 +12,9 @@ use super::table::Table;
 /// Dead state is kept this much longer: a clock set back by less than this finds everything as it was.
 const MARGIN: Span = Span::from_secs(60);
 
-/// Keys and their state.
+/// Keys and their state. In this order, what finding a key needs comes first.
 #[derive(Default)]
+#[repr(C)]
 pub(super) struct Shard {
     table: Table,
     heap: Heap,
@@ -62,6 +63,13 @@ impl<'i> Owner<'i> {
     pub(super) fn wrote(&self, classes: &Classes, class: ClassId) -> bool {
         Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_stranger(), self.limit)
     }
+
+    /// What a charge comes to if its state lies in the slot and admits it. Writes nothing yet.
+    #[inline(always)]
+    pub(super) fn charge(&self, classes: &Classes, slot: &Slot, now: Time, cost: u64) -> Option<InSlot<'i>> {
+        slot.class().filter(|&class| self.wrote(classes, class))?;
+        charged::charge(self.limit, slot.values(), now, cost)
+    }
 }
 
 /// The state of a key as it is found.
@@ -80,7 +88,7 @@ impl Shard {
 
     /// Whether this key is in this slot.
     pub(super) fn is_at(&self, at: usize, fingerprint: u128) -> bool {
-        self.table.slots().get(at).is_some_and(|slot| slot.fingerprint() == fingerprint && !slot.is_empty())
+        self.table.slots().get(at).is_some_and(|slot| slot.holds(fingerprint))
     }
 
     /// Takes in state from elsewhere, for a key that has none. Which limit wrote it will be known when one does again.
@@ -104,8 +112,8 @@ impl Shard {
         self.heap.state(index)
     }
 
-    /// What the charge of the key in slot `at` comes to, if its state lies there and admits it: the short way of nearly
-    /// all checks. Writes nothing yet.
+    /// What the charge of the key in slot `at` comes to, if its limit has a short way and admits it, as nearly every check
+    /// finds it. Writes nothing yet.
     #[inline(always)]
     pub(super) fn charge<'l>(
         &self,
@@ -116,18 +124,39 @@ impl Shard {
         cost: u64,
     ) -> Option<Charged<'l>> {
         let slot = self.table.slot(at);
-        slot.class().filter(|&class| owner.wrote(classes, class))?;
-        packed::charge(owner.limit, slot.values(), now, cost)
+        match owner.limit {
+            Limit::SlidingWindow(limit) if (1..=limit.limit()).contains(&cost) => {
+                match self.heap.state(self.on_heap_of(classes, owner, slot)?)? {
+                    State::SlidingWindow(state) => {
+                        Some(Charged::SlidingWindow(limit, limit.charged(state, now, cost)?))
+                    }
+                    _ => None,
+                }
+            }
+            _ => owner.charge(classes, slot, now, cost).map(Charged::InSlot),
+        }
     }
 
     /// Writes what [`charge`](Shard::charge) found.
     #[inline(always)]
     pub(super) fn commit(&mut self, at: usize, charged: &Charged<'_>) {
         let slot = self.table.slot_mut(at);
-        slot.set_values(charged.values());
+        match charged {
+            Charged::SlidingWindow(limit, left) => {
+                let dies_at = limit.admitted(left).reset_at;
+                self.heap.add(slot.values()[0] as u32, left, dies_at);
+            }
+            Charged::InSlot(charged) => slot.set_values(charged.values()),
+        }
     }
 
-    /// The same for state that lies on the heap, with its place there.
+    #[inline]
+    pub(super) fn slot_mut(&mut self, at: usize) -> &mut Slot {
+        self.table.slot_mut(at)
+    }
+
+    /// What the charge of the key in slot `at` comes to, if its state lies on the heap and admits it, and where it lies
+    /// there. Writes nothing yet.
     pub(super) fn charge_on_heap(
         &self,
         classes: &Classes,
@@ -136,14 +165,16 @@ impl Shard {
         now: Time,
         operation: &Operation,
     ) -> Option<(u32, Step<Change>)> {
-        let slot = self.table.slot(at);
-        let class = classes.get(slot.class()?);
-        if !class.is(owner.scope, owner.is_stranger(), &Form::Heap) {
-            return None;
-        }
-        let index = slot.values()[0] as u32;
+        let index = self.on_heap_of(classes, owner, self.table.slot(at))?;
         let step = owner.limit.decide(self.heap.state(index), now, operation);
         step.answer.is_admitted().then_some((index, step))
+    }
+
+    /// Where on the heap the state of this slot lies, if it was written under the same rule.
+    #[inline]
+    fn on_heap_of(&self, classes: &Classes, owner: &Owner<'_>, slot: &Slot) -> Option<u32> {
+        let class = classes.get(slot.class()?);
+        class.is(owner.scope, owner.is_stranger(), &Form::Heap).then_some(slot.values()[0] as u32)
     }
 
     /// Writes what [`charge_on_heap`](Shard::charge_on_heap) found.

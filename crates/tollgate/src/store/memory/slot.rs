@@ -16,7 +16,7 @@ const VALUE: u64 = EXACT_MAX;
 const HALF_BITS: u32 = u64::BITS - VALUE_BITS;
 
 /// A key and its state, or nothing.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Slot {
     /// The low half of the fingerprint, by which slots are in order.
     pub(super) hash: u64,
@@ -59,6 +59,12 @@ impl Slot {
 
     pub(super) const fn fingerprint(&self) -> u128 {
         (self.rest as u128) << 64 | self.hash as u128
+    }
+
+    /// Whether it is this key's.
+    #[inline]
+    pub(super) const fn holds(&self, fingerprint: u128) -> bool {
+        self.fingerprint() == fingerprint && !self.is_empty()
     }
 
     pub(super) fn class(&self) -> Option<ClassId> {

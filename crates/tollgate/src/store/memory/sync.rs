@@ -17,6 +17,7 @@ mod tried {
     pub(crate) use shuttle::sync::MutexGuard;
     use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 
+    #[derive(Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     impl<T> Mutex<T> {

@@ -14,9 +14,11 @@ const SPARSE: (usize, usize) = (1, 3);
 /// By this much it grows, at least.
 const GROWTH_MIN: usize = 8;
 
+/// In this order, what finding a key needs comes first.
 #[derive(Default)]
+#[repr(C)]
 pub(super) struct Table {
-    slots: Vec<Slot>,
+    slots: Box<[Slot]>,
     /// How many places hashes name. There are a few slots more, for those that lie after their place at the end.
     places: usize,
     len: usize,
@@ -32,9 +34,13 @@ impl Table {
         &self.slots
     }
 
+    /// So many bytes, from its beginning on, finding a key looks at.
+    #[cfg(test)]
+    pub(super) const FINDING: usize = std::mem::offset_of!(Table, len);
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.slots.len() * size_of::<Slot>()
     }
 
     #[inline]
@@ -81,9 +87,11 @@ impl Table {
         match end {
             Some(end) => self.slots.copy_within(at..end, at + 1),
             None => {
-                self.slots.reserve_exact(GROWTH_MIN);
-                self.slots.insert(at, slot);
-                self.slots.extend(std::iter::repeat_n(Slot::EMPTY, GROWTH_MIN - 1));
+                let mut slots = std::mem::take(&mut self.slots).into_vec();
+                slots.reserve_exact(GROWTH_MIN);
+                slots.insert(at, Slot::EMPTY);
+                slots.extend(std::iter::repeat_n(Slot::EMPTY, GROWTH_MIN - 1));
+                self.slots = slots.into_boxed_slice();
             }
         }
         self.slots[at] = slot;
@@ -114,20 +122,19 @@ impl Table {
     fn resize(&mut self, places: usize) {
         let old = std::mem::take(&mut self.slots);
         self.places = places;
-        self.slots = Vec::new();
         // Whoever lies after the last place needs a slot too; if these are not enough, more are made as they fill up.
-        self.slots.reserve_exact(places + GROWTH_MIN);
-        self.slots.resize(places + GROWTH_MIN, Slot::EMPTY);
+        let mut slots = vec![Slot::EMPTY; places + GROWTH_MIN];
         let mut free = 0;
         for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
             let at = self.place(slot.hash).max(free);
-            if at < self.slots.len() {
-                self.slots[at] = slot;
+            if at < slots.len() {
+                slots[at] = slot;
             } else {
-                self.slots.push(slot);
+                slots.push(slot);
             }
             free = at + 1;
         }
+        self.slots = slots.into_boxed_slice();
     }
 }
 

@@ -1,8 +1,9 @@
-//! Charges on packed state, in two steps: what must be found out under the lock, and what can be told after it.
+//! The short way of a charge, in two steps: what must be found out under the lock, and what can be told after it.
 
 use tollgate_core::algorithm::bucket::{Bucket, BucketState};
 use tollgate_core::algorithm::fixed_window::{FixedWindow, FixedWindowState};
 use tollgate_core::algorithm::meter::{Meter, MeterState};
+use tollgate_core::algorithm::sliding_window::{InNewest, SlidingWindow};
 use tollgate_core::{Answer, Limit, Time};
 
 use super::slot::{Values, bucket, meter, window};
@@ -10,50 +11,61 @@ use super::slot::{Values, bucket, meter, window};
 /// What an admitted charge leaves behind.
 #[derive(Clone, Copy)]
 pub(super) enum Charged<'l> {
+    InSlot(InSlot<'l>),
+    /// On the heap.
+    SlidingWindow(&'l SlidingWindow, InNewest),
+}
+
+/// The same where the state lies in its slot.
+#[derive(Clone, Copy)]
+pub(super) enum InSlot<'l> {
     Bucket(&'l Bucket, BucketState),
     FixedWindow(&'l FixedWindow, FixedWindowState),
     Meter(&'l Meter, MeterState),
 }
 
-/// Charges `cost`; `None` if it is not admitted, or if this limit has no short way. `values` are what the same limit wrote
-/// before.
+/// Charges `cost` to state that lies in a slot; `None` if it is not admitted, or if this limit has no short way. `values`
+/// are what the same limit wrote before.
 #[inline(always)]
-pub(super) fn charge(limit: &Limit, values: Values, now: Time, cost: u64) -> Option<Charged<'_>> {
+pub(super) fn charge(limit: &Limit, values: Values, now: Time, cost: u64) -> Option<InSlot<'_>> {
     let asks = |capacity: u64| (1..=capacity).contains(&cost);
     match limit {
         Limit::Bucket(limit) if asks(limit.capacity()) => {
             let left = limit.charged(Some(&bucket(limit.rate().1, values)), now, cost)?;
-            Some(Charged::Bucket(limit, left))
+            Some(InSlot::Bucket(limit, left))
         }
         Limit::FixedWindow(limit) if asks(limit.limit()) => {
             let left = limit.charged(Some(&window(limit.window(), values)), now, cost)?;
-            Some(Charged::FixedWindow(limit, left))
+            Some(InSlot::FixedWindow(limit, left))
         }
         Limit::Meter(limit) if asks(limit.limit()) => {
-            Some(Charged::Meter(limit, limit.charged(Some(&meter(values)), now, cost)?))
+            Some(InSlot::Meter(limit, limit.charged(Some(&meter(values)), now, cost)?))
         }
         _ => None,
     }
 }
 
-impl Charged<'_> {
+impl InSlot<'_> {
     /// To be written under the lock.
     #[inline]
     pub(super) const fn values(&self) -> Values {
         match self {
-            Charged::Bucket(_, left) => [left.time.us(), left.debt],
-            Charged::FixedWindow(_, left) => [left.start.us(), left.used],
-            Charged::Meter(_, left) => [left.touched.us(), left.value],
+            InSlot::Bucket(_, left) => [left.time.us(), left.debt],
+            InSlot::FixedWindow(_, left) => [left.start.us(), left.used],
+            InSlot::Meter(_, left) => [left.touched.us(), left.value],
         }
     }
+}
 
+impl Charged<'_> {
     /// To be told after it. Always inlined, so that who does not look at a number does not pay for it.
     #[inline(always)]
     pub(super) fn answer(&self, cost: u64) -> Answer {
         match self {
-            Charged::Bucket(limit, left) => limit.admitted(left, cost),
-            Charged::FixedWindow(limit, left) => limit.admitted(left),
-            Charged::Meter(limit, left) => limit.admitted(left),
+            Charged::InSlot(InSlot::Bucket(limit, left)) => limit.admitted(left, cost),
+            Charged::InSlot(InSlot::FixedWindow(limit, left)) => limit.admitted(left),
+            Charged::InSlot(InSlot::Meter(limit, left)) => limit.admitted(left),
+            Charged::SlidingWindow(limit, left) => limit.admitted(left),
         }
     }
 }
@@ -61,6 +73,8 @@ impl Charged<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tollgate_core::algorithm::sliding_window::Counting;
+    use tollgate_core::machine::Machine;
     use tollgate_core::{Change, Operation, Span, State};
 
     use super::*;
@@ -103,12 +117,46 @@ mod tests {
                     let written = step.write.as_ref().and_then(|write| pack_change(&write.change));
                     prop_assert_eq!(charged.map(|charged| charged.values()), written);
                     if let Some(charged) = charged {
-                        prop_assert_eq!(charged.answer(cost), step.answer);
+                        prop_assert_eq!(Charged::InSlot(charged).answer(cost), step.answer);
                     }
                 }
                 if let Some(write) = step.write {
                     State::commit(&mut state, write.change);
                 }
+            }
+        }
+    }
+
+    fn window() -> impl Strategy<Value = SlidingWindow> {
+        let counting = prop_oneof![Just(Counting::Strict), Just(Counting::Interpolated)];
+        (1..9_u64, 1..4_u64, 1..9_u64, counting).prop_map(|(limit, s, buckets, counting)| {
+            SlidingWindow::new(limit, Span::from_secs(s * buckets), buckets, counting).expect("in range")
+        })
+    }
+
+    proptest! {
+        /// Two limits take turns, so that one finds what the other wrote.
+        #[test]
+        fn a_charge_to_the_newest_bucket_is_the_decision_of_the_algorithm(
+            windows in [window(), window()],
+            charges in prop::collection::vec((any::<bool>(), 0..2_000_000_u64, 1..4_u64), 1..60),
+        ) {
+            let (mut state, mut us) = (None, 5_000_000);
+            for (first, later_us, cost) in charges {
+                us += later_us;
+                let limit = windows[usize::from(first)];
+                let cost = cost.min(limit.limit());
+                // A step back now and then: time does not fall.
+                let now = Time::from_us(if cost == 3 { us - 1_500_000 } else { us });
+                let step = limit.decide(state.as_ref(), now, &Operation::charge(cost));
+                let written = step.write.map(|write| write.change);
+                if let Some(left) = state.as_ref().and_then(|state| limit.charged(state, now, cost)) {
+                    let mut charged = state.clone().expect("it was charged");
+                    left.add_to(&mut charged);
+                    prop_assert_eq!(limit.admitted(&left), step.answer);
+                    prop_assert_eq!(Some(&charged), written.as_ref());
+                }
+                state = written.or(state);
             }
         }
     }
