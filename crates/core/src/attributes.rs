@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::short;
+
 /// As many as most requests have: they stay on the stack.
 const INLINE: usize = 8;
 
@@ -51,7 +53,8 @@ impl<'a> Attributes<'a> {
     pub fn get(&self, name: &str) -> Option<&'a str> {
         // Not by one iterator over both: as a rule there are no others, and it must not cost anything that there might be.
         let among = |entries: &[(&'a str, &'a str)]| {
-            entries.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+            let named = |(known, _): &&(&str, _)| short::same(known.as_bytes(), name.as_bytes());
+            entries.iter().find(named).map(|&(_, value)| value)
         };
         let found = among(&self.inline[..self.len]);
         if self.more.is_empty() { found } else { found.or_else(|| among(&self.more)) }

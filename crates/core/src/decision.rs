@@ -2,6 +2,8 @@
 //!
 //! The only place where numbers are rounded: waits up, what remains down.
 
+use std::cmp::Reverse;
+
 use smallvec::SmallVec;
 
 use crate::answer::{Answer, Decline, Retry, Verdict};
@@ -83,6 +85,8 @@ pub struct Decision {
 pub struct RuleOutcome {
     /// Where the rule stands in the rule set.
     pub place: u32,
+    /// Which of the rule's limits was in force (see [`Item::variant`]).
+    pub variant: u32,
     /// Its algorithm; none if it allows nothing.
     pub algorithm: Option<Algorithm>,
     /// Whether this rule alone would let it pass.
@@ -221,7 +225,7 @@ impl Decision {
     /// Everything that follows from what the rules said.
     fn conclude(&mut self, plan: &Plan<'_>, degraded: bool) {
         let (rules, allowed) = (self.rules.as_slice(), self.allowed);
-        let mut headline: Option<(usize, &RuleOutcome)> = None;
+        let mut headline: Option<(usize, Lead)> = None;
         let (mut exactness, mut delay_ms) = (Exactness::Exact, 0);
         for (index, (rule, item)) in rules.iter().zip(plan.items()).enumerate() {
             if !rule.blocking {
@@ -238,11 +242,10 @@ impl Decision {
                 delay_ms = delay_ms.max(rule.numbers.map_or(0, |numbers| numbers.delay_ms));
             }
             // The first of equals.
-            let leads = headline.is_none_or(|(_, leader)| {
-                if allowed { rule.headroom() < leader.headroom() } else { rule.wait() > leader.wait() }
-            });
-            if leads {
-                headline = Some((index, rule));
+            let lead =
+                if allowed { Lead::Headroom(rule.headroom()) } else { Lead::Wait(Reverse(rule.wait())) };
+            if headline.is_none_or(|(_, leader)| lead < leader) {
+                headline = Some((index, lead));
             }
         }
         self.headline = headline.map(|(index, _)| index);
@@ -251,10 +254,20 @@ impl Decision {
     }
 }
 
+/// What makes a rule the headline; the least leads.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Lead {
+    Headroom(u64),
+    Wait(Reverse<RetryAfter>),
+}
+
 impl RuleOutcome {
     /// How many more requests like this one would fit.
+    #[inline]
     fn headroom(&self) -> u64 {
-        self.numbers.map_or(0, |numbers| numbers.remaining / self.cost.max(1))
+        let Some(numbers) = &self.numbers else { return 0 };
+        // Most requests cost one: a division is the dearest step of a decision.
+        if self.cost <= 1 { numbers.remaining } else { fit(numbers.remaining, self.cost) }
     }
 
     fn wait(&self) -> RetryAfter {
@@ -262,9 +275,16 @@ impl RuleOutcome {
     }
 }
 
+// Never inlined: next to the branch that spares it, the compiler would rather divide every time and choose afterwards.
+#[inline(never)]
+const fn fit(remaining: u64, cost: u64) -> u64 {
+    remaining / cost
+}
+
 fn rule_outcome(item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) -> RuleOutcome {
     RuleOutcome {
         place: item.place,
+        variant: item.variant,
         algorithm: Some(item.limit.algorithm()),
         allowed,
         blocking: item.blocking,

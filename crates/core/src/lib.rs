@@ -41,6 +41,7 @@ pub mod plan;
 pub mod receipt;
 pub mod request_id;
 pub mod rules;
+mod short;
 pub mod state;
 pub mod store;
 pub mod time;

@@ -143,7 +143,7 @@ impl<'q, S: Store> Checking<'q, S> {
         }
         match found.decide(plan, outcome) {
             Ok(()) => {
-                decision::note_accounts(plan, accounts);
+                accounts.note(plan, self.now);
                 Ok(true)
             }
             // The store's clock is in another calendar period than ours: make the Plan for its instant, once.

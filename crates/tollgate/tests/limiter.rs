@@ -648,3 +648,37 @@ async fn one_that_could_never_be_admitted_keeps_all_from_being_charged() {
     assert_eq!(error.to_string(), "rule \"two\": cost 3 is above the capacity 2; it could never be admitted");
     assert_eq!(remaining(&limiter), [2]);
 }
+
+/// It is made again from the rules when somebody looks, also when they are no longer in force.
+#[tokio::test(start_paused = true)]
+async fn a_decision_knows_the_limit_that_made_it() {
+    let rules = [
+        "{id: often, per: user, limit: {fixed-window: 5/min}}",
+        "{id: daily, per: user, limit: {quota: 9/day, zone: UTC}}",
+    ];
+    let overrides = "overrides:
+  - { when: { plan: pro }, rule: often, limit: { fixed-window: 50/min } }
+  - { when: { plan: pro, region: eu }, rule: often, limit: { fixed-window: 70/min } }
+  - { when: { plan: none }, rule: daily, limit: deny }
+";
+    let limiter = limiter_of(&(file(&rules) + overrides));
+    let capacities = |decision: &tollgate::Decision| -> Vec<(String, Option<u64>)> {
+        let capacity = |rule: tollgate::limiter::RuleView<'_>| rule.limit().map(|limit| limit.capacity());
+        decision.rules().map(|rule| (rule.id().to_owned(), capacity(rule))).collect()
+    };
+    let named = |often: u64| vec![("often".to_owned(), Some(often)), ("daily".to_owned(), Some(9))];
+    for (plan, region, often) in [("free", "eu", 5), ("pro", "us", 50), ("pro", "eu", 70)] {
+        let request = user().with("plan", plan).with("region", region);
+        let decision = limiter.check(&request).await.unwrap();
+        assert_eq!(capacities(&decision), named(often), "{plan} {region}");
+        let daily = decision.rules().nth(1).unwrap();
+        let (limit, reset_at_ms) = (daily.limit().unwrap(), daily.numbers.unwrap().reset_at_ms);
+        let day = limit.window(Time::from_us(reset_at_ms * 1_000 - 1));
+        assert_eq!(day, Some(Span::from_secs(86_400)), "the calendar is that of the decision");
+        limiter.replace_rules_yaml(&file(&["{id: often, per: user, limit: {fixed-window: 1/min}}"])).unwrap();
+        assert_eq!(capacities(&decision), named(often), "{plan} {region}, after other rules are in force");
+        limiter.replace_rules_yaml(&(file(&rules) + overrides)).unwrap();
+    }
+    let refused = limiter.check(&user().with("plan", "none")).await.unwrap();
+    assert_eq!((refused.source, capacities(&refused)), (Source::Rule, vec![("daily".to_owned(), None)]));
+}

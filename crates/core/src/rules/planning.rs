@@ -172,8 +172,10 @@ impl RuleSet {
                 }
             };
             let blocking = rule.blocks(subject);
-            let in_force =
-                self.override_of(place, attributes, now).map_or(&rule.limit, |change| &change.limit);
+            let (variant, in_force) = match self.override_of(place, attributes, now) {
+                None => (0, &rule.limit),
+                Some(number) => (number as u32 + 1, &self.overrides_of(place)[number].limit),
+            };
             let Some(limit) = in_force.at(now) else {
                 if blocking {
                     return Ok(Planned::Refused { rule, place: place as u32, missing: false });
@@ -189,6 +191,7 @@ impl RuleSet {
                 blocking,
                 on_failure: rule.on_failure.of(attributes),
                 place: place as u32,
+                variant,
                 strangers_max: rule.strangers_max.filter(|_| subjects.is_stranger()),
             };
             plan.push(item)?;
@@ -215,6 +218,7 @@ impl RuleSet {
             let subject = rule.per.find(attributes);
             let hash = subject.as_ref().ok().map(|subjects| subjects.hash(hasher));
             let changed_by = self.override_of(place, attributes, now);
+            let changed_by = changed_by.map(|number| &self.overrides_of(place)[number]);
             Explained {
                 rule,
                 unmet: rule.conditions.iter().filter(|condition| !condition.holds(attributes)).collect(),

@@ -8,7 +8,7 @@ use super::placement::Placement;
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
 use crate::attributes::Attributes;
-use crate::limit::Algorithm;
+use crate::limit::{Algorithm, Limit};
 use crate::time::Time;
 
 /// What is in force, valid by construction and only read.
@@ -179,14 +179,21 @@ impl RuleSet {
         rule.mode != Mode::Off && self.index.confirms(place, &rule.conditions, attributes)
     }
 
-    /// The override that applies to the rule at this place, if any.
-    pub(super) fn override_of(
-        &self,
-        place: usize,
-        attributes: &Attributes<'_>,
-        now: Time,
-    ) -> Option<&Override> {
-        self.compiled[place].overrides.iter().find(|change| change.holds(attributes, now))
+    /// The number of the override that applies to the rule at this place, if any.
+    #[inline]
+    pub(super) fn override_of(&self, place: usize, attributes: &Attributes<'_>, now: Time) -> Option<usize> {
+        self.compiled[place].overrides.iter().position(|change| change.holds(attributes, now))
+    }
+
+    /// The limit that a Plan made at `now` has for this variant of a rule (see [`Item::variant`](crate::plan::Item));
+    /// `None` if nothing is allowed or no rule or override is there.
+    pub fn limit_of(&self, place: u32, variant: u32, now: Time) -> Option<Limit> {
+        let rule = self.rules.get(place as usize)?;
+        let limit = match variant.checked_sub(1) {
+            None => &rule.limit,
+            Some(number) => &self.compiled[place as usize].overrides.get(number as usize)?.limit,
+        };
+        limit.at(now)
     }
 }
 

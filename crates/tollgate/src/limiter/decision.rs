@@ -9,7 +9,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{RetryAfter, RuleOutcome};
 use tollgate_core::rules::{Planned, Rule, RuleSet};
-use tollgate_core::{Decision as Found, Limit, Mark, Plan, Receipt, Subject};
+use tollgate_core::{Decision as Found, Limit, Mark, Plan, Receipt, Subject, Time};
 
 /// Few enough rules match one request that their accounts stay on the stack.
 const INLINE: usize = 4;
@@ -35,24 +35,47 @@ pub struct Decision {
 pub(super) struct Account {
     pub(super) tag: Subject,
     pub(super) subject: Subject,
-    pub(super) limit: Limit,
 }
 
-/// One for each item of the Plan.
-pub(super) type Accounts = SmallVec<[Account; INLINE]>;
+/// Where the charges of a Plan went.
+#[derive(Default)]
+pub(super) struct Accounts {
+    /// One for each item of the Plan.
+    of_items: SmallVec<[Account; INLINE]>,
+    /// The instant the Plan was made for.
+    planned_for: Time,
+}
+
+impl Accounts {
+    pub(super) fn note(&mut self, plan: &Plan<'_>, planned_for: Time) {
+        self.planned_for = planned_for;
+        for item in plan.items() {
+            self.of_items.push(Account { tag: item.key.tag(), subject: item.key.subject() });
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.of_items.clear();
+    }
+}
+
+/// A charge that was booked.
+pub(super) struct Charge<'d> {
+    pub(super) rule: &'d Rule,
+    pub(super) account: &'d Account,
+    pub(super) outcome: &'d RuleOutcome,
+    mark: Mark,
+    cost: u64,
+}
 
 /// What one rule said, and the rule. Has the fields of [`RuleOutcome`].
 #[derive(Clone, Copy)]
 pub struct RuleView<'d> {
+    decision: &'d Decision,
     rule: &'d Rule,
     outcome: &'d RuleOutcome,
-    limit: Option<&'d Limit>,
-}
-
-pub(super) fn note_accounts(plan: &Plan<'_>, accounts: &mut Accounts) {
-    for item in plan.items() {
-        accounts.push(Account { tag: item.key.tag(), subject: item.key.subject(), limit: item.limit });
-    }
+    /// Whether the store was asked.
+    asked: bool,
 }
 
 /// The answer to a request that no store has to be asked about.
@@ -62,6 +85,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> Found {
         Planned::Bypassed(_) => Found::listed(true),
         Planned::Refused { rule, place, .. } => Found::refused_outright(RuleOutcome {
             place,
+            variant: 0,
             algorithm: rule.limit.algorithm(),
             allowed: false,
             blocking: true,
@@ -74,7 +98,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> Found {
 impl Decision {
     /// A decision that is still to be made.
     pub(super) fn new(in_force: Guard<Arc<InForce>>) -> Decision {
-        Decision { in_force, found: Found::listed(false), accounts: Accounts::new() }
+        Decision { in_force, found: Found::listed(false), accounts: Accounts::default() }
     }
 
     /// The rule to tell the caller about: of a refusal the one with the longest wait, of an admission the one with the
@@ -117,7 +141,7 @@ impl Decision {
     /// What can be given back, one receipt for each rule that was charged and takes anything back.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
-            .map(|(rule, account, mark, cost)| Receipt {
+            .map(|Charge { rule, account, mark, cost, .. }| Receipt {
                 rule: rule.scope.rule().to_owned(),
                 rules_version: self.in_force.version,
                 tag: account.tag,
@@ -129,22 +153,29 @@ impl Decision {
     }
 
     /// The charges that were booked somewhere.
-    pub(super) fn charges(&self) -> impl Iterator<Item = (&Rule, &Account, Mark, u64)> {
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let allowed = self.found.allowed;
-        let booked = self.found.rules.iter().zip(&self.accounts).filter(move |_| allowed);
+        let booked = self.found.rules.iter().zip(&self.accounts.of_items).filter(move |_| allowed);
         booked.filter_map(|(outcome, account)| {
             let mark = outcome.numbers?.mark;
             let rule = &self.in_force.rules.rules()[outcome.place as usize];
-            (mark != Mark::None).then_some((rule, account, mark, outcome.cost))
+            (mark != Mark::None).then_some(Charge { rule, account, outcome, mark, cost: outcome.cost })
         })
+    }
+
+    /// The limit that this outcome is about. Made again from the rules, which a decision keeps, rather than carried along:
+    /// few look at it, and every decision is moved.
+    pub(super) fn limit_of(&self, outcome: &RuleOutcome) -> Option<Limit> {
+        self.in_force.rules.limit_of(outcome.place, outcome.variant, self.accounts.planned_for)
     }
 
     fn view(&self, index: usize) -> RuleView<'_> {
         let outcome = &self.found.rules[index];
         RuleView {
+            decision: self,
             rule: &self.in_force.rules.rules()[outcome.place as usize],
             outcome,
-            limit: self.accounts.get(index).map(|account| &account.limit),
+            asked: index < self.accounts.of_items.len(),
         }
     }
 }
@@ -181,8 +212,8 @@ impl<'d> RuleView<'d> {
     }
 
     /// The limit in force, overrides considered; none for a rule that allows nothing.
-    pub const fn limit(&self) -> Option<&'d Limit> {
-        self.limit
+    pub fn limit(&self) -> Option<Limit> {
+        self.decision.limit_of(self.outcome).filter(|_| self.asked)
     }
 
     /// What it said.

@@ -134,7 +134,7 @@ fn accounts(place: usize, before: Option<&Decision>, answer: Option<&Decision>) 
 
 fn standing(rule: &RuleView<'_>) -> Option<Standing> {
     let (numbers, limit) = (rule.numbers?, rule.limit()?);
-    Some(Standing { numbers, why: reasons::reasons(limit, &numbers, rule.cost) })
+    Some(Standing { numbers, why: reasons::reasons(&limit, &numbers, rule.cost) })
 }
 
 impl Explanation {

@@ -5,6 +5,7 @@ use tollgate_core::{
     Decline, Item, Limit, Operation, Plan, PlanError, Receipt, Report, Store, StoreError, Token, Verdict,
 };
 
+use super::decision::Charge;
 use super::{CheckError, Decision, Limiter, at_once};
 use crate::clock::Clock;
 use crate::store::memory::MemoryStore;
@@ -174,10 +175,11 @@ pub(super) fn plan_of(
     operation: impl Fn(&Receipt, &Limit) -> Option<Operation>,
 ) -> Plan<'_> {
     let mut plan = Plan::new();
-    for ((rule, account, ..), receipt) in decision.charges().zip(decision.receipts()) {
-        let Some(operation) = operation(&receipt, &account.limit) else { continue };
+    for (Charge { rule, account, outcome, .. }, receipt) in decision.charges().zip(decision.receipts()) {
+        let Some(limit) = decision.limit_of(outcome) else { continue };
+        let Some(operation) = operation(&receipt, &limit) else { continue };
         let key = rule.scope.key_tagged(account.tag, account.subject);
-        let pushed = plan.push(Item::new(key, account.limit, operation));
+        let pushed = plan.push(Item::new(key, limit, operation));
         debug_assert!(pushed.is_ok(), "what a Plan has charged, a Plan can take back: {pushed:?}");
     }
     plan

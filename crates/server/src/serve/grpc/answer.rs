@@ -82,7 +82,7 @@ fn status(decision: &Decision) -> DescriptorStatus {
     let Numbers { limit: stated, remaining, reset_at_ms, reset_after_ms, .. } = numbers;
     // A calendar period ends at the reset, so the instant before it lies within.
     let within = Time::from_us(reset_at_ms.saturating_mul(1_000).saturating_sub(1));
-    status.current_limit = Some(current_limit(rule.id(), stated, limit, within));
+    status.current_limit = Some(current_limit(rule.id(), stated, &limit, within));
     status.limit_remaining = clamped(remaining);
     status.duration_until_reset = Some(duration(reset_after_ms));
     status

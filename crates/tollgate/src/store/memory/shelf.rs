@@ -19,7 +19,7 @@ use super::sync::{Mutex, MutexGuard};
 /// Who finds a shard locked waits for so long between two looks, and looks so often before it sleeps. A shard is locked for
 /// a few dozen nanoseconds: to look again at once takes the line away from whoever has it, to sleep costs microseconds.
 /// In pauses of the processor, each some 15 to 50 nanoseconds.
-const PAUSES: u32 = 16;
+const PAUSES: u32 = 32;
 const LOOKS: u32 = 16;
 
 /// On cache lines of its own, so that neighbours do not slow each other down.
