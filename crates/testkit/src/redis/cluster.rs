@@ -26,6 +26,9 @@ pub use slot_move::SlotMove;
 /// How long a slot may be without an owner.
 const OWNER_MAX: Duration = Duration::from_secs(5);
 
+/// How often it is asked whether a node has heard of the others' claims.
+const HEARD_PAUSE: Duration = Duration::from_millis(2);
+
 const PRIMARIES: usize = 3;
 const NODES: usize = 2 * PRIMARIES;
 
@@ -101,9 +104,32 @@ impl Cluster {
             match claims.max_by_key(|(_, known)| known.epoch) {
                 Some((node, _)) => return Ok(node),
                 None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
-                None => return Err(Error::Nobody(format!("owner of slot {slot}"))),
+                None => return Err(Error::Nobody(format!("owner of slot {slot}: {}", self.told_of(slot)))),
             }
         }
+    }
+
+    /// Waits until a node knows how new the claims of all others are.
+    fn wait_heard(&self, node: usize) -> Result<(), Error> {
+        until("claims heard of", OWNER_MAX, HEARD_PAUSE, || {
+            let view = self.view(node)?;
+            self.selves().into_iter().try_for_each(|(other, own)| {
+                let heard = view.iter().any(|known| known.id == own.id && known.epoch == own.epoch);
+                let news = format!("epoch {} of node {other} has not come to node {node}", own.epoch);
+                if heard { Ok(()) } else { Err(NotYet(news)) }
+            })
+        })
+    }
+
+    /// Whom each node takes for the owner of a slot, and how new it takes that claim to be, for people.
+    fn told_of(&self, slot: u16) -> String {
+        let told = (0..self.nodes.len()).map(|node| {
+            let view = self.view(node).unwrap_or_default();
+            let owner = view.iter().find(|known| known.owns(slot));
+            let at = owner.and_then(|owner| self.ids.iter().position(|id| *id == owner.id));
+            format!("node {node} names {at:?} with epoch {:?}", owner.map(|owner| owner.epoch))
+        });
+        told.collect::<Vec<_>>().join(", ")
     }
 
     /// The nodes that say of themselves that they are primaries.

@@ -65,7 +65,12 @@ impl<'a> SlotMove<'a> {
     /// Makes the target the owner, in its own eyes first, so that nobody is sent to a node that refuses; then
     /// for the source and the other primaries. Replicas hear of it later: [`Cluster::wait_settled`] waits for
     /// that.
+    ///
+    /// A node that takes a slot over claims it as the newest it knows of. Were the source's own claim newer, word of it
+    /// that is still on its way would make the target give the slot back when the source has let go of it, and nobody
+    /// would own it.
     pub fn finish(self) -> Result<(), Error> {
+        self.cluster.wait_heard(self.to)?;
         let mut told = vec![self.to, self.from];
         told.extend(self.cluster.primaries().into_iter().filter(|node| ![self.to, self.from].contains(node)));
         told.into_iter().try_for_each(|node| self.set(node, &["NODE", &self.cluster.ids[self.to]]))
