@@ -6,6 +6,9 @@
 //! in its lowest byte, the kind in the next, and the number of repeated records above them. Every other word
 //! but the halves of tokens is at most 2^53 - 1, and every instant is in microseconds.
 //!
+//! A window, and the newest bucket of a sliding one, begins at a multiple of its length. Core takes that for granted and
+//! refuses to read anything else; the twins in Redis work it out again each time.
+//!
 //! The log alone has records of 14 bytes, two numbers of 7 bytes each, in a ring of `slots` of them of which the
 //! oldest is at place `first`: a store can drop the oldest and add the newest without moving the rest.
 //!

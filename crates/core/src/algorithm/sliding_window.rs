@@ -227,12 +227,12 @@ impl SlidingWindow {
     #[inline]
     pub fn charged(&self, state: &SlidingWindowState, now: Time, cost: u64) -> Option<InNewest> {
         let SlidingWindowState { bucket, newest, counts } = state;
-        let moves = *bucket != self.bucket
+        let takes_more = *bucket != self.bucket
             || counts.len() as u64 != self.buckets + 1
             || now >= newest.plus(*bucket)
             // Written by a larger limit.
             || counts.iter().any(|&count| count > self.limit);
-        if moves {
+        if takes_more {
             return None;
         }
         let used = self.counted(counts, now - *newest) + cost;
@@ -242,14 +242,17 @@ impl SlidingWindow {
     /// The answer to the charge that left this behind.
     #[inline]
     pub const fn admitted(&self, left: &InNewest) -> Answer {
-        let standing = Standing {
-            limit: self.limit,
-            remaining: self.limit - left.used,
-            reset_at: left.newest.plus(self.span_of(self.buckets + 1)),
-        };
+        let (limit, remaining) = (self.limit, self.limit - left.used);
+        let standing = Standing { limit, remaining, reset_at: self.over_at(left) };
         let mut answer = standing.answer(Verdict::Admitted { delay: Span::ZERO });
         answer.mark = Mark::Window { start: left.newest };
         answer
+    }
+
+    /// From when on the state that the charge left behind counts for nothing.
+    #[inline]
+    pub const fn over_at(&self, left: &InNewest) -> Time {
+        left.newest.plus(self.span_of(self.buckets + 1))
     }
 
     /// When enough will have left. What lies ahead is the last to leave: either the rest can make the room, or

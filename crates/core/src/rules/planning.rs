@@ -70,6 +70,8 @@ pub enum Planned<'r, P = Plan<'r>> {
         rule: &'r Rule,
         /// Where it stands.
         place: u32,
+        /// Which of its limits it refuses by (see [`Item::variant`]).
+        variant: u32,
         /// Whether the subject is missing.
         missing: bool,
     },
@@ -121,7 +123,9 @@ impl RuleSet {
         Ok(match self.plan_into(request, hashers, now, &mut plan)? {
             Planned::Denied(exception) => Planned::Denied(exception),
             Planned::Bypassed(exception) => Planned::Bypassed(exception),
-            Planned::Refused { rule, place, missing } => Planned::Refused { rule, place, missing },
+            Planned::Refused { rule, place, variant, missing } => {
+                Planned::Refused { rule, place, variant, missing }
+            }
             Planned::Plan { plan: (), skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
         })
     }
@@ -164,7 +168,8 @@ impl RuleSet {
                     match rule.missing {
                         Missing::Skip => skipped += 1,
                         Missing::Refuse if rule.mode == Mode::Enforce => {
-                            return Ok(Planned::Refused { rule, place: place as u32, missing: true });
+                            let place = place as u32;
+                            return Ok(Planned::Refused { rule, place, variant: 0, missing: true });
                         }
                         Missing::Refuse => skipped += 1,
                     }
@@ -172,13 +177,10 @@ impl RuleSet {
                 }
             };
             let blocking = rule.blocks(subject);
-            let (variant, in_force) = match self.override_of(place, attributes, now) {
-                None => (0, &rule.limit),
-                Some(number) => (number as u32 + 1, &self.overrides_of(place)[number].limit),
-            };
+            let (variant, in_force) = self.in_force(place, attributes, now);
             let Some(limit) = in_force.at(now) else {
                 if blocking {
-                    return Ok(Planned::Refused { rule, place: place as u32, missing: false });
+                    return Ok(Planned::Refused { rule, place: place as u32, variant, missing: false });
                 }
                 continue;
             };
@@ -217,14 +219,14 @@ impl RuleSet {
         let explain = |(place, rule): (usize, &'r Rule)| {
             let subject = rule.per.find(attributes);
             let hash = subject.as_ref().ok().map(|subjects| subjects.hash(hasher));
-            let changed_by = self.override_of(place, attributes, now);
-            let changed_by = changed_by.map(|number| &self.overrides_of(place)[number]);
+            let (variant, limit) = self.in_force(place, attributes, now);
+            let changed_by = variant.checked_sub(1).map(|number| &self.overrides_of(place)[number as usize]);
             Explained {
                 rule,
                 unmet: rule.conditions.iter().filter(|condition| !condition.holds(attributes)).collect(),
                 subject,
                 changed_by,
-                limit: changed_by.map_or(&rule.limit, |change| &change.limit),
+                limit,
                 cost: rule.cost.of(attributes, request.cost),
                 in_rollout: hash.is_some_and(|hash| rule.rollout.includes(hash)),
                 blocking: hash.is_some_and(|hash| rule.blocks(hash)),

@@ -8,7 +8,7 @@ use super::placement::Placement;
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
 use crate::attributes::Attributes;
-use crate::limit::{Algorithm, Limit};
+use crate::limit::Algorithm;
 use crate::time::Time;
 
 /// What is in force, valid by construction and only read.
@@ -179,21 +179,23 @@ impl RuleSet {
         rule.mode != Mode::Off && self.index.confirms(place, &rule.conditions, attributes)
     }
 
-    /// The number of the override that applies to the rule at this place, if any.
+    /// What is in force for a request under the rule at this place, and which variant of the rule that is.
     #[inline]
-    pub(super) fn override_of(&self, place: usize, attributes: &Attributes<'_>, now: Time) -> Option<usize> {
-        self.compiled[place].overrides.iter().position(|change| change.holds(attributes, now))
+    pub(super) fn in_force(&self, place: usize, attributes: &Attributes<'_>, now: Time) -> (u32, &RuleLimit) {
+        let overrides = &self.compiled[place].overrides;
+        match overrides.iter().position(|change| change.holds(attributes, now)) {
+            None => (0, &self.rules[place].limit),
+            Some(number) => (number as u32 + 1, &overrides[number].limit),
+        }
     }
 
-    /// The limit that a Plan made at `now` has for this variant of a rule (see [`Item::variant`](crate::plan::Item));
-    /// `None` if nothing is allowed or no rule or override is there.
-    pub fn limit_of(&self, place: u32, variant: u32, now: Time) -> Option<Limit> {
+    /// What a variant of a rule allows (see [`Item::variant`](crate::plan::Item)), if there is such a rule and variant.
+    pub fn variant(&self, place: u32, variant: u32) -> Option<&RuleLimit> {
         let rule = self.rules.get(place as usize)?;
-        let limit = match variant.checked_sub(1) {
-            None => &rule.limit,
-            Some(number) => &self.compiled[place as usize].overrides.get(number as usize)?.limit,
-        };
-        limit.at(now)
+        match variant.checked_sub(1) {
+            None => Some(&rule.limit),
+            Some(number) => Some(&self.overrides_of(place as usize).get(number as usize)?.limit),
+        }
     }
 }
 

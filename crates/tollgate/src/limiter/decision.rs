@@ -63,7 +63,7 @@ impl Accounts {
 pub(super) struct Charge<'d> {
     pub(super) rule: &'d Rule,
     pub(super) account: &'d Account,
-    pub(super) outcome: &'d RuleOutcome,
+    pub(super) limit: Limit,
     mark: Mark,
     cost: u64,
 }
@@ -83,9 +83,9 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> Found {
     match *planned {
         Planned::Denied(_) | Planned::Plan { .. } => Found::listed(false),
         Planned::Bypassed(_) => Found::listed(true),
-        Planned::Refused { rule, place, .. } => Found::refused_outright(RuleOutcome {
+        Planned::Refused { rule, place, variant, .. } => Found::refused_outright(RuleOutcome {
             place,
-            variant: 0,
+            variant,
             algorithm: rule.limit.algorithm(),
             allowed: false,
             blocking: true,
@@ -157,16 +157,20 @@ impl Decision {
         let allowed = self.found.allowed;
         let booked = self.found.rules.iter().zip(&self.accounts.of_items).filter(move |_| allowed);
         booked.filter_map(|(outcome, account)| {
-            let mark = outcome.numbers?.mark;
+            let mark = outcome.numbers.map_or(Mark::None, |numbers| numbers.mark);
+            if mark == Mark::None {
+                return None;
+            }
             let rule = &self.in_force.rules.rules()[outcome.place as usize];
-            (mark != Mark::None).then_some(Charge { rule, account, outcome, mark, cost: outcome.cost })
+            let limit = self.limit_of(outcome).expect("what was charged has a limit");
+            Some(Charge { rule, account, limit, mark, cost: outcome.cost })
         })
     }
 
     /// The limit that this outcome is about. Made again from the rules, which a decision keeps, rather than carried along:
     /// few look at it, and every decision is moved.
-    pub(super) fn limit_of(&self, outcome: &RuleOutcome) -> Option<Limit> {
-        self.in_force.rules.limit_of(outcome.place, outcome.variant, self.accounts.planned_for)
+    fn limit_of(&self, outcome: &RuleOutcome) -> Option<Limit> {
+        self.in_force.rules.variant(outcome.place, outcome.variant)?.at(self.accounts.planned_for)
     }
 
     fn view(&self, index: usize) -> RuleView<'_> {
@@ -211,9 +215,9 @@ impl<'d> RuleView<'d> {
         self.rule
     }
 
-    /// The limit in force, overrides considered; none for a rule that allows nothing.
+    /// The limit in force, overrides considered; none for a rule that refused without asking the store.
     pub fn limit(&self) -> Option<Limit> {
-        self.decision.limit_of(self.outcome).filter(|_| self.asked)
+        if self.asked { self.decision.limit_of(self.outcome) } else { None }
     }
 
     /// What it said.

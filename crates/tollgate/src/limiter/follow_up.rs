@@ -175,8 +175,7 @@ pub(super) fn plan_of(
     operation: impl Fn(&Receipt, &Limit) -> Option<Operation>,
 ) -> Plan<'_> {
     let mut plan = Plan::new();
-    for (Charge { rule, account, outcome, .. }, receipt) in decision.charges().zip(decision.receipts()) {
-        let Some(limit) = decision.limit_of(outcome) else { continue };
+    for (Charge { rule, account, limit, .. }, receipt) in decision.charges().zip(decision.receipts()) {
         let Some(operation) = operation(&receipt, &limit) else { continue };
         let key = rule.scope.key_tagged(account.tag, account.subject);
         let pushed = plan.push(Item::new(key, limit, operation));

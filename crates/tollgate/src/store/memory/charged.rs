@@ -73,7 +73,7 @@ impl Charged<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollgate_core::algorithm::sliding_window::Counting;
+    use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindowState};
     use tollgate_core::machine::Machine;
     use tollgate_core::{Change, Operation, Span, State};
 
@@ -129,32 +129,67 @@ mod tests {
 
     fn window() -> impl Strategy<Value = SlidingWindow> {
         let counting = prop_oneof![Just(Counting::Strict), Just(Counting::Interpolated)];
-        (1..9_u64, 1..4_u64, 1..9_u64, counting).prop_map(|(limit, s, buckets, counting)| {
+        // The large one is interpolated in milliseconds.
+        let limit = prop_oneof![4 => 1..9_u64, 1 => Just(1 << 40)];
+        (limit, 1..3_u64, 1..4_u64, counting).prop_map(|(limit, s, buckets, counting)| {
             SlidingWindow::new(limit, Span::from_secs(s * buckets), buckets, counting).expect("in range")
         })
     }
 
+    /// When the next charge comes, in microseconds.
+    #[derive(Clone, Copy, Debug)]
+    enum Next {
+        Later(u64),
+        /// So much before the newest bucket is over, or just then.
+        BeforeTheEnd(u64),
+        /// A clock that is set back.
+        Earlier(u64),
+    }
+
+    fn next() -> impl Strategy<Value = Next> {
+        prop_oneof![
+            4 => (0..1_000_000_u64).prop_map(Next::Later),
+            2 => (0..2_u64).prop_map(Next::BeforeTheEnd),
+            1 => (0..2_000_000_u64).prop_map(Next::Earlier),
+        ]
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
         /// Two limits take turns, so that one finds what the other wrote.
         #[test]
         fn a_charge_to_the_newest_bucket_is_the_decision_of_the_algorithm(
             windows in [window(), window()],
-            charges in prop::collection::vec((any::<bool>(), 0..2_000_000_u64, 1..4_u64), 1..60),
+            charges in prop::collection::vec((prop::bool::weighted(0.2), next(), 1..4_u64), 1..60),
         ) {
-            let (mut state, mut us) = (None, 5_000_000);
-            for (first, later_us, cost) in charges {
-                us += later_us;
-                let limit = windows[usize::from(first)];
+            let (mut state, mut us) = (None::<SlidingWindowState>, 5_000_000);
+            for (other, next, cost) in charges {
+                let limit = windows[usize::from(other)];
                 let cost = cost.min(limit.limit());
-                // A step back now and then: time does not fall.
-                let now = Time::from_us(if cost == 3 { us - 1_500_000 } else { us });
+                us = match (next, &state) {
+                    (Next::BeforeTheEnd(us), Some(state)) => state.newest.plus(state.bucket).us() - us,
+                    (Next::Earlier(by), _) => us.saturating_sub(by),
+                    (Next::Later(by) | Next::BeforeTheEnd(by), _) => us + by,
+                };
+                let now = Time::from_us(us);
                 let step = limit.decide(state.as_ref(), now, &Operation::charge(cost));
+                let dies_at = step.write.as_ref().map(|write| write.dies_at);
                 let written = step.write.map(|write| write.change);
-                if let Some(left) = state.as_ref().and_then(|state| limit.charged(state, now, cost)) {
-                    let mut charged = state.clone().expect("it was charged");
-                    left.add_to(&mut charged);
-                    prop_assert_eq!(limit.admitted(&left), step.answer);
-                    prop_assert_eq!(Some(&charged), written.as_ref());
+                if let Some(state) = &state {
+                    let alike = state.bucket.us() * limit.buckets() == limit.window().us()
+                        && state.counts.len() as u64 == limit.buckets() + 1
+                        && state.counts.iter().all(|&count| count <= limit.limit());
+                    let in_newest = written.as_ref().is_some_and(|written| written.newest == state.newest);
+                    let left = limit.charged(state, now, cost);
+                    prop_assert_eq!(left.is_some(), alike && in_newest);
+                    if let Some(left) = left {
+                        let mut charged = state.clone();
+                        left.add_to(&mut charged);
+                        prop_assert_eq!(limit.admitted(&left), step.answer);
+                        prop_assert_eq!(Some(&charged), written.as_ref());
+                        prop_assert_eq!(Some(limit.over_at(&left)), dies_at);
+                    }
                 }
                 state = written.or(state);
             }

@@ -11,8 +11,8 @@ use super::shard::Owner;
 /// One for each item.
 pub(super) struct Charges<'i> {
     found: SmallVec<[Found<'i>; INLINE]>,
-    /// Those that have no short way, in the same order. They are large, so they lie apart.
-    long: SmallVec<[Long; 1]>,
+    /// Those that have no short way, in the same order. They are large, so they lie apart, and nobody pays for them who has none.
+    long: SmallVec<[Long; INLINE]>,
 }
 
 struct Found<'i> {

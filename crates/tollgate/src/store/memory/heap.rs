@@ -49,10 +49,11 @@ impl Heap {
     #[inline]
     pub(super) fn add(&mut self, index: u32, left: &InNewest, dies_at: Time) {
         let entry = &mut self.entries[index as usize];
-        if let Some(State::SlidingWindow(state)) = &mut entry.state {
-            left.add_to(state);
-            entry.dies_at = dies_at;
-        }
+        let Some(State::SlidingWindow(state)) = &mut entry.state else {
+            unreachable!("it was charged under the same lock");
+        };
+        left.add_to(state);
+        entry.dies_at = dies_at;
     }
 
     /// Takes the state out for a moment; its number stays its own.

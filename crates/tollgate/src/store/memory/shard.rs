@@ -143,8 +143,7 @@ impl Shard {
         let slot = self.table.slot_mut(at);
         match charged {
             Charged::SlidingWindow(limit, left) => {
-                let dies_at = limit.admitted(left).reset_at;
-                self.heap.add(slot.values()[0] as u32, left, dies_at);
+                self.heap.add(slot.values()[0] as u32, left, limit.over_at(left));
             }
             Charged::InSlot(charged) => slot.set_values(charged.values()),
         }

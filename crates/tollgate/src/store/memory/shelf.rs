@@ -1,8 +1,9 @@
-//! A shard behind its lock, and the one key of it that threads fight for.
+//! A shard behind its lock, and the one key of it that threads seem to fight for.
 //!
-//! Threads that ask for the same key hand two cache lines to and fro: that of the lock and that of the key's slot. So the
-//! slot of a key that is fought for is lifted out of the table and laid beside the lock, where a charge finds all it needs
-//! on one line. Whoever wants anything else of the shard lays it back first: there is no other way in.
+//! Threads that ask for the same key hand two cache lines to and fro: that of the lock and that of the key's slot. So who
+//! finds the shard locked lifts the slot of its key out of the table and lays it beside the lock, where the next charge
+//! of that key finds all it needs on one line. As a rule whoever had the lock asked for the same key; if not, nothing is
+//! lost but a copy. Whoever wants anything else of the shard lays the slot back first: there is no other way in.
 
 use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +19,8 @@ use super::sync::{Mutex, MutexGuard};
 
 /// Who finds a shard locked waits for so long between two looks, and looks so often before it sleeps. A shard is locked for
 /// a few dozen nanoseconds: to look again at once takes the line away from whoever has it, to sleep costs microseconds.
-/// In pauses of the processor, each some 15 to 50 nanoseconds.
+/// In pauses of the processor, each some 15 to 50 nanoseconds. Plans of several keys do not wait like this: they hold other
+/// shards meanwhile.
 const PAUSES: u32 = 32;
 const LOOKS: u32 = 16;
 
@@ -47,8 +49,8 @@ pub(super) struct Opened<'s>(MutexGuard<'s, Inside>);
 /// The shard, locked for one charge.
 pub(super) struct ForCharge<'s> {
     inside: MutexGuard<'s, Inside>,
-    /// Whether somebody else held the lock.
-    fought_for: bool,
+    /// Whether somebody else held the lock: whoever comes next may want the same key.
+    met_somebody: bool,
 }
 
 impl Shelf {
@@ -64,8 +66,8 @@ impl Shelf {
     #[inline]
     pub(super) fn for_charge(&self) -> ForCharge<'_> {
         match self.inside.try_lock() {
-            Some(inside) => ForCharge { inside, fought_for: false },
-            None => ForCharge { inside: self.wait(), fought_for: true },
+            Some(inside) => ForCharge { inside, met_somebody: false },
+            None => ForCharge { inside: self.wait(), met_somebody: true },
         }
     }
 
@@ -102,7 +104,7 @@ impl<'s> ForCharge<'s> {
         let at = shard.find(owner.fingerprint)?;
         let charged = shard.charge(classes, owner, at, now, cost)?;
         shard.commit(at, &charged);
-        if self.fought_for && matches!(charged, Charged::InSlot(_)) {
+        if self.met_somebody && matches!(charged, Charged::InSlot(_)) {
             self.inside.lift(at);
         }
         Some(charged)
@@ -180,8 +182,8 @@ mod tests {
         for key in &keys {
             shelf.open().step(&classes, key, None, NOW, &Operation::charge(1), |_| true);
         }
-        let charge = |key: &Owner<'_>, fought_for| {
-            let mut shard = ForCharge { inside: shelf.inside.lock(), fought_for };
+        let charge = |key: &Owner<'_>, met_somebody| {
+            let mut shard = ForCharge { inside: shelf.inside.lock(), met_somebody };
             assert!(shard.charge(&classes, key, NOW, 10).is_some());
             shard.inside.lifted.holds(key.fingerprint)
         };

@@ -16,7 +16,7 @@ const VALUE: u64 = EXACT_MAX;
 const HALF_BITS: u32 = u64::BITS - VALUE_BITS;
 
 /// A key and its state, or nothing.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Slot {
     /// The low half of the fingerprint, by which slots are in order.
     pub(super) hash: u64,
@@ -26,6 +26,12 @@ pub(super) struct Slot {
 
 /// What a slot holds for its class to make sense of: an instant and an amount, or where the state lies.
 pub(super) type Values = [u64; 2];
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot::EMPTY
+    }
+}
 
 impl Slot {
     /// No key.
