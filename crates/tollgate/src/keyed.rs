@@ -2,7 +2,7 @@
 
 use siphasher::sip128::{Hash128, SipHasher13};
 use tollgate_core::algorithm::quota::QuotaPeriod;
-use tollgate_core::{Algorithm, Answer, Limit, Operation};
+use tollgate_core::{Algorithm, Answer, Limit, Operation, Store};
 
 use crate::clock::{Clock, FastClock};
 use crate::limiter::{BuildError, random};
@@ -100,7 +100,9 @@ impl<C: Clock> Keyed<C> {
 
     #[inline]
     fn step(&self, key: &[u8], operation: &Operation) -> Answer {
+        // First, because the processor reads its counter beside the hash.
+        let now = self.store.now();
         let Hash128 { h1, h2 } = self.hasher.hash(key);
-        self.store.step(u128::from(h1) << 64 | u128::from(h2), &self.limit, self.class, operation)
+        self.store.step(u128::from(h1) << 64 | u128::from(h2), &self.limit, self.class, operation, now)
     }
 }

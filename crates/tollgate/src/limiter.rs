@@ -91,16 +91,22 @@ struct Checking<'q, S> {
 }
 
 impl<'q, S: Store> Checking<'q, S> {
-    fn new(
+    fn new(limiter: &'q Inner<S>, rules: &RuleSet, request: Request<'q>, intent: Intent) -> Checking<'q, S> {
+        let now = if rules.is_timeless() { Time::ZERO } else { limiter.store.now() };
+        Checking::at(limiter, rules, request, intent, now)
+    }
+
+    /// The same at an instant that the store's clock has just told.
+    fn at(
         limiter: &'q Inner<S>,
         rules: &RuleSet,
         mut request: Request<'q>,
         intent: Intent,
+        now: Time,
     ) -> Checking<'q, S> {
         if rules.takes_leases() && request.token == Token::NONE {
             request.token = limiter.token_for(&request);
         }
-        let now = if rules.is_timeless() { Time::ZERO } else { limiter.store.now() };
         Checking { limiter, request, intent, now, corrected: false }
     }
 
@@ -285,11 +291,12 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         intent: Intent,
     ) -> Result<(), CheckError> {
         let Decision { in_force, found, accounts } = decision;
-        let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
+        let now = self.inner.store.now();
+        let mut checking = Checking::at(&self.inner, &in_force.rules, request, intent, now);
         let mut plan = Plan::new();
-        let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
+        let mut outcome = Outcome { now, answers: SmallVec::new() };
         while checking.plan(in_force, &mut plan, found)? {
-            let done = self.inner.store.apply_into(&plan, &mut outcome);
+            let done = self.inner.store.apply_into(&plan, now, &mut outcome);
             if checking.conclude(&plan, done.as_ref().map(|()| &outcome), found, accounts)? {
                 break;
             }

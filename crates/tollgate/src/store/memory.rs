@@ -121,14 +121,14 @@ impl<C: Clock> MemoryStore<C> {
     /// Carries out `plan`, once if it has a request id. Nothing is awaited: memory always answers.
     pub fn apply_once(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
-        self.apply_into(plan, &mut outcome)?;
+        self.apply_into(plan, self.clock.now(), &mut outcome)?;
         Ok(outcome)
     }
 
     /// Carries out `plan` as if it had no request id.
     pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
         let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
-        self.carry_out(plan, &mut outcome);
+        self.carry_out(plan, self.clock.now(), &mut outcome);
         outcome
     }
 
@@ -145,21 +145,31 @@ impl<C: Clock> MemoryStore<C> {
         self.step_alone(Owner::of(item), &item.operation, now, |answer| writes_alone(item, answer))
     }
 
-    /// [`apply_once`](MemoryStore::apply_once) into an Outcome that is there already: it is large, and moving it costs a
-    /// good part of making it.
-    pub(crate) fn apply_into(&self, plan: &Plan<'_>, outcome: &mut Outcome) -> Result<(), StoreError> {
+    /// [`apply_once`](MemoryStore::apply_once) at an instant that the clock has just told, into an Outcome that is there
+    /// already: it is large, and moving it costs a good part of making it.
+    ///
+    /// The clock is read long before the locks are taken, because a lock waits for it, and the processor reads it beside
+    /// whatever else is to be done first. State from a later instant counts as of that instant.
+    pub(crate) fn apply_into(
+        &self,
+        plan: &Plan<'_>,
+        now: Time,
+        outcome: &mut Outcome,
+    ) -> Result<(), StoreError> {
         match plan.request() {
-            None => self.carry_out(plan, outcome),
+            None => self.carry_out(plan, now, outcome),
             Some(request) => {
-                *outcome = self.requests.once(plan, request, self.clock.now(), || self.apply_now(plan))?;
+                *outcome = self.requests.once(plan, request, now, || {
+                    let mut outcome = Outcome { now, answers: SmallVec::new() };
+                    self.carry_out(plan, now, &mut outcome);
+                    outcome
+                })?;
             }
         }
         Ok(())
     }
 
-    fn carry_out(&self, plan: &Plan<'_>, outcome: &mut Outcome) {
-        // Before the locks, so that nobody waits for a clock. State from a later instant counts as of that instant.
-        let now = self.clock.now();
+    fn carry_out(&self, plan: &Plan<'_>, now: Time, outcome: &mut Outcome) {
         outcome.now = now;
         outcome.answers.clear();
         match plan.items() {
@@ -186,9 +196,10 @@ impl<C: Clock> MemoryStore<C> {
         limit: &Limit,
         class: ClassId,
         operation: &Operation,
+        now: Time,
     ) -> Answer {
         let owner = Owner { fingerprint, scope: 0, strangers_max: None, limit, class: class.known() };
-        self.step_alone(owner, operation, self.clock.now(), |_| true)
+        self.step_alone(owner, operation, now, |_| true)
     }
 
     /// What keys of this limit that belong to no rule have in common.
@@ -394,6 +405,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         self.apply_now(plan);
     }
 
+    #[inline]
     fn now(&self) -> Time {
         self.clock.now()
     }

@@ -86,7 +86,8 @@ impl Shelf {
 
 impl<'s> ForCharge<'s> {
     /// Charges the key if that has a short way, as nearly every check has. If not, nothing is written.
-    #[inline]
+    // Always inlined: what it found is read again at once, and would go by way of memory.
+    #[inline(always)]
     pub(super) fn charge<'l>(
         &mut self,
         classes: &Classes,
