@@ -190,7 +190,6 @@ impl State {
             reader.expect(fixed + repeated * count)?;
         }
         Ok(match kind {
-            // A decision takes it for granted that a window begins where it should.
             1 => {
                 let (start, window) = (reader.time()?, reader.positive_span()?);
                 begins(1, start, window)?;
