@@ -60,7 +60,7 @@ enum Task {
         - no leftover markers, debug macros or ignored tests\n  \
         - every source file is compiled, every page and picture is linked, every link leads somewhere\n  \
         - every lint exception and every unsafe block says why\n  \
-        - docs/requirements.md has one row per requirement, and the tests it names exist\n  \
+        - docs/requirements.md has one entry per requirement, and the tests it names exist\n  \
         - no trailing blanks, no tabs, a newline at the end, no paths of somebody's machine\n\n\
         Files below a folder named vendor or corpus are not ours, and are not read for style.")]
     Tidy,

@@ -1,4 +1,4 @@
-//! Just enough of Markdown to see links, headings and tables.
+//! Just enough of Markdown to see links and headings.
 
 /// A link or a picture, as written.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,20 +54,6 @@ pub(super) fn anchors(text: &str) -> Vec<String> {
         }
     }
     anchors
-}
-
-/// The cells of a table row; None for any other line, and for the row of dashes below a header.
-pub(super) fn cells(line: &str) -> Option<Vec<&str>> {
-    let inside = line.trim().strip_prefix('|')?.strip_suffix('|')?;
-    if inside.chars().all(|c| matches!(c, '-' | ':' | '|' | ' ')) {
-        return None;
-    }
-    Some(inside.split('|').map(str::trim).collect())
-}
-
-/// What stands between single backticks.
-pub(super) fn code_spans(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
 }
 
 fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -170,12 +156,5 @@ mod tests {
         let text =
             "# A `b_c` & d!\n## Same\n## Same\n### [Link](x.md) here\n```\n# not\n```\n<a id=\"own\">\n#no\n";
         assert_eq!(anchors(text), ["a-b_c--d", "same", "same-1", "link-here", "own"]);
-    }
-
-    #[test]
-    fn rows_are_split_into_cells() {
-        assert_eq!(cells("| a | b c |"), Some(vec!["a", "b c"]));
-        assert_eq!(cells("|---|:-:|"), None);
-        assert_eq!(cells("text"), None);
     }
 }

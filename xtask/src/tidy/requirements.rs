@@ -1,64 +1,126 @@
-//! The page of requirements has one row for each, and names only proofs that exist.
+//! Checks docs/requirements.md: one entry per requirement, and one existing proof per bullet.
+//!
+//! An entry is a heading `### A1 Title`, a sentence, and a list. A bullet starts with a test in backticks, a link to a
+//! page, or `Not yet`. After a colon it says what that proof shows, or what is missing.
 
 use super::Problem;
-use super::markdown::{cells, code_spans, links};
+use super::markdown::links;
 use super::rust::Source;
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: &str = "docs/requirements.md";
-const NOT_YET: &str = "not yet";
+const NOT_YET: &str = "Not yet";
+const BULLET_CHARS_MAX: usize = 160;
+const FORMS: &str =
+    "write `test_name`: what it shows, [page](page.md): what it shows, or Not yet: what is missing";
 
-/// How many requirements there are of each kind.
+/// Number of requirements in each section.
 const REQUIREMENTS: &[(char, u32)] =
-    &[('A', 13), ('B', 6), ('C', 8), ('D', 6), ('E', 8), ('F', 6), ('G', 3), ('H', 5), ('I', 4)];
+    &[('A', 14), ('B', 8), ('C', 8), ('D', 6), ('E', 10), ('F', 9), ('G', 3), ('H', 7), ('I', 4), ('J', 3)];
 const INVARIANTS: u32 = 21;
+
+/// A heading of the page and what follows it.
+struct Entry<'a> {
+    line: usize,
+    id: &'a str,
+    has_title: bool,
+    has_sentence: bool,
+    bullets: Vec<(usize, &'a str)>,
+}
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     let Some((_, text)) = tree.texts(PAGE).find(|(path, _)| *path == PAGE) else {
-        return vec![Problem::new(PAGE, 1, "the page is missing", "write it: one row per requirement")];
+        return vec![Problem::new(PAGE, 1, "the page is missing", "write it: one entry per requirement")];
     };
     let functions: BTreeSet<String> = tree
         .texts(".rs")
         .flat_map(|(_, text)| Source::read(text).functions().map(str::to_owned).collect::<Vec<String>>())
         .collect();
-    let mut rows: BTreeMap<String, usize> = ids().into_iter().map(|id| (id, 0)).collect();
+    let mut counts: BTreeMap<String, usize> = ids().into_iter().map(|id| (id, 0)).collect();
     let mut problems = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let Some(cells) = cells(line).filter(|cells| cells[0] != "id") else { continue };
-        let mut problem = |what: String, fix: &str| problems.push(Problem::new(PAGE, index + 1, what, fix));
-        match rows.get_mut(cells[0]) {
+    for entry in entries(text) {
+        let mut problem =
+            |line: usize, what: String, fix: &str| problems.push(Problem::new(PAGE, line, what, fix));
+        match counts.get_mut(entry.id) {
             Some(count) => {
                 *count += 1;
                 if *count > 1 {
-                    problem(format!("a second row for {}", cells[0]), "keep one row per id");
+                    let fix = "keep one entry per id";
+                    problem(entry.line, format!("duplicate entry {}", entry.id), fix);
                 }
             }
-            None => problem(format!("{} is no requirement", cells[0]), "use an id of the list"),
+            None => problem(entry.line, format!("unknown requirement {}", entry.id), "use an id of the list"),
         }
-        let [_, _, proof] = cells.as_slice() else {
-            problem(format!("{} cells", cells.len()), "write three: id, requirement, proof");
-            continue;
-        };
-        if !proof.contains(NOT_YET) && code_spans(proof).next().is_none() && links(proof).is_empty() {
-            let fix = "name a test in backticks, link a page, or say: not yet";
-            problem("no proof".to_owned(), fix);
+        if !(entry.has_title && entry.has_sentence && !entry.bullets.is_empty()) {
+            let fix = "write a title, a sentence that states the requirement, and one bullet per proof";
+            problem(entry.line, format!("incomplete entry {}", entry.id), fix);
         }
-        for name in code_spans(proof) {
-            let function = name.rsplit("::").next().unwrap_or(name);
-            let exists =
-                if name.ends_with(".md") { tree.file(name).is_some() } else { functions.contains(function) };
-            if !exists {
-                let fix = "name a function or a page of this repository";
-                problem(format!("there is no test or page {name}"), fix);
+        for (line, bullet) in entry.bullets {
+            if let Err((what, fix)) = check_bullet(bullet, &functions) {
+                problem(line, what, fix);
             }
         }
     }
-    for (id, _) in rows.iter().filter(|(_, count)| **count == 0) {
-        let fix = "add it; its proof may be `not yet`";
-        problems.push(Problem::new(PAGE, 1, format!("no row for {id}"), fix));
+    for (id, _) in counts.iter().filter(|(_, count)| **count == 0) {
+        let fix = "add it; while nothing proves it, its bullet is: Not yet: what is missing";
+        problems.push(Problem::new(PAGE, 1, format!("no entry for {id}"), fix));
     }
     problems
+}
+
+fn entries(text: &str) -> Vec<Entry<'_>> {
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    // False before the first entry, and between a section heading and the entry after it.
+    let mut is_open = false;
+    for (index, line) in text.lines().enumerate() {
+        if let Some(heading) = line.strip_prefix("### ") {
+            let (id, title) = split_id(heading);
+            let has_title = !title.is_empty();
+            entries.push(Entry { line: index + 1, id, has_title, has_sentence: false, bullets: Vec::new() });
+            is_open = true;
+        } else if line.starts_with('#') {
+            is_open = false;
+        } else if let (Some(entry), true) = (entries.last_mut(), is_open) {
+            match line.strip_prefix("- ") {
+                Some(bullet) => entry.bullets.push((index + 1, bullet)),
+                None => entry.has_sentence |= !line.trim().is_empty(),
+            }
+        }
+    }
+    entries
+}
+
+/// Splits `A1 Title` and `Invariant I1 Title`.
+fn split_id(heading: &str) -> (&str, &str) {
+    let skipped = heading.strip_prefix("Invariant ").map_or(0, |rest| heading.len() - rest.len());
+    let end = heading[skipped..].find(' ').map_or(heading.len(), |at| skipped + at);
+    (&heading[..end], heading[end..].trim())
+}
+
+fn check_bullet(bullet: &str, functions: &BTreeSet<String>) -> Result<(), (String, &'static str)> {
+    let length = bullet.chars().count();
+    if length > BULLET_CHARS_MAX {
+        let fix = "shorten it to 160 characters: one proof and a few words";
+        return Err((format!("bullet of {length} characters"), fix));
+    }
+    let malformed = || ("malformed bullet".to_owned(), FORMS);
+    if let Some(rest) = bullet.strip_prefix('`') {
+        let (name, words) = rest.split_once("`: ").ok_or_else(malformed)?;
+        let function = name.rsplit("::").next().unwrap_or(name);
+        if !functions.contains(function) {
+            return Err((format!("no test {name}"), "name a test function of this repository"));
+        }
+        return if words.trim().is_empty() { Err(malformed()) } else { Ok(()) };
+    }
+    let proof_and_words = match bullet.strip_prefix(NOT_YET) {
+        Some(rest) => rest.strip_prefix(": "),
+        None if bullet.starts_with('[') && links(bullet).len() == 1 => {
+            bullet.split_once("): ").map(|(_, words)| words)
+        }
+        None => None,
+    };
+    proof_and_words.filter(|words| !words.trim().is_empty()).map(|_| ()).ok_or_else(malformed)
 }
 
 fn ids() -> Vec<String> {
@@ -75,11 +137,12 @@ mod tests {
     const TESTS: (&str, &str) =
         ("crates/core/tests/a.rs", "#[test]\nfn proves_it() {}\n// fn only_talk() {}\n");
 
-    /// A page with a row for every id, of which A1 has this proof.
-    fn page(proof: &str) -> String {
-        let mut page = "| id | requirement | proof |\n|---|---|---|\n".to_owned();
+    /// A page with an entry for every id. A1 comes first, with this bullet on line 5.
+    fn page(bullet: &str) -> String {
+        let mut page = String::new();
         for id in ids() {
-            page.push_str(&format!("| {id} | words | {} |\n", if id == "A1" { proof } else { NOT_YET }));
+            let bullet = if id == "A1" { bullet } else { "Not yet: all of it." };
+            page.push_str(&format!("### {id} Title\n\nSentence.\n\n- {bullet}\n\n"));
         }
         page
     }
@@ -89,31 +152,71 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_a_test_a_page_or_not_yet() {
-        for proof in [
-            "not yet",
-            "`proves_it`",
-            "`a::proves_it`, rest not yet",
-            "[page](a.md)",
-            "`docs/requirements.md`",
+    fn a_bullet_starts_with_a_test_a_page_or_not_yet() {
+        for bullet in [
+            "Not yet: words.",
+            "`proves_it`: words.",
+            "`a::proves_it`: words, `code`.",
+            "[page](a.md): words.",
         ] {
-            assert_eq!(problems(&page(proof)), [""; 0], "{proof}");
+            assert_eq!(problems(&page(bullet)), [""; 0], "{bullet}");
         }
-        for proof in ["", "surely", "`only_talk`", "`proves_it` and `gone`", "`docs/gone.md`", "`not yet`"] {
-            assert_eq!(problems(&page(proof)), ["docs/requirements.md:3"], "{proof}");
+        for bullet in [
+            "surely",
+            "`proves_it`",
+            "`proves_it`: ",
+            "`only_talk`: words.",
+            "`gone`: words.",
+            "`proves_it` and `proves_it`: words.",
+            "proved by `proves_it`: words.",
+            "[page](a.md)",
+            "[page](a.md), [page](b.md): words.",
+            "Not yet",
+            "not yet: words.",
+        ] {
+            assert_eq!(problems(&page(bullet)), ["docs/requirements.md:5"], "{bullet}");
         }
     }
 
     #[test]
-    fn every_id_has_exactly_one_row_of_three_cells() {
-        let page = page(NOT_YET);
-        let row = "| A1 | words | not yet |\n";
-        assert_eq!(problems(&page.replace(row, "")), ["docs/requirements.md:1"]);
-        assert_eq!(problems(&format!("{page}{row}")).len(), 1);
-        assert_eq!(problems(&format!("{page}| A14 | words | not yet |\n")).len(), 1);
-        assert_eq!(problems(&page.replace(row, "| A1 | not yet |\n")), ["docs/requirements.md:3"]);
+    fn a_bullet_has_at_most_160_characters() {
+        let bullet = |length: usize| format!("`proves_it`: {}", "é".repeat(length - 13));
+        assert_eq!(problems(&page(&bullet(160))), [""; 0]);
+        assert_eq!(problems(&page(&bullet(161))), ["docs/requirements.md:5"]);
+    }
+
+    #[test]
+    fn an_entry_has_a_title_a_sentence_and_a_bullet() {
+        let page = page("Not yet: words.");
+        let entry = "### A1 Title\n\nSentence.\n\n- Not yet: words.\n";
+        for incomplete in [
+            "### A1\n\nSentence.\n\n- Not yet: words.\n",
+            "### A1 Title\n\n- Not yet: words.\n",
+            "### A1 Title\n\nSentence.\n",
+            "### A1 Title\n\n## Section\n\nSentence.\n\n- Not yet: words.\n",
+        ] {
+            assert_eq!(
+                problems(&page.replace(entry, incomplete)),
+                ["docs/requirements.md:1"],
+                "{incomplete}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_id_has_exactly_one_entry() {
+        let page = page("Not yet: words.");
+        let entry = "### A1 Title\n\nSentence.\n\n- Not yet: words.\n";
+        let last = page.lines().count();
+        assert_eq!(problems(&page.replace(entry, "")), ["docs/requirements.md:1"]);
+        assert_eq!(problems(&format!("{page}{entry}")), [format!("docs/requirements.md:{}", last + 1)]);
+        let unknown = entry.replace("A1", "A15");
+        assert_eq!(problems(&format!("{page}{unknown}")), [format!("docs/requirements.md:{}", last + 1)]);
         let wrong = page.replace("Invariant I21", "I21");
-        assert_eq!(problems(&wrong), ["docs/requirements.md:1", "docs/requirements.md:82"]);
+        assert_eq!(
+            problems(&wrong),
+            ["docs/requirements.md:1".to_owned(), format!("docs/requirements.md:{}", last - 5)]
+        );
         assert_eq!(found(check, &[]), ["docs/requirements.md:1"]);
     }
 }
