@@ -5,6 +5,7 @@
 pub mod bucket;
 pub mod concurrency;
 pub mod fixed_window;
+pub mod machine;
 pub mod meter;
 pub mod penalty;
 pub mod quota;

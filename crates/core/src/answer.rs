@@ -1,6 +1,6 @@
 //! What one limit says to one operation.
 
-use crate::operation::Mark;
+use crate::plan::operation::Mark;
 use crate::time::{Span, Time};
 
 /// One limit's answer, consistent in itself: never refused with `remaining` at or above the cost.

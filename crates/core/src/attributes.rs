@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::short;
+use crate::short_bytes;
 
 /// As many as most requests have: they stay on the stack.
 const INLINE: usize = 8;
@@ -53,7 +53,7 @@ impl<'a> Attributes<'a> {
     pub fn get(&self, name: &str) -> Option<&'a str> {
         // Not by one iterator over both: as a rule there are no others, and it must not cost anything that there might be.
         let among = |entries: &[(&'a str, &'a str)]| {
-            let named = |(known, _): &&(&str, _)| short::same(known.as_bytes(), name.as_bytes());
+            let named = |(known, _): &&(&str, _)| short_bytes::same(known.as_bytes(), name.as_bytes());
             entries.iter().find(named).map(|&(_, value)| value)
         };
         let found = among(&self.inline[..self.len]);

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::exactness::Exactness;
 use crate::limit::Algorithm;
-use crate::operation::Mark;
+use crate::plan::operation::Mark;
 use crate::plan::{INLINE, Item, Outcome, Plan};
 use crate::store::StoreError;
 use crate::time::{Span, Time};

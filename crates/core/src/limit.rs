@@ -1,8 +1,11 @@
 //! A limit of any algorithm, and the one place where algorithms are told apart.
 
+pub mod error;
+
 use crate::algorithm::bucket::{Bucket, Shape};
 use crate::algorithm::concurrency::Concurrency;
 use crate::algorithm::fixed_window::FixedWindow;
+use crate::algorithm::machine::{Machine, Standing, Step, Write};
 use crate::algorithm::meter::Meter;
 use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
@@ -10,8 +13,7 @@ use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
 use crate::answer::{Retry, Verdict};
 use crate::exactness::Exactness;
-use crate::machine::{Machine, Standing, Step, Write};
-use crate::operation::{Mark, Operation};
+use crate::plan::operation::{Mark, Operation};
 use crate::state::{Change, State};
 use crate::time::{Span, Tick, Time};
 

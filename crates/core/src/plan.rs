@@ -1,13 +1,18 @@
 //! A whole check as data, and what a store found for it.
 
+pub mod evaluate;
+pub mod operation;
+pub mod receipt;
+pub mod request_id;
+
 use smallvec::SmallVec;
 
 use crate::answer::{Answer, Decline, Verdict};
 use crate::decision::OnFailure;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
-use crate::operation::{Mark, Operation, Token};
-use crate::request_id::RequestId;
+use crate::plan::operation::{Mark, Operation, Token};
+use crate::plan::request_id::RequestId;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// Few enough rules match one request that their items stay on the stack.

@@ -26,13 +26,13 @@
 use crate::algorithm::bucket::{Bucket, BucketState};
 use crate::algorithm::concurrency::{Concurrency, ConcurrencyState, LEASES_MAX, Lease, LeaseChange};
 use crate::algorithm::fixed_window::{FixedWindow, FixedWindowState};
+use crate::algorithm::machine::Machine;
 use crate::algorithm::meter::{Meter, MeterState};
 use crate::algorithm::penalty::{Penalty, PenaltyState};
 use crate::algorithm::quota::{Quota, QuotaChange, QuotaState, RESERVATIONS_MAX, Reservation};
 use crate::algorithm::sliding_log::{ENTRIES_MAX, Entry, LogChange, SlidingLog, SlidingLogState, distance};
 use crate::algorithm::sliding_window::{BUCKETS_MAX, SlidingWindow, SlidingWindowState};
-use crate::machine::Machine;
-use crate::operation::Token;
+use crate::plan::operation::Token;
 use crate::time::{EXACT_MAX, Span, Time};
 
 const VERSION: u8 = 1;

@@ -8,7 +8,7 @@ use crate::plan::{Outcome, Plan};
 use crate::state::CorruptState;
 use crate::time::Time;
 
-/// Carries out whole Plans, each as one indivisible step, by the rules of [`evaluate`](crate::evaluate::evaluate).
+/// Carries out whole Plans, each as one indivisible step, by the rules of [`evaluate`](crate::plan::evaluate::evaluate).
 ///
 /// A store knows "blocking"; it knows nothing of shadow rules, failure policies, subjects or transports.
 pub trait Store {

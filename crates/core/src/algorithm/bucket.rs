@@ -6,10 +6,10 @@
 //! Largest intermediate: `debt + cost * scale`, at most 2^53 - 1, because the loader demands
 //! `2 * capacity * scale <= 2^53 - 1` and a debt read from a store is cut to what leaves room for one capacity.
 
+use crate::algorithm::machine::{Machine, Standing, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step, Write};
-use crate::operation::{Mark, Operation};
+use crate::limit::error::{LimitError, amount, span};
+use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
 /// A debt of at most `capacity` that drains at `amount` per `period`.

@@ -2,10 +2,10 @@
 //!
 //! Largest intermediate: `held + cost`, at most twice [`LEASES_MAX`].
 
+use crate::algorithm::machine::{Machine, Standing, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, at_most, span};
-use crate::machine::{Machine, Standing, Step};
-use crate::operation::{Mark, Operation, Token};
+use crate::limit::error::{LimitError, at_most, span};
+use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{Span, Time};
 
 /// The most weight, and so the most leases, one subject may hold.

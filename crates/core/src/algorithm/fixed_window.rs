@@ -2,10 +2,10 @@
 //!
 //! Largest intermediate: `used + cost`, below 2^54 and compared as `cost <= limit - used` in other hosts.
 
+use crate::algorithm::machine::{Machine, Standing, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step, Write};
-use crate::operation::{Mark, Operation};
+use crate::limit::error::{LimitError, amount, span};
+use crate::plan::operation::{Mark, Operation};
 use crate::time::{Span, Time};
 
 /// At most `limit` units in each window of length `window`, aligned to 1970.

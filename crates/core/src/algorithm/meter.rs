@@ -2,10 +2,10 @@
 //!
 //! Largest intermediate: `value + cost`, compared as `cost <= limit - value` in other hosts.
 
+use crate::algorithm::machine::{Machine, Standing, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step, Write};
-use crate::operation::{Mark, Operation};
+use crate::limit::error::{LimitError, amount, span};
+use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// How long an untouched meter is kept unless told otherwise: no state lives for ever.

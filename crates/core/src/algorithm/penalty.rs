@@ -2,10 +2,10 @@
 //!
 //! Largest intermediate: `base * factor^n`, computed saturating and cut to `longest`.
 
+use crate::algorithm::machine::{Machine, Standing, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, at_most, span};
-use crate::machine::{Machine, Standing, Step};
-use crate::operation::{Mark, Operation, Report};
+use crate::limit::error::{LimitError, at_most, span};
+use crate::plan::operation::{Mark, Operation, Report};
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// The most failures that may be free.

@@ -2,11 +2,11 @@
 //!
 //! Largest intermediate: `used + reserved + cost`, below 2^55 and compared against 2^53 - 1 at most.
 
+use crate::algorithm::machine::{Machine, Standing, Step};
 use crate::answer::{Decline, Retry, Verdict};
 use crate::calendar::Periods;
-use crate::limit_error::{LimitError, amount, span};
-use crate::machine::{Machine, Standing, Step};
-use crate::operation::{Mark, Operation, Token};
+use crate::limit::error::{LimitError, amount, span};
+use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// The most reservations one subject may have open.

@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 
+use crate::algorithm::machine::{Machine, Standing, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, at_most, span};
-use crate::machine::{Machine, Standing, Step};
-use crate::operation::{Mark, Operation};
+use crate::limit::error::{LimitError, at_most, span};
+use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// The largest limit.

@@ -8,10 +8,10 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::algorithm::machine::{Machine, Standing, Step};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit_error::{LimitError, amount, at_most, span};
-use crate::machine::{Machine, Standing, Step};
-use crate::operation::{Mark, Operation};
+use crate::limit::error::{LimitError, amount, at_most, span};
+use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
 /// More buckets than a day has minutes tell nobody anything.

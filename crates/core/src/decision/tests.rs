@@ -5,12 +5,12 @@ use crate::algorithm::meter::Meter;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
 use crate::calendar::{Calendar, Period};
-use crate::evaluate::evaluate;
 use crate::key::{Scope, SubjectHasher};
 use crate::limit::Limit;
-use crate::operation::{Operation, Token};
 use crate::plan::PlanError;
-use crate::receipt::Receipt;
+use crate::plan::evaluate::evaluate;
+use crate::plan::operation::{Operation, Token};
+use crate::plan::receipt::Receipt;
 use crate::state::State;
 use crate::time::{EXACT_MAX, Span};
 

@@ -8,7 +8,7 @@ use super::rule_limit::RuleLimit;
 use super::rule_set::{Exception, RuleSet};
 use crate::attributes::Attributes;
 use crate::key::{Key, Subject, SubjectHasher, SubjectHashers};
-use crate::operation::{Operation, Token};
+use crate::plan::operation::{Operation, Token};
 use crate::plan::{Item, Plan, PlanError};
 use crate::time::Time;
 

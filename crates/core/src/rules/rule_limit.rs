@@ -2,8 +2,8 @@
 
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::calendar::Calendar;
+use crate::limit::error::LimitError;
 use crate::limit::{Algorithm, Limit};
-use crate::limit_error::LimitError;
 use crate::time::Time;
 
 /// What a rule or an override allows.

@@ -3,7 +3,7 @@
 
 use super::condition::{Segment, Test};
 use super::index::Found;
-use crate::short;
+use crate::short_bytes;
 
 /// A place in the tree: what lies on the way to it is the beginning of a value.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +119,7 @@ impl Tree {
             }
             let next = rest.first().and_then(|first| place.firsts.binary_search(first).ok());
             let Some(next) = next.map(|at| &place.below[at]) else { return };
-            let Some(behind) = short::behind(rest, &next.text) else { return };
+            let Some(behind) = short_bytes::behind(rest, &next.text) else { return };
             (place, rest) = (next, behind);
         }
     }

@@ -1,7 +1,7 @@
 //! The shape all algorithms share: decide on a state that is only read, then commit a small change.
 
 use crate::answer::{Answer, Decline, Verdict};
-use crate::operation::{Mark, Operation};
+use crate::plan::operation::{Mark, Operation};
 use crate::time::Time;
 
 /// A limit as a pure state machine.

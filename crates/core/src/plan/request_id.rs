@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::key::Subject;
-use crate::operation::{Operation, Report, Token};
 use crate::plan::Item;
+use crate::plan::operation::{Operation, Report, Token};
 use crate::time::Span;
 
 /// How long an id is remembered unless told otherwise.

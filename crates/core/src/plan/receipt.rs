@@ -3,8 +3,8 @@
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limit::Limit;
-use crate::operation::{Mark, Operation, Token};
 use crate::plan::Plan;
+use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{EXACT_MAX, Time};
 
 const VERSION: u8 = 1;

@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
+use crate::algorithm::machine::{Step, Write};
 use crate::answer::{Answer, Verdict};
-use crate::machine::{Step, Write};
-use crate::operation::{Mark, Operation};
+use crate::plan::operation::{Mark, Operation};
 use crate::plan::{INLINE, Item, Outcome, Plan};
 use crate::state::{Change, State};
 use crate::time::{Span, Time};
