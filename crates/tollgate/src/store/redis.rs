@@ -3,25 +3,12 @@
 //! A Plan is one call of a Lua script that holds a twin of every machine in core, on the same bytes. Redis runs scripts
 //! one at a time, so a Plan is one indivisible step. Plans that wait travel together in one call.
 
-mod batch;
-mod caller;
-mod cluster;
-mod connection;
+mod client;
 mod error;
 mod exchange;
 mod footprint;
-mod health;
-mod job;
-mod lane;
-mod node;
-mod reply;
-mod script;
-mod sentinel;
-mod slot;
-mod split;
-mod target;
-mod whereabouts;
-mod wire;
+mod protocol;
+mod topology;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,25 +18,25 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Exactness, Outcome, Plan, Span, Store, StoreError, Time};
 
-pub use caller::Caller;
+pub use client::caller::Caller;
 pub use error::RedisError;
 pub use exchange::Note;
 pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
-pub use target::{Target, TargetError};
+pub use topology::target::{Target, TargetError};
 
 use crate::clock::{Clock, FastClock};
-use batch::Terms;
-use cluster::Cluster;
-use connection::Door;
-use job::{Job, Permit, Permits, Way};
-use node::{Link, Node};
-use script::Scripts;
-use sentinel::Sentinels;
-use slot::slot_of;
-use split::spans_slots;
-use target::Place;
-use whereabouts::Whereabouts;
-use wire::{Attempt, Encoded, ITEMS_MAX, OwnReply, decode, is_fresh};
+use client::connection::Door;
+use client::job::{Job, Permit, Permits, Way};
+use client::node::{Link, Node};
+use protocol::batch::Terms;
+use protocol::script::Scripts;
+use protocol::wire::{Attempt, Encoded, ITEMS_MAX, OwnReply, decode, is_fresh};
+use topology::cluster::Cluster;
+use topology::sentinel::Sentinels;
+use topology::slot::slot_of;
+use topology::split::spans_slots;
+use topology::target::Place;
+use topology::whereabouts::Whereabouts;
 
 /// State in Redis. Cheap to clone: all clones share the same connections.
 pub struct RedisStore<C = FastClock> {

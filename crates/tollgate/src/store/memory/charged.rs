@@ -73,8 +73,8 @@ impl Charged<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tollgate_core::algorithm::machine::Machine;
     use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindowState};
-    use tollgate_core::machine::Machine;
     use tollgate_core::{Change, Operation, Span, State};
 
     use super::*;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::StoreError;
 
-use super::wire::ITEMS_MAX;
+use crate::store::redis::protocol::wire::ITEMS_MAX;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]

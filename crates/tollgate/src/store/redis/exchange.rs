@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{FleetKey, StoreError};
 
-use super::connection::Dialogue;
 use super::error::RedisError;
-use super::reply::Reply;
-use super::slot::slot_of;
 use super::{READY_MAX, RedisStore, Router};
+use crate::store::redis::client::connection::Dialogue;
+use crate::store::redis::protocol::reply::Reply;
+use crate::store::redis::topology::slot::slot_of;
 
 const SCRIPT: &str = include_str!("lua/exchange.lua");
 /// Whoever was sent elsewhere so often goes in circles.

@@ -13,13 +13,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Dialogue, Door};
-use super::error::RedisError;
-use super::health::Health;
-use super::node::{DIAL_MAX, Link};
-use super::reply::Reply;
 use super::target::Address;
 use super::whereabouts::Named;
+use crate::store::redis::client::connection::{Dialogue, Door};
+use crate::store::redis::client::health::Health;
+use crate::store::redis::client::node::{DIAL_MAX, Link};
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::reply::Reply;
 
 /// How often a sentinel is asked while all is well, and while the primary is down.
 const POLL: Duration = Duration::from_secs(1);
@@ -34,10 +34,10 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 const SENTINELS_MAX: usize = 32;
 
 /// What the tasks that listen to the sentinels share. They end when nobody asks for the primary any more.
-pub(super) struct Sentinels {
+pub(crate) struct Sentinels {
     door: Door,
     name: Arc<str>,
-    pub(super) primary: watch::Sender<Named>,
+    pub(crate) primary: watch::Sender<Named>,
     /// How the primary is: while it is down they are asked more often.
     health: Arc<Health>,
     runtime: Handle,
@@ -65,7 +65,7 @@ enum From {
 }
 
 impl Sentinels {
-    pub(super) fn new(door: Door, name: Arc<str>, health: Arc<Health>, link: &Link) -> Sentinels {
+    pub(crate) fn new(door: Door, name: Arc<str>, health: Arc<Health>, link: &Link) -> Sentinels {
         Sentinels {
             door,
             name,
@@ -78,7 +78,7 @@ impl Sentinels {
     }
 
     /// Begins to listen to these, and to those they know.
-    pub(super) fn listen(self: &Arc<Self>, addresses: Vec<Address>) {
+    pub(crate) fn listen(self: &Arc<Self>, addresses: Vec<Address>) {
         // All of them are known before one can fail.
         addresses.iter().for_each(|address| drop(self.reports.lock().insert(address.clone(), None)));
         for address in addresses {

@@ -15,34 +15,34 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::error::RedisError;
-use super::reply::{self, Reply};
-use super::target::{Access, Address, Tls};
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::reply::{self, Reply};
+use crate::store::redis::topology::target::{Access, Address, Tls};
 
 /// Bytes to and from Redis.
 #[derive(Debug)]
-pub(super) enum Connection {
+pub(crate) enum Connection {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// How to get into servers of one sort.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(crate) struct Door {
     access: Access,
     trusted: Option<TlsConnector>,
 }
 
 impl Door {
     /// Fails if the certificates to trust cannot be read.
-    pub(super) fn new(access: Access) -> io::Result<Door> {
+    pub(crate) fn new(access: Access) -> io::Result<Door> {
         let trusted = access.tls.as_ref().map(trust).transpose()?;
         Ok(Door { access, trusted })
     }
 
     /// Connects, authenticates and selects the database. A server that says nothing for longer than `patience` once there
     /// is a connection does not answer.
-    pub(super) async fn enter(&self, address: &Address, patience: Duration) -> Result<Dialogue, RedisError> {
+    pub(crate) async fn enter(&self, address: &Address, patience: Duration) -> Result<Dialogue, RedisError> {
         let failed = |source: io::Error| RedisError::Connect {
             address: address.to_string().into(),
             source: Arc::new(source),
@@ -96,7 +96,7 @@ fn unsaid(error: RedisError, password: &str) -> RedisError {
 
 /// A connection on which one thing is said at a time.
 #[derive(Debug)]
-pub(super) struct Dialogue {
+pub(crate) struct Dialogue {
     connection: Connection,
     inbox: Vec<u8>,
     /// How much of the inbox was the last answer.
@@ -105,7 +105,7 @@ pub(super) struct Dialogue {
 
 impl Dialogue {
     /// A command and its answer. An error of the server is an error.
-    pub(super) async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply<'_>, RedisError> {
+    pub(crate) async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply<'_>, RedisError> {
         let mut out = Vec::new();
         reply::command(&mut out, words);
         self.say(&out).await?;
@@ -116,14 +116,14 @@ impl Dialogue {
     }
 
     /// Sends bytes.
-    pub(super) async fn say(&mut self, bytes: &[u8]) -> Result<(), RedisError> {
+    pub(crate) async fn say(&mut self, bytes: &[u8]) -> Result<(), RedisError> {
         self.connection.write_all(bytes).await?;
         self.connection.flush().await?;
         Ok(())
     }
 
     /// The next answer. Nothing is lost if whoever waits for it gives up.
-    pub(super) async fn hear(&mut self) -> Result<Reply<'_>, RedisError> {
+    pub(crate) async fn hear(&mut self) -> Result<Reply<'_>, RedisError> {
         self.inbox.drain(..std::mem::take(&mut self.heard));
         while reply::parse(&self.inbox)?.is_none() {
             if self.connection.read_buf(&mut self.inbox).await? == 0 {
@@ -136,7 +136,7 @@ impl Dialogue {
     }
 
     /// The connection, for whoever says many things at once.
-    pub(super) fn into_connection(self) -> Connection {
+    pub(crate) fn into_connection(self) -> Connection {
         self.connection
     }
 }

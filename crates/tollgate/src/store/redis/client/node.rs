@@ -11,36 +11,36 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ServerStatus;
-use super::batch::{Call, Terms};
-use super::cluster::Cluster;
 use super::connection::{Connection, Dialogue, Door};
-use super::error::RedisError;
 use super::health::{Health, Turns};
 use super::job::Job;
 use super::lane::Lane;
-use super::reply::Reply;
-use super::script::Scripts;
-use super::target::Address;
-use super::whereabouts::{Places, Whereabouts};
+use crate::store::redis::ServerStatus;
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::batch::{Call, Terms};
+use crate::store::redis::protocol::reply::Reply;
+use crate::store::redis::protocol::script::Scripts;
+use crate::store::redis::topology::cluster::Cluster;
+use crate::store::redis::topology::target::Address;
+use crate::store::redis::topology::whereabouts::{Places, Whereabouts};
 
 /// What all connections of one store have in common.
-pub(super) struct Link {
-    pub(super) door: Door,
-    pub(super) terms: Terms,
-    pub(super) scripts: Scripts,
+pub(crate) struct Link {
+    pub(crate) door: Door,
+    pub(crate) terms: Terms,
+    pub(crate) scripts: Scripts,
     /// How long a check may take: whoever answers later does not answer.
-    pub(super) deadline: Duration,
+    pub(crate) deadline: Duration,
     /// How many connections lead to each server.
-    pub(super) lanes: usize,
-    pub(super) runtime: Handle,
+    pub(crate) lanes: usize,
+    pub(crate) runtime: Handle,
     /// Draws pauses, from 0 up to 1.
-    pub(super) dice: fn() -> f64,
+    pub(crate) dice: fn() -> f64,
 }
 
 impl Link {
     /// A connection that owes an answer for so long is given up.
-    pub(super) fn stall(&self) -> Duration {
+    pub(crate) fn stall(&self) -> Duration {
         STALL_MIN.max(self.deadline)
     }
 
@@ -51,9 +51,9 @@ impl Link {
     }
 }
 
-pub(super) const STALL_MIN: Duration = Duration::from_millis(200);
+pub(crate) const STALL_MIN: Duration = Duration::from_millis(200);
 /// How long a connection may take to be made.
-pub(super) const DIAL_MAX: Duration = Duration::from_secs(2);
+pub(crate) const DIAL_MAX: Duration = Duration::from_secs(2);
 const PROBE_MIN: Duration = Duration::from_millis(25);
 /// The first pause after a failed connection is drawn from up to this, each next one from up to twice as much.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -62,8 +62,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MAX_REPLICA: Duration = Duration::from_millis(80);
 
 /// A server and the lanes to it. When it is dropped the lanes finish what they have, and end.
-pub(super) struct Node {
-    pub(super) state: Arc<NodeState>,
+pub(crate) struct Node {
+    pub(crate) state: Arc<NodeState>,
     lanes: Arc<[Entrance]>,
 }
 
@@ -74,12 +74,12 @@ struct Entrance {
 }
 
 /// What the lanes to one server share.
-pub(super) struct NodeState {
-    pub(super) link: Arc<Link>,
-    pub(super) whereabouts: Whereabouts,
-    pub(super) health: Arc<Health>,
+pub(crate) struct NodeState {
+    pub(crate) link: Arc<Link>,
+    pub(crate) whereabouts: Whereabouts,
+    pub(crate) health: Arc<Health>,
     /// Where to send what this server sends elsewhere.
-    pub(super) cluster: Weak<Cluster>,
+    pub(crate) cluster: Weak<Cluster>,
     /// Where the lanes begin, for as long as anybody can send something there.
     lanes: OnceLock<Weak<[Entrance]>>,
     /// How many lanes are connected: as long as one is, the server is up.
@@ -105,15 +105,15 @@ impl Pace {
 
 /// No connection, and none to be tried before this.
 #[derive(Debug)]
-pub(super) struct NotYet {
-    pub(super) tried: Places,
-    pub(super) until: Instant,
-    pub(super) error: RedisError,
+pub(crate) struct NotYet {
+    pub(crate) tried: Places,
+    pub(crate) until: Instant,
+    pub(crate) error: RedisError,
 }
 
 impl Node {
     /// Starts the lanes.
-    pub(super) fn new(
+    pub(crate) fn new(
         link: &Arc<Link>,
         whereabouts: Whereabouts,
         health: Arc<Health>,
@@ -141,7 +141,7 @@ impl Node {
     }
 
     /// How it is doing.
-    pub(super) fn status(&self) -> ServerStatus {
+    pub(crate) fn status(&self) -> ServerStatus {
         let NodeState { whereabouts, health, .. } = &*self.state;
         let Turns { opened, closed } = health.turns();
         let address = whereabouts.places().last().map(Address::to_string);
@@ -149,7 +149,7 @@ impl Node {
     }
 
     /// Sends a job there, or tells whoever waits why not.
-    pub(super) fn send(&self, job: Job) {
+    pub(crate) fn send(&self, job: Job) {
         if let Some(why) = self.state.health.why_down() {
             return job.answer(Err(why));
         }
@@ -191,7 +191,7 @@ fn ordinal() -> usize {
 
 impl NodeState {
     /// A connection that has answered, and whither.
-    pub(super) async fn connect(&self) -> Result<(Address, Connection), NotYet> {
+    pub(crate) async fn connect(&self) -> Result<(Address, Connection), NotYet> {
         let mut pace = self.pace.lock().await;
         let places = self.whereabouts.places();
         if pace.tried != places {
@@ -212,7 +212,7 @@ impl NodeState {
     }
 
     /// A lane that is not connected hands on what it was given, or tells whoever waits why not.
-    pub(super) fn hand_on(&self, job: Job, why: &RedisError) {
+    pub(crate) fn hand_on(&self, job: Job, why: &RedisError) {
         let lanes = self.lanes.get().and_then(Weak::upgrade);
         match lanes.as_deref().and_then(|lanes| connected(lanes, 0)) {
             Some(lane) => lane.send(job),
@@ -221,12 +221,12 @@ impl NodeState {
     }
 
     /// A connection is at an end, without being to blame.
-    pub(super) fn left(&self) {
+    pub(crate) fn left(&self) {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A connection broke. A server that lets us in and does no work is no better than none.
-    pub(super) async fn broke(&self, worked: bool, error: RedisError) {
+    pub(crate) async fn broke(&self, worked: bool, error: RedisError) {
         self.left();
         let mut pace = self.pace.lock().await;
         if worked {
@@ -271,7 +271,7 @@ impl NodeState {
     }
 
     /// A connection of one's own, for what is said now and then, and whither. It says nothing about how the server is.
-    pub(super) async fn dialogue(&self) -> Result<(Address, Dialogue), RedisError> {
+    pub(crate) async fn dialogue(&self) -> Result<(Address, Dialogue), RedisError> {
         let dialled = timeout(DIAL_MAX, self.dial_somewhere()).await;
         dialled.unwrap_or_else(|_| Err(self.whereabouts.unreached()))
     }

@@ -15,13 +15,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::batch::{Batch, Call, divide};
 use super::connection::Connection;
-use super::error::RedisError;
 use super::job::Job;
 use super::node::{NodeState, NotYet, STALL_MIN};
-use super::reply::{self, Reply};
-use super::target::Address;
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::batch::{Batch, Call, divide};
+use crate::store::redis::protocol::reply::{self, Reply};
+use crate::store::redis::topology::target::Address;
 
 /// So many Plans are launched together at most.
 const LOAD_MAX: usize = 64;
@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const INBOX: usize = 16 << 10;
 
 /// Lives as long as somebody can send it jobs.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     state: Arc<NodeState>,
     jobs: mpsc::UnboundedReceiver<Job>,
     /// For whoever chooses among lanes.
@@ -58,7 +58,7 @@ impl From<RedisError> for End {
 }
 
 impl Lane {
-    pub(super) fn new(
+    pub(crate) fn new(
         state: Arc<NodeState>,
         jobs: mpsc::UnboundedReceiver<Job>,
         is_connected: Arc<AtomicBool>,
@@ -67,7 +67,7 @@ impl Lane {
     }
 
     /// Connects, serves, connects again.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             match self.state.connect().await {
                 Ok((address, connection)) => {

@@ -9,16 +9,16 @@ use url::Url;
 /// Where Redis is and how to get in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    pub(super) place: Place,
+    pub(crate) place: Place,
     /// How to get into the servers that hold the state.
-    pub(super) access: Access,
+    pub(crate) access: Access,
     /// In front of every key.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
 }
 
 /// Where the state is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// On one server.
     Node(Address),
     /// On whichever server the sentinels call the primary of this name.
@@ -29,25 +29,25 @@ pub(super) enum Place {
 
 /// Host and port of a server.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Address {
-    pub(super) host: Arc<str>,
-    pub(super) port: u16,
+pub(crate) struct Address {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
 }
 
 /// How to get into a server.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(super) struct Access {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: u32,
-    pub(super) tls: Option<Tls>,
+pub(crate) struct Access {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: u32,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Whom to trust.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Tls {
+pub(crate) struct Tls {
     /// Certificates that vouch for the server, in PEM; those of the system if there is no file.
-    pub(super) authority: Option<PathBuf>,
+    pub(crate) authority: Option<PathBuf>,
 }
 
 /// A URL that names no Redis. It is not repeated: it may hold a password.
@@ -268,12 +268,12 @@ fn plain(what: &'static str, text: &str) -> Result<String, TargetError> {
 
 impl Address {
     /// An IPv6 address may stand in brackets, as it does in a URL.
-    pub(super) fn new(host: &str, port: u16) -> Address {
+    pub(crate) fn new(host: &str, port: u16) -> Address {
         Address { host: host.trim_start_matches('[').trim_end_matches(']').into(), port }
     }
 
     /// Reads `host:port` as servers write it, without brackets. An empty host is that of whoever says it.
-    pub(super) fn read(text: &str, said_by: &Address) -> Option<Address> {
+    pub(crate) fn read(text: &str, said_by: &Address) -> Option<Address> {
         let (host, port) = text.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let host = if host.is_empty() { &said_by.host } else { host };
         Some(Address::new(host, port.parse().ok()?))

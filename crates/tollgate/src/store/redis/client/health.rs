@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::error::RedisError;
+use crate::store::redis::error::RedisError;
 
 /// What is known of a server.
 #[derive(Default, Debug)]
-pub(super) struct Health {
+pub(crate) struct Health {
     /// The same as whether there is a reason, without a lock: every check asks.
     is_down: AtomicBool,
     why: Mutex<Option<RedisError>>,
@@ -23,23 +23,23 @@ pub(super) struct Health {
 
 /// How often a server went down and came back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Turns {
-    pub(super) opened: u64,
-    pub(super) closed: u64,
+pub(crate) struct Turns {
+    pub(crate) opened: u64,
+    pub(crate) closed: u64,
 }
 
 impl Health {
     /// Why nothing should be sent there, if it is down.
-    pub(super) fn why_down(&self) -> Option<RedisError> {
+    pub(crate) fn why_down(&self) -> Option<RedisError> {
         if self.is_down.load(Ordering::Relaxed) { self.why.lock().clone() } else { None }
     }
 
-    pub(super) fn is_down(&self) -> bool {
+    pub(crate) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
 
     /// It does not answer, or not in time.
-    pub(super) fn fails(&self, why: RedisError) {
+    pub(crate) fn fails(&self, why: RedisError) {
         let mut known = self.why.lock();
         if known.replace(why).is_none() {
             self.is_down.store(true, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Health {
     }
 
     /// It answers.
-    pub(super) fn answers(&self) {
+    pub(crate) fn answers(&self) {
         let mut known = self.why.lock();
         if known.take().is_some() {
             self.is_down.store(false, Ordering::Relaxed);
@@ -58,12 +58,12 @@ impl Health {
         }
     }
 
-    pub(super) fn turns(&self) -> Turns {
+    pub(crate) fn turns(&self) -> Turns {
         Turns { opened: self.opened.load(Ordering::Relaxed), closed: self.closed.load(Ordering::Relaxed) }
     }
 
     /// Waits until it is otherwise than `down`.
-    pub(super) async fn turns_from(&self, down: bool) {
+    pub(crate) async fn turns_from(&self, down: bool) {
         let mut turned = std::pin::pin!(self.turned.notified());
         loop {
             turned.as_mut().enable();

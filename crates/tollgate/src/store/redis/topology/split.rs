@@ -16,10 +16,10 @@ use tollgate_core::{
     Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, StoreError, Subject, Time, Verdict,
 };
 
-use super::error::RedisError;
-use super::wire::Attempt;
-use super::{PART, RedisStore, Share};
 use crate::clock::Clock;
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::wire::Attempt;
+use crate::store::redis::{PART, RedisStore, Share};
 
 /// The items of a Plan that are in one slot.
 struct Part<'r> {
@@ -30,7 +30,7 @@ struct Part<'r> {
 }
 
 /// Whether the keys may be in several slots: equal tags are equal slots.
-pub(super) fn spans_slots(plan: &Plan<'_>) -> bool {
+pub(crate) fn spans_slots(plan: &Plan<'_>) -> bool {
     let [first, others @ ..] = plan.items() else { return false };
     others.iter().any(|other| other.key.tag() != first.key.tag())
 }
@@ -88,7 +88,7 @@ impl Found {
 
 impl<C: Clock + Send + Sync> RedisStore<C> {
     /// Carries out a Plan that spans slots.
-    pub(super) async fn apply_in_parts(
+    pub(crate) async fn apply_in_parts(
         &self,
         plan: &Plan<'_>,
         deadline: Instant,

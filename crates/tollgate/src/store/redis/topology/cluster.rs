@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::error::RedisError;
-use super::job::Job;
-use super::node::{DIAL_MAX, Link, Node};
-use super::reply::Reply;
 use super::slot::SLOTS;
 use super::target::Address;
 use super::whereabouts::Whereabouts;
+use crate::store::redis::client::job::Job;
+use crate::store::redis::client::node::{DIAL_MAX, Link, Node};
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::reply::Reply;
 
 /// How often the slots are looked up while all is well.
 const LOOK: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(1);
 const WHOLE_AGAIN: Duration = Duration::from_millis(10);
 
 /// The servers of a cluster.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     link: Arc<Link>,
     me: Weak<Cluster>,
     seeds: Vec<Address>,
@@ -85,7 +85,7 @@ impl Elsewhere {
 
 impl Cluster {
     /// Begins to look for the slots.
-    pub(super) fn new(link: Arc<Link>, seeds: Vec<Address>) -> Arc<Cluster> {
+    pub(crate) fn new(link: Arc<Link>, seeds: Vec<Address>) -> Arc<Cluster> {
         let runtime = link.runtime.clone();
         let cluster = Arc::new_cyclic(|me| Cluster {
             link,
@@ -101,7 +101,7 @@ impl Cluster {
     }
 
     /// Sends a job to whoever has its slot.
-    pub(super) fn send(&self, job: Job) {
+    pub(crate) fn send(&self, job: Job) {
         let routes = self.routes.load();
         let owner = usize::from(routes.owners[usize::from(job.slot) % SLOTS]);
         if let Some((_, node)) = routes.nodes.get(owner) {
@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// Whoever has a slot, once that is known.
-    pub(super) async fn owner(&self, slot: u16) -> Result<Arc<Node>, RedisError> {
+    pub(crate) async fn owner(&self, slot: u16) -> Result<Arc<Node>, RedisError> {
         self.servers().await?;
         let routes = self.routes.load();
         let owner = usize::from(routes.owners[usize::from(slot) % SLOTS]);
@@ -129,7 +129,7 @@ impl Cluster {
 
     /// Who to ask instead of a server that did not run something, and whether that one is to be told that the slot's move
     /// is known.
-    pub(super) fn instead(&self, answer: &RedisError, by: &Address) -> Option<(Arc<Node>, bool)> {
+    pub(crate) fn instead(&self, answer: &RedisError, by: &Address) -> Option<(Arc<Node>, bool)> {
         match Elsewhere::read(answer, by)? {
             Elsewhere::Moved { slot, to } => {
                 self.moved(slot, &to);
@@ -141,24 +141,24 @@ impl Cluster {
     }
 
     /// All servers that have slots, once that is known.
-    pub(super) async fn servers(&self) -> Result<Vec<Arc<Node>>, RedisError> {
+    pub(crate) async fn servers(&self) -> Result<Vec<Arc<Node>>, RedisError> {
         let looked = self.looked.subscribe().wait_for(Option::is_some).await.map(|looked| looked.clone());
         looked.ok().flatten().unwrap_or(Err(RedisError::Closed))?;
         Ok(self.nodes())
     }
 
     /// All servers that have slots, and those that are about to.
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.routes.load().nodes.iter().map(|(_, node)| Arc::clone(node)).collect()
     }
 
     /// What is known of the slots may be wrong.
-    pub(super) fn doubts(&self) {
+    pub(crate) fn doubts(&self) {
         self.doubted.notify_one();
     }
 
     /// A server ran none of these, and said where else to try.
-    pub(super) fn sent_elsewhere(&self, jobs: Vec<Job>, answer: RedisError, by: &Address) {
+    pub(crate) fn sent_elsewhere(&self, jobs: Vec<Job>, answer: RedisError, by: &Address) {
         let Some(elsewhere) = Elsewhere::read(&answer, by) else {
             return jobs.into_iter().for_each(|job| job.answer(Err(answer.clone())));
         };

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tollgate_core::{Outcome, Plan, StoreError, Time};
 
-use super::TimeSource;
-use super::batch::{Call, Terms};
-use super::error::RedisError;
-use super::reply::{self, Reply};
-use super::script::Scripts;
-use super::wire::{Attempt, Encoded, decode};
+use crate::store::redis::TimeSource;
+use crate::store::redis::error::RedisError;
+use crate::store::redis::protocol::batch::{Call, Terms};
+use crate::store::redis::protocol::reply::{self, Reply};
+use crate::store::redis::protocol::script::Scripts;
+use crate::store::redis::protocol::wire::{Attempt, Encoded, decode};
 
 /// Makes commands out of Plans and outcomes out of replies.
 #[doc(hidden)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::sync::watch;
 
-use super::error::RedisError;
 use super::target::Address;
+use crate::store::redis::error::RedisError;
 
 /// Where a server is.
 #[derive(Debug)]
-pub(super) enum Whereabouts {
+pub(crate) enum Whereabouts {
     Fixed(Address),
     /// Wherever the sentinels say that the primary of this name is.
     Watched {
@@ -22,18 +22,18 @@ pub(super) enum Whereabouts {
 
 /// What the sentinels say of the primary.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Named {
+pub(crate) struct Named {
     /// The primary.
-    pub(super) address: Option<Address>,
+    pub(crate) address: Option<Address>,
     /// The replica that is to take its place, while a failover is under way. It may be the primary already, long before
     /// the sentinels see it; or it never will be.
-    pub(super) chosen: Option<Address>,
+    pub(crate) chosen: Option<Address>,
     /// Why nothing is known.
-    pub(super) trouble: Option<RedisError>,
+    pub(crate) trouble: Option<RedisError>,
 }
 
 /// Where the server may be, the likeliest first.
-pub(super) type Places = SmallVec<[Address; 2]>;
+pub(crate) type Places = SmallVec<[Address; 2]>;
 
 impl Named {
     fn places(&self) -> Places {
@@ -45,7 +45,7 @@ impl Named {
 
 impl Whereabouts {
     /// As far as is known.
-    pub(super) fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         match self {
             Whereabouts::Fixed(address) => SmallVec::from_iter([address.clone()]),
             Whereabouts::Watched { primary, .. } => primary.borrow().places(),
@@ -53,7 +53,7 @@ impl Whereabouts {
     }
 
     /// Once it is known, or known not to be.
-    pub(super) async fn known(&self) -> Result<Places, RedisError> {
+    pub(crate) async fn known(&self) -> Result<Places, RedisError> {
         let Whereabouts::Watched { name, primary } = self else { return Ok(self.places()) };
         let told = |named: &Named| !named.places().is_empty() || named.trouble.is_some();
         let named = primary.clone().wait_for(told).await.map(|named| named.clone()).unwrap_or_default();
@@ -67,12 +67,12 @@ impl Whereabouts {
     }
 
     /// Waits until it cannot be at this address any more.
-    pub(super) async fn leaves(&self, address: &Address) {
+    pub(crate) async fn leaves(&self, address: &Address) {
         self.until(|places| !places.is_empty() && !places.contains(address)).await;
     }
 
     /// Waits until it may be elsewhere than was thought.
-    pub(super) async fn differs(&self, thought: &Places) {
+    pub(crate) async fn differs(&self, thought: &Places) {
         self.until(|places| !places.is_empty() && places != thought).await;
     }
 
@@ -86,7 +86,7 @@ impl Whereabouts {
     }
 
     /// What is told if nobody is reached there in time.
-    pub(super) fn unreached(&self) -> RedisError {
+    pub(crate) fn unreached(&self) -> RedisError {
         match (self, self.places().into_iter().next_back()) {
             (Whereabouts::Watched { name, .. }, None) => {
                 RedisError::NoPrimary { name: Arc::clone(name), source: None }

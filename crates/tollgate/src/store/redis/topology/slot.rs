@@ -1,10 +1,10 @@
 //! Which part of a cluster a key belongs to.
 
 /// So many parts has a cluster.
-pub(super) const SLOTS: usize = 16_384;
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The slot of a key: that of what stands between its first braces, where our keys have their tag.
-pub(super) fn slot_of(key: &[u8]) -> u16 {
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
     crc16(tag(key).unwrap_or(key)) % SLOTS as u16
 }
 

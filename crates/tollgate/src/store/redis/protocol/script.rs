@@ -9,31 +9,31 @@ use std::sync::{Arc, OnceLock};
 
 use tollgate_core::Limit;
 
-const PRELUDE: &str = include_str!("lua/prelude.lua");
-const DRIVER: &str = include_str!("lua/driver.lua");
+const PRELUDE: &str = include_str!("../lua/prelude.lua");
+const DRIVER: &str = include_str!("../lua/driver.lua");
 
 /// Kind of state, name of the function, source; a twin's kind is that of core's state.
 const TWINS: [(u8, &str, &str); 8] = [
-    (1, "fixed_window", include_str!("lua/fixed_window.lua")),
-    (2, "sliding_window", include_str!("lua/sliding_window.lua")),
-    (3, "sliding_log", include_str!("lua/sliding_log.lua")),
-    (4, "bucket", include_str!("lua/bucket.lua")),
-    (5, "concurrency", include_str!("lua/concurrency.lua")),
-    (6, "quota", include_str!("lua/quota.lua")),
-    (7, "meter", include_str!("lua/meter.lua")),
-    (8, "penalty", include_str!("lua/penalty.lua")),
+    (1, "fixed_window", include_str!("../lua/fixed_window.lua")),
+    (2, "sliding_window", include_str!("../lua/sliding_window.lua")),
+    (3, "sliding_log", include_str!("../lua/sliding_log.lua")),
+    (4, "bucket", include_str!("../lua/bucket.lua")),
+    (5, "concurrency", include_str!("../lua/concurrency.lua")),
+    (6, "quota", include_str!("../lua/quota.lua")),
+    (7, "meter", include_str!("../lua/meter.lua")),
+    (8, "penalty", include_str!("../lua/penalty.lua")),
 ];
 
 /// A set of algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Kinds(u8);
+pub(crate) struct Kinds(u8);
 
 impl Kinds {
-    pub(super) const fn insert(&mut self, kind: u8) {
+    pub(crate) const fn insert(&mut self, kind: u8) {
         self.0 |= 1 << (kind - 1);
     }
 
-    pub(super) const fn union(self, other: Kinds) -> Kinds {
+    pub(crate) const fn union(self, other: Kinds) -> Kinds {
         Kinds(self.0 | other.0)
     }
 
@@ -43,7 +43,7 @@ impl Kinds {
 }
 
 /// The kind of state a limit keeps.
-pub(super) const fn kind_of(limit: &Limit) -> u8 {
+pub(crate) const fn kind_of(limit: &Limit) -> u8 {
     match limit {
         Limit::FixedWindow(_) => 1,
         Limit::SlidingWindow(_) => 2,
@@ -58,32 +58,32 @@ pub(super) const fn kind_of(limit: &Limit) -> u8 {
 
 /// A script and what Redis knows it by.
 #[derive(Debug)]
-pub(super) struct Script {
-    pub(super) source: String,
+pub(crate) struct Script {
+    pub(crate) source: String,
     /// SHA-1 in 40 hexadecimal digits.
-    pub(super) digest: String,
+    pub(crate) digest: String,
 }
 
 /// Every script that was needed so far, by the algorithms in it.
-pub(super) struct Scripts {
+pub(crate) struct Scripts {
     made: [OnceLock<Arc<Script>>; 256],
     edit: Edit,
 }
 
 /// Makes of a file's name and source what goes into scripts: tests plant mistakes.
-pub(super) type Edit = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
+pub(crate) type Edit = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 impl Scripts {
-    pub(super) fn new() -> Scripts {
+    pub(crate) fn new() -> Scripts {
         Scripts::edited(Box::new(|_, source| source.to_owned()))
     }
 
-    pub(super) fn edited(edit: Edit) -> Scripts {
+    pub(crate) fn edited(edit: Edit) -> Scripts {
         Scripts { made: [const { OnceLock::new() }; 256], edit }
     }
 
     /// The script for these algorithms.
-    pub(super) fn of(&self, kinds: Kinds) -> &Arc<Script> {
+    pub(crate) fn of(&self, kinds: Kinds) -> &Arc<Script> {
         self.made[usize::from(kinds.0)].get_or_init(|| {
             let source = assemble(kinds, &self.edit);
             Arc::new(Script { digest: sha1_smol::Sha1::from(&source).digest().to_string(), source })

@@ -8,23 +8,23 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Span;
 
-use super::TimeSource;
-use super::error::RedisError;
-use super::job::Job;
 use super::reply::{word, words};
 use super::script::{Kinds, Script, Scripts};
 use super::wire::{Encoded, OwnReply, cut};
+use crate::store::redis::TimeSource;
+use crate::store::redis::client::job::Job;
+use crate::store::redis::error::RedisError;
 
 /// Which clock decides, and how long state is kept beyond its death.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(crate) struct Terms {
     clock: u8,
     tolerance_us: u64,
     margin_ms: u64,
 }
 
 impl Terms {
-    pub(super) fn new(time: TimeSource, margin: Duration) -> Terms {
+    pub(crate) fn new(time: TimeSource, margin: Duration) -> Terms {
         let (clock, tolerance) = match time {
             TimeSource::Store => (0, Span::ZERO),
             TimeSource::Caller { tolerance } => (1, tolerance),
@@ -40,7 +40,7 @@ impl Terms {
 const UNTOUCHED: u16 = u16::MAX;
 
 /// One call of the script.
-pub(super) struct Call {
+pub(crate) struct Call {
     script: Arc<Script>,
     /// Number of keys, keys and argument, as they go over the wire: the same whether called by digest or by text.
     tail: Vec<u8>,
@@ -55,7 +55,7 @@ type Group = SmallVec<[u16; 2]>;
 impl Call {
     /// Puts Plans together. A key that several of them touch is named once, and equal Plans are sent once: a Plan joins
     /// another if none that is different has touched its keys in between, so that no key sees a difference.
-    pub(super) fn new(plans: &mut [&mut Encoded], terms: Terms, scripts: &Scripts) -> Call {
+    pub(crate) fn new(plans: &mut [&mut Encoded], terms: Terms, scripts: &Scripts) -> Call {
         // A quick hash will do: what tells keys of one rule apart was hashed with a secret.
         let (mut places, mut keys) =
             (HashMap::<Vec<u8>, u16, foldhash::fast::RandomState>::default(), Vec::new());
@@ -115,7 +115,7 @@ impl Call {
     }
 
     /// Gives each Plan, by place, its own part of the reply.
-    pub(super) fn split<'b>(
+    pub(crate) fn split<'b>(
         &self,
         mut reply: &'b [u8],
     ) -> impl Iterator<Item = (usize, Result<&'b [u8], RedisError>)> {
@@ -123,7 +123,7 @@ impl Call {
     }
 
     /// Writes the call, by digest or, if Redis does not know that, with the script's text.
-    pub(super) fn write(&self, out: &mut Vec<u8>, by_digest: bool) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, by_digest: bool) {
         let Script { source, digest } = &*self.script;
         let (command, script) = if by_digest { ("EVALSHA", digest) } else { ("EVAL", source) };
         words(out, self.tail_words + 2);
@@ -134,22 +134,22 @@ impl Call {
 }
 
 /// A call and who waits for what in it.
-pub(super) struct Batch {
-    pub(super) jobs: Vec<Job>,
-    pub(super) call: Call,
-    pub(super) sent: Instant,
+pub(crate) struct Batch {
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) call: Call,
+    pub(crate) sent: Instant,
     /// Whether nothing follows it of what was launched together with it.
-    pub(super) last_of_load: bool,
+    pub(crate) last_of_load: bool,
 }
 
 impl Batch {
     /// Whether Redis is to be told that the slot's move is known.
-    pub(super) fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         self.jobs.first().is_some_and(|job| job.way.asking)
     }
 
     /// Hands each its own part of the reply.
-    pub(super) fn answer(self, reply: &[u8]) {
+    pub(crate) fn answer(self, reply: &[u8]) {
         let mut jobs: Vec<Option<Job>> = self.jobs.into_iter().map(Some).collect();
         for (place, part) in self.call.split(reply) {
             if let Some(job) = jobs[place].take() {
@@ -159,13 +159,13 @@ impl Batch {
     }
 
     /// Tells all of them what went wrong.
-    pub(super) fn fail(self, error: &RedisError) {
+    pub(crate) fn fail(self, error: &RedisError) {
         self.jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
     }
 }
 
 /// Divides jobs into calls: Redis takes only keys of one slot in one call, and no call may keep it busy for long.
-pub(super) fn divide(jobs: Vec<Job>) -> Vec<Vec<Job>> {
+pub(crate) fn divide(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     struct Open {
         slot: u16,
         work: usize,
@@ -206,7 +206,7 @@ mod tests {
     use tollgate_core::algorithm::fixed_window::FixedWindow;
     use tollgate_core::{Item, Limit, Operation, Plan, Scope, SubjectHasher, Time, Token};
 
-    use super::super::job::Way;
+    use crate::store::redis::client::job::Way;
     use super::super::wire::Attempt;
     use super::*;
 

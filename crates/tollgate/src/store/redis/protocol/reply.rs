@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::error::RedisError;
+use crate::store::redis::error::RedisError;
 
 /// One answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reply<'b> {
+pub(crate) enum Reply<'b> {
     /// A status, a number as text, or a string; None if there is no value.
     Value(Option<&'b [u8]>),
     /// Several answers in one: only discovery asks for such.
@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 5;
 const PARTS_MAX: usize = 1 << 16;
 
 /// The answer at the front of `bytes` and its length there, or None if it has not come whole.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, RedisError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, RedisError> {
     parse_within(bytes, DEPTH_MAX)
 }
 
@@ -68,7 +68,7 @@ fn length(line: &[u8], most: usize) -> Result<usize, RedisError> {
 
 impl<'b> Reply<'b> {
     /// The parts of a list.
-    pub(super) fn parts(&self) -> Option<&[Reply<'b>]> {
+    pub(crate) fn parts(&self) -> Option<&[Reply<'b>]> {
         match self {
             Reply::List(parts) => Some(parts),
             _ => None,
@@ -76,7 +76,7 @@ impl<'b> Reply<'b> {
     }
 
     /// A value as text.
-    pub(super) fn text(&self) -> Option<&'b str> {
+    pub(crate) fn text(&self) -> Option<&'b str> {
         match self {
             Reply::Value(Some(bytes)) => std::str::from_utf8(bytes).ok(),
             _ => None,
@@ -84,25 +84,25 @@ impl<'b> Reply<'b> {
     }
 
     /// A value as a number.
-    pub(super) fn number<N: std::str::FromStr>(&self) -> Option<N> {
+    pub(crate) fn number<N: std::str::FromStr>(&self) -> Option<N> {
         self.text()?.parse().ok()
     }
 }
 
 /// Writes a whole command.
-pub(super) fn command(out: &mut Vec<u8>, said: &[&[u8]]) {
+pub(crate) fn command(out: &mut Vec<u8>, said: &[&[u8]]) {
     words(out, said.len());
     said.iter().for_each(|said| word(out, said));
 }
 
 /// Writes a command's head: how many words it has.
-pub(super) fn words(out: &mut Vec<u8>, count: usize) {
+pub(crate) fn words(out: &mut Vec<u8>, count: usize) {
     out.push(b'*');
     line(out, count);
 }
 
 /// Writes one word.
-pub(super) fn word(out: &mut Vec<u8>, word: &[u8]) {
+pub(crate) fn word(out: &mut Vec<u8>, word: &[u8]) {
     out.push(b'$');
     line(out, word.len());
     out.extend_from_slice(word);

@@ -11,12 +11,12 @@ use tollgate_core::{
     Span, StoreError, Time, Token, Verdict,
 };
 
-use super::error::RedisError;
 use super::script::{Kinds, kind_of};
+use crate::store::redis::error::RedisError;
 
 /// A Plan on its way: everything the script needs to know of it but the places of its keys.
 #[derive(Debug)]
-pub(super) struct Encoded {
+pub(crate) struct Encoded {
     /// The keys' texts, one after another.
     text: Vec<u8>,
     /// Where each of them ends, the items' first, then that of the request id.
@@ -26,16 +26,16 @@ pub(super) struct Encoded {
     /// Where in it the place of each key goes.
     holes: SmallVec<[u32; 4]>,
     /// Which twins it needs.
-    pub(super) kinds: Kinds,
+    pub(crate) kinds: Kinds,
     /// How many answers it gets.
-    pub(super) items: usize,
+    pub(crate) items: usize,
     /// How long the script will take over it, where a plain item takes one.
-    pub(super) work: usize,
+    pub(crate) work: usize,
 }
 
 /// What a Plan is to its request id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Attempt {
+pub(crate) enum Attempt {
     /// All there is of it.
     Only,
     /// A part of what is tried under this number.
@@ -45,10 +45,10 @@ pub(super) enum Attempt {
 }
 
 /// The reply to one Plan. Where only one rule matched, which is most often, it takes no memory of its own.
-pub(super) type OwnReply = SmallVec<[u8; 64]>;
+pub(crate) type OwnReply = SmallVec<[u8; 64]>;
 
 /// The most items a Plan may have here: their number is one byte.
-pub(super) const ITEMS_MAX: usize = u8::MAX as usize;
+pub(crate) const ITEMS_MAX: usize = u8::MAX as usize;
 
 /// Length of one item's answer.
 const ANSWER: usize = 2 + 4 * 8;
@@ -60,7 +60,7 @@ const CORRUPT: u8 = 3;
 
 impl Encoded {
     /// `prefix` goes in front of every key; `now` is the caller's clock, if that is what counts.
-    pub(super) fn new(plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) -> Encoded {
+    pub(crate) fn new(plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) -> Encoded {
         let mut encoded = Encoded {
             text: Vec::with_capacity(96 * plan.items().len()),
             ends: SmallVec::new(),
@@ -142,13 +142,13 @@ impl Encoded {
     }
 
     /// Its keys.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.text[start as usize..*end as usize])
     }
 
     /// Gives its keys their places, which count from 1.
-    pub(super) fn put(&mut self, places: &[u16]) {
+    pub(crate) fn put(&mut self, places: &[u16]) {
         for (hole, place) in self.holes.iter().zip(places) {
             let hole = *hole as usize;
             self.body[hole..hole + 2].copy_from_slice(&place.to_le_bytes());
@@ -156,14 +156,14 @@ impl Encoded {
     }
 
     /// The packed Plan, to be carried out so often.
-    pub(super) fn write(&self, out: &mut Vec<u8>, times: u16) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, times: u16) {
         let start = out.len() + TIMES;
         out.extend_from_slice(&self.body);
         out[start..start + 2].copy_from_slice(&times.to_le_bytes());
     }
 
     /// Whether it may be carried out as often as another one is, in one go: the same in every byte, with no request id.
-    pub(super) fn is_like(&self, other: &Encoded) -> bool {
+    pub(crate) fn is_like(&self, other: &Encoded) -> bool {
         self.holes.len() == self.items && self.body == other.body
     }
 }
@@ -262,7 +262,7 @@ fn numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
 }
 
 /// Cuts the reply to a Plan of so many items off the front of a batch's reply.
-pub(super) fn cut<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], RedisError> {
+pub(crate) fn cut<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], RedisError> {
     let length = match reply.first() {
         Some(&(DECIDED | REPLAYED)) => 9 + items * ANSWER,
         Some(&OTHER_CONTENT) => 9,
@@ -276,12 +276,12 @@ pub(super) fn cut<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], Re
 }
 
 /// Whether the Plan was decided just now, and not told again.
-pub(super) fn is_fresh(reply: &[u8]) -> bool {
+pub(crate) fn is_fresh(reply: &[u8]) -> bool {
     reply.first() == Some(&DECIDED)
 }
 
 /// What the store found for a Plan.
-pub(super) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreError> {
+pub(crate) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreError> {
     let mut reader = Reader { rest: reply };
     let what = reader.byte()?;
     let now = reader.time()?;
