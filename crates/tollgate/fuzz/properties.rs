@@ -9,8 +9,8 @@ use tollgate::core::{
 };
 use tollgate::rules::lint::LintOptions;
 use tollgate::rules::{load, load_and_lint};
-use tollgate::rules_file::{Colour, Kind, Node, Problems, Source, parse, sarif};
 use tollgate::store::redis::{Caller, TimeSource};
+use tollgate_document::{Colour, Kind, Node, Problems, Source, parse, sarif};
 
 /// The bytes are what a server sent for two Plans: they are read, waited for or refused, and what is read is in range.
 pub(crate) fn redis_reply(bytes: &[u8]) {

@@ -83,7 +83,7 @@
 //! # Rules
 //!
 //! [`Builder::rules_file`](limiter::Builder::rules_file) reads them from a file. A wrong file is refused whole, with every
-//! problem, its line and its fix. [`rules`] reads and lints them, [`rules_file`] knows their form. The same rules decide the
+//! problem, its line and its fix. [`rules`] reads and lints them, The same rules decide the
 //! same everywhere: here, on the command line (`tollgate check`, `tollgate explain`), and in servers.
 //!
 //! # Stores
@@ -111,7 +111,6 @@ pub mod keyed;
 pub mod limiter;
 pub mod problem;
 pub mod rules;
-pub mod rules_file;
 pub mod shorthand;
 pub mod store;
 #[cfg(feature = "tower")]

@@ -35,11 +35,11 @@ pub use reservation::Reservation;
 pub use sealed::NotOurs;
 
 use crate::clock::Clock;
-use crate::rules_file::Source;
 use crate::store::memory::MemoryStore;
 use decision::{Accounts, InForce};
 use sealed::Seals;
 use tokens::Tokens;
+use tollgate_document::Source;
 
 /// Decides. Cheap to clone: all clones share one store and one rule set.
 pub struct Limiter<S = MemoryStore> {

@@ -13,7 +13,7 @@ mod words;
 
 use tollgate_core::rules::{RuleLimit, RuleSet};
 
-use crate::rules_file::{Node, Problems, Source, check, json_schema, parse};
+use tollgate_document::{Node, Problems, Source, check, json_schema, parse};
 
 pub use file_shape::{file_shape, limit_shape};
 

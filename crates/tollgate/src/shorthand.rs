@@ -1,6 +1,7 @@
 //! The short form in which people write numbers with units: `2/s`, `100/10min`, `30s`.
 
 use tollgate_core::Span;
+use tollgate_document::number;
 
 /// Units of time and their names; the first name of each is the one messages use.
 const UNITS: [(&[&str], u64); 7] = [
@@ -25,12 +26,6 @@ pub struct Rate {
 /// Text that is no number of this kind.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShorthandError {
-    /// Not a whole number.
-    #[error("{found:?} is not a whole number; write digits, `_` between them if you like")]
-    Number {
-        /// What was there.
-        found: String,
-    },
     /// Not a span.
     #[error(
         "{found:?} is not a length of time; write a whole number and one of us, ms, s, min, h, d, w, like 30s"
@@ -45,17 +40,6 @@ pub enum ShorthandError {
         /// What was there.
         found: String,
     },
-}
-
-/// `100`, `10_000`.
-pub fn number(text: &str) -> Result<u64, ShorthandError> {
-    let wrong = || ShorthandError::Number { found: text.to_owned() };
-    let digits: String = text.trim().chars().filter(|&c| c != '_').collect();
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        digits.parse().map_err(|_| wrong())
-    } else {
-        Err(wrong())
-    }
 }
 
 /// `30s`, `10min`, `1d`; a unit alone is one of it.
@@ -111,6 +95,5 @@ mod tests {
             assert!(error.to_string().contains("like 100/min"), "{error}");
         }
         assert!(span("10").is_err());
-        assert!(number("0x10").is_err());
     }
 }

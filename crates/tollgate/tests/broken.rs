@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use blessing::{difference, is_blessing};
 use files::{CRATE, files_below, read};
 use tollgate::rules::load;
-use tollgate::rules_file::{Colour, Problems, Source};
+use tollgate_document::{Colour, Problems, Source};
 
 /// The most any file may take. The margin is wide: what must not be is a time that grows with the square of the file.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -85,7 +85,7 @@ fn every_kind_of_problem_is_shown_by_a_broken_file() {
         shown.extend(problems.in_order().iter().map(|problem| problem.code));
     }
     let sources =
-        ["src/rules/", "src/rules_file/"].map(|folder| files_below(&Path::new(CRATE).join(folder), ".rs"));
+        ["src/rules/", "../document/src/"].map(|folder| files_below(&Path::new(CRATE).join(folder), ".rs"));
     let mut known = BTreeSet::new();
     for path in sources.iter().flatten().filter(|path| !path.ends_with("tests.rs")) {
         let text = String::from_utf8(read(path)).expect("our sources are text");

@@ -8,8 +8,8 @@ use tollgate::core::decision::Source;
 use tollgate::core::rules::RuleSet;
 use tollgate::core::{Decline, Receipt, Report, Span, SubjectHasher, Time};
 use tollgate::limiter::{AcquireError, CheckError, Returned};
-use tollgate::rules_file::{Problems, Source as Text};
 use tollgate::{Attributes, Clock, Limiter, MemoryStore, Request, rules};
+use tollgate_document::{Problems, Source as Text};
 
 /// A round number, at the start of a minute and in the middle of an hour.
 const START: Time = Time::from_us(1_700_001_000_000_000);

@@ -17,7 +17,7 @@ use mutation::{good_files, nearly_good};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};
 use tollgate::rules::{load, schema_json};
-use tollgate::rules_file::{self, Node, Problems, Source};
+use tollgate_document::{Node, Problems, Source};
 
 /// The codes of problems that are a matter of form: what the schema is there to catch.
 const OF_FORM: [&str; 9] = [
@@ -39,19 +39,19 @@ const BEYOND_A_SCHEMA: [&str; 2] = ["numbers-in-quotes.yaml", "version-in-quotes
 fn json_of(bytes: &[u8]) -> Option<Value> {
     let source = Source::new("rules.yaml", bytes);
     let mut problems = Problems::new();
-    let node = rules_file::parse(&source, &mut problems)?;
+    let node = tollgate_document::parse(&source, &mut problems)?;
     (!problems.has_errors()).then(|| value_of(&node))
 }
 
 /// By the core schema of YAML 1.2.
 fn value_of(node: &Node) -> Value {
     match &node.value {
-        rules_file::Value::Null | rules_file::Value::Refused => Value::Null,
-        rules_file::Value::Bool(value) => json!(value),
-        rules_file::Value::Text(text) if node.looks_like_a_number() => number_of(&text.text),
-        rules_file::Value::Text(text) => json!(text.text),
-        rules_file::Value::List(items) => items.iter().map(value_of).collect(),
-        rules_file::Value::Map(entries) => {
+        tollgate_document::Value::Null | tollgate_document::Value::Refused => Value::Null,
+        tollgate_document::Value::Bool(value) => json!(value),
+        tollgate_document::Value::Text(text) if node.looks_like_a_number() => number_of(&text.text),
+        tollgate_document::Value::Text(text) => json!(text.text),
+        tollgate_document::Value::List(items) => items.iter().map(value_of).collect(),
+        tollgate_document::Value::Map(entries) => {
             let entries = entries
                 .iter()
                 .filter_map(|entry| Some((entry.key.text()?.to_owned(), value_of(&entry.value))));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tollgate_core::request_id::HORIZON_DEFAULT;
+use tollgate_core::plan::request_id::HORIZON_DEFAULT;
 use tollgate_core::rules::RuleSet;
 use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
 
@@ -14,8 +14,8 @@ use super::sealed::Seals;
 use super::tokens::Tokens;
 use super::{Inner, Limiter};
 use crate::rules::load;
-use crate::rules_file::{Colour, Problems, Source};
 use crate::store::memory::MemoryStore;
+use tollgate_document::{Colour, Problems, Source};
 
 /// Makes a [`Limiter`].
 #[must_use = "a builder makes nothing until `build`"]

@@ -7,7 +7,7 @@ use cel::{Context, ExecutionError, ParseErrors, Program, Value};
 use tollgate_core::rules::cost::Expression;
 use tollgate_core::{Attributes, EXACT_MAX};
 
-use crate::rules_file::shown;
+use tollgate_document::shown;
 
 /// Longer expressions are refused: they are evaluated on every request.
 const BYTES_MAX: usize = 512;

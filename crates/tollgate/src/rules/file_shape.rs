@@ -6,8 +6,8 @@ use tollgate_core::EXACT_MAX;
 use tollgate_core::algorithm::{concurrency, penalty, sliding_log, sliding_window};
 
 use super::words;
-use crate::rules_file::Shape;
-use crate::rules_file::shape::{Fields, TextShape, choice, fields, list, map_of, number, one_of, text};
+use tollgate_document::Shape;
+use tollgate_document::shape::{Fields, TextShape, choice, fields, list, map_of, number, one_of, text};
 
 /// The shape of a rules file.
 pub fn file_shape() -> &'static Shape {

@@ -13,8 +13,8 @@ use tollgate_core::rules::RuleLimit;
 use tollgate_core::{Limit, LimitError, Span};
 
 use super::{file_shape, words};
-use crate::rules_file::{Entry, Node, Place, Problem, Problems, check, shown, suggest};
 use crate::shorthand;
+use tollgate_document::{Entry, Node, Place, Problem, Problems, check, shown, suggest};
 
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
@@ -215,7 +215,7 @@ fn grace(node: &Node, allowance: u64, problems: &mut Problems) -> Option<u64> {
     let found = if text.contains('%') {
         words::percent(text).map(|points| (u128::from(allowance) * u128::from(points) / 10_000) as u64)
     } else {
-        shorthand::number(text).map_err(|_| format!("{} is no amount", node.found()))
+        tollgate_document::number(text).map_err(|_| format!("{} is no amount", node.found()))
     };
     match found {
         Ok(grace) => Some(grace),

@@ -11,7 +11,7 @@
 //! use tollgate::core::Time;
 //! use tollgate::rules::lint::LintOptions;
 //! use tollgate::rules::load_and_lint;
-//! use tollgate::rules_file::{Problems, Source};
+//! use tollgate_document::{Problems, Source};
 //!
 //! let text = b"version: 1\nrules:\n  - { id: a, per: all, limit: { token-bucket: 100/min, burst: 20 } }";
 //! let (source, mut problems) = (Source::new("rules.yaml", text), Problems::new());
@@ -34,8 +34,8 @@ mod subjects;
 use tollgate_core::Time;
 use tollgate_core::rules::RuleSet;
 
-use crate::rules_file::{Node, Place, Problem, Problems, Source};
 use context::Context;
+use tollgate_document::{Node, Place, Problem, Problems, Source};
 
 /// Attributes that the edge sets, or that people usually set, as long as [`LintOptions`] does not say otherwise.
 pub const KNOWN_ATTRIBUTES: &[&str] = &[

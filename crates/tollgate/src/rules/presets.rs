@@ -2,7 +2,7 @@
 
 use tollgate_core::rules::Rule;
 
-use crate::rules_file::{Problems, Source};
+use tollgate_document::{Problems, Source};
 
 /// A named set of rules.
 #[derive(Clone, Copy, Debug)]

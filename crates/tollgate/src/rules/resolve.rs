@@ -12,7 +12,7 @@ use tollgate_core::rules::{
 use tollgate_core::{OnFailure, Scope, Time};
 
 use super::{expression, limit, presets, words};
-use crate::rules_file::{Kind, Node, Place, Problem, Problems, Source, shown, suggest};
+use tollgate_document::{Kind, Node, Place, Problem, Problems, Source, shown, suggest};
 
 /// What a file without a namespace is called in keys.
 const NAMESPACE_DEFAULT: &str = "default";

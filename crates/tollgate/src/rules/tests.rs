@@ -2,7 +2,7 @@ use tollgate_core::rules::{Planned, Request};
 use tollgate_core::{Attributes, Limit, Operation, Subject, SubjectHasher, Time, Token};
 
 use super::*;
-use crate::rules_file::Colour;
+use tollgate_document::Colour;
 
 const SHOP: &str = include_str!("../../../../examples/rules/shop.yaml");
 const NOW: Time = Time::from_us(1_790_000_000_000_000);

@@ -5,8 +5,8 @@
 use tollgate_core::rules::Rollout;
 use tollgate_core::{EXACT_MAX, OnFailure, Span};
 
-use crate::rules_file::{shown, suggest};
 use crate::shorthand;
+use tollgate_document::{shown, suggest};
 
 /// Forms of `on_failure`, for messages.
 pub(super) const FAILURE_FORMS: &str = "open, closed, degraded, `local N%` or `cap N/period`";
@@ -21,9 +21,12 @@ pub(super) fn percent(text: &str) -> Result<u16, String> {
     if !decimals || (number.contains('.') && part.is_empty()) {
         return Err(wrong());
     }
-    let whole = shorthand::number(whole).map_err(|_| wrong())?;
-    let part =
-        if part.is_empty() { 0 } else { shorthand::number(&format!("{part:0<2}")).map_err(|_| wrong())? };
+    let whole = tollgate_document::number(whole).map_err(|_| wrong())?;
+    let part = if part.is_empty() {
+        0
+    } else {
+        tollgate_document::number(&format!("{part:0<2}")).map_err(|_| wrong())?
+    };
     let basis_points = whole.checked_mul(100).and_then(|whole| whole.checked_add(part)).ok_or_else(wrong)?;
     u16::try_from(basis_points).ok().filter(|&points| points <= 10_000).ok_or_else(wrong)
 }
@@ -83,7 +86,7 @@ pub(super) fn quota(text: &str) -> Result<(u64, &str), String> {
     let Some((amount, period)) = text.split_once('/') else {
         return Err(wrong("write an amount, a slash and hour, day, week, month or year".to_owned()));
     };
-    let amount = shorthand::number(amount).map_err(|_| wrong(no_amount(amount)))?;
+    let amount = tollgate_document::number(amount).map_err(|_| wrong(no_amount(amount)))?;
     if amount == 0 {
         return Err(format!("{} allows nothing; to refuse everything write `limit: deny`", shown(text)));
     }
@@ -93,7 +96,7 @@ pub(super) fn quota(text: &str) -> Result<(u64, &str), String> {
 fn no_rate(text: &str) -> String {
     let why = match text.split_once('/') {
         None => "write an amount, a slash and a length of time".to_owned(),
-        Some((amount, _)) if shorthand::number(amount).is_err() => no_amount(amount),
+        Some((amount, _)) if tollgate_document::number(amount).is_err() => no_amount(amount),
         Some((_, period)) => no_span(period),
     };
     format!("{} is no rate: {why}", shown(text))

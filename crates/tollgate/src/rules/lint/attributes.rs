@@ -8,8 +8,8 @@ use tollgate_core::rules::Cost;
 use super::Findings;
 use super::claims::Claim;
 use super::context::{Context, WrittenRule};
-use crate::rules_file::problem::PROBLEMS_MAX;
-use crate::rules_file::{Node, Place, Source, suggest};
+use tollgate_document::problem::PROBLEMS_MAX;
+use tollgate_document::{Node, Place, Source, suggest};
 
 /// Who is counted by more attributes than this is told only the line.
 const PLACES_MAX: usize = 64;

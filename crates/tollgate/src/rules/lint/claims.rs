@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use tollgate_core::rules::{Condition, Test};
 
-use crate::rules_file::{Node, Place};
+use tollgate_document::{Node, Place};
 
 /// How much comparing a file may cost, in characters and pairs: a few seconds at most. Ten thousand overrides of one
 /// rule fit.

@@ -7,7 +7,7 @@ use tollgate_core::{Limit, Span};
 
 use super::Findings;
 use super::context::{Context, WrittenRule, names, readable};
-use crate::rules_file::Place;
+use tollgate_document::Place;
 
 /// How many rules a finding points at.
 const PLACES_MAX: usize = 6;

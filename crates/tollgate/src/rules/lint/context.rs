@@ -12,8 +12,8 @@ use tollgate_core::rules::{Cost, Mode, Override, Rule, RuleLimit, RuleSet};
 use super::claims::{Claim, Work, claims};
 use super::{Findings, LintOptions};
 use crate::rules::presets;
-use crate::rules_file::{Node, Place, Problems, Source, parse};
 use crate::shorthand::{self, Rate};
+use tollgate_document::{Node, Place, Problems, Source, parse};
 
 /// How many names a message lists.
 const NAMES_MAX: usize = 6;

@@ -7,7 +7,7 @@ use tollgate_core::rules::{Missing, Rule};
 use super::Findings;
 use super::attributes::subject_place;
 use super::context::{Context, WrittenRule, names};
-use crate::rules_file::Place;
+use tollgate_document::Place;
 
 /// The attribute that every request over a network has.
 const ADDRESS: &str = "ip";

@@ -7,8 +7,8 @@ use tollgate_core::{Attributes, Limit, Operation, Retry, Span, State, SubjectHas
 
 use super::*;
 use crate::rules::{load, load_and_lint, presets};
-use crate::rules_file::{Colour, Severity};
 use crate::shorthand;
+use tollgate_document::{Colour, Severity};
 
 const SHOP: &str = include_str!("../../../../../examples/rules/shop.yaml");
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tollgate_core::rules::condition::PathPattern;
 
 use super::*;
-use crate::rules_file::{Text, Value};
+use tollgate_document::{Text, Value};
 
 /// A condition and what it is written as.
 #[derive(Clone, Debug)]

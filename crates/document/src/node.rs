@@ -4,7 +4,7 @@
 
 use super::problem::shown;
 use super::source::Place;
-use crate::shorthand;
+use crate::number::number as whole_number;
 
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,7 +137,7 @@ impl Node {
     /// The whole number, if it is one without quotes: `100`, `10_000`.
     pub fn u64(&self) -> Option<u64> {
         match &self.value {
-            Value::Text(Text { text, quoted: false }) => shorthand::number(text).ok(),
+            Value::Text(Text { text, quoted: false }) => whole_number(text).ok(),
             _ => None,
         }
     }

@@ -4,8 +4,8 @@
 //! [`json_schema`](super::json_schema):
 //!
 //! ```
-//! use tollgate::rules_file::shape::{Shape, choice, fields, list, number, one_of, text};
-//! use tollgate::rules_file::{Problems, Source, check, parse};
+//! use tollgate_document::shape::{Shape, choice, fields, list, number, one_of, text};
+//! use tollgate_document::{Problems, Source, check, parse};
 //!
 //! let limit = one_of("a limit")
 //!     .or("Refuses everything.", choice(&[("deny", "Nothing is admitted.")]))

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::rules_file::Colour;
-use crate::rules_file::example;
+use crate::Colour;
+use crate::example;
 
 fn read(text: &str) -> (Option<Node>, Vec<String>) {
     let source = Source::new("f", text.as_bytes());
@@ -166,9 +166,9 @@ fn whole_way(bytes: &[u8]) -> Problems {
         let at = source.position(problem.label.place.start);
         assert!(header.ends_with(&format!(" f:{}:{}", at.line, at.column)), "{header} for {at:?}");
     }
-    let listed = problems.len().min(crate::rules_file::problem::PROBLEMS_MAX + 1);
+    let listed = problems.len().min(crate::problem::PROBLEMS_MAX + 1);
     assert_eq!(problems.to_json(&source).as_array().map(Vec::len), Some(listed));
-    crate::rules_file::sarif([(&source, &problems)]);
+    crate::sarif([(&source, &problems)]);
     problems
 }
 

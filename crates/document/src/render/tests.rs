@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::rules_file::example::{problems, rendered};
-use crate::rules_file::problem::PROBLEMS_MAX;
+use crate::example::{problems, rendered};
+use crate::problem::PROBLEMS_MAX;
 
 #[test]
 fn a_file_with_many_problems_shows_all_of_them() {

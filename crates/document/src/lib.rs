@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod example;
 pub mod node;
+mod number;
 pub mod parse;
 pub mod problem;
 pub mod render;
@@ -21,6 +22,7 @@ pub mod shape;
 pub mod source;
 
 pub use node::{Entry, Kind, Node, Text, Value};
+pub use number::{NotANumber, number};
 pub use parse::parse;
 pub use problem::{Label, Problem, Problems, Severity, shown, suggest};
 pub use render::{Colour, sarif};

@@ -6,9 +6,9 @@
 use std::cmp::Reverse;
 
 use super::{Fields, ListShape, MapOf, NumberShape, OneOf, Shape, TextShape};
-use crate::rules_file::node::{Kind, Node, Value};
-use crate::rules_file::problem::{Problem, Problems, shown, suggest};
-use crate::shorthand;
+use crate::node::{Kind, Node, Value};
+use crate::number::number as whole_number;
+use crate::problem::{Problem, Problems, shown, suggest};
 
 /// How many keys of a map without a known key are compared with the known ones.
 const NEAR_KEYS_MAX: usize = 16;
@@ -100,7 +100,7 @@ impl Check<'_> {
             Some(_) => self.report("number-out-of-range", node, || Words::found(node, &shape.expected())),
             None => self.report("bad-number", node, || {
                 let words = Words::found(node, &shape.expected());
-                match node.text().map(shorthand::number) {
+                match node.text().map(whole_number) {
                     Some(Ok(number)) => words.help(format!("without quotes: {number}")),
                     _ => words,
                 }

@@ -1,8 +1,8 @@
 //! Every way in which a file can differ from its shape is found, placed and named, in one go.
 
-use crate::rules_file::example::{found, problems};
-use crate::rules_file::shape::{Shape, choice, fields, list, one_of, text};
-use crate::rules_file::{Problems, Source, check, parse};
+use crate::example::{found, problems};
+use crate::shape::{Shape, choice, fields, list, one_of, text};
+use crate::{Problems, Source, check, parse};
 
 /// A file whose one rule has this limit.
 fn with_limit(limit: &str) -> String {

@@ -4,10 +4,19 @@ use std::sync::LazyLock;
 
 use super::shape::{Shape, choice, fields, list, map_of, number, one_of, text};
 use super::{Problems, Source, check, parse};
-use crate::shorthand;
 
 fn rate(text: &str) -> Result<(), String> {
-    shorthand::rate(text).map(drop).map_err(|error| error.to_string())
+    let is_rate = text.split_once('/').is_some_and(|(amount, period)| {
+        amount.bytes().all(|byte| byte.is_ascii_digit())
+            && !amount.is_empty()
+            && ["s", "min", "h", "d"].contains(&period.trim_start_matches(|c: char| c.is_ascii_digit()))
+    });
+    if is_rate {
+        return Ok(());
+    }
+    Err(format!(
+        "{text:?} is not a rate; write an amount, a slash and a length of time, like 100/min or 5/10s"
+    ))
 }
 
 fn lowercase(text: &str) -> Result<(), String> {

@@ -8,10 +8,10 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::rules_file::example;
-use crate::rules_file::node::{Node, Value as NodeValue};
-use crate::rules_file::shape::{choice, fields, list, map_of, number, one_of, text};
-use crate::rules_file::{Problems, Source, check, parse};
+use crate::example;
+use crate::node::{Node, Value as NodeValue};
+use crate::shape::{choice, fields, list, map_of, number, one_of, text};
+use crate::{Problems, Source, check, parse};
 
 #[test]
 fn every_shape_has_its_schema() {

@@ -47,7 +47,7 @@ pub struct Label {
 /// One thing that is wrong.
 ///
 /// ```
-/// use tollgate::rules_file::{Place, Problem};
+/// use tollgate_document::{Place, Problem};
 ///
 /// let problem = Problem::error("unknown-rule", Place::new(40, 44), "no rule is called `serch`")
 ///     .label("did you mean `search`?")
