@@ -1,6 +1,6 @@
 //! What must hold for any bytes that are sent as a body, for the fuzz target and for the test that feeds it.
 
-#[path = "../src/serve/http/question.rs"]
+#[path = "../src/serve/edge/http/question.rs"]
 mod question;
 
 use serde_json::Value;

@@ -3,15 +3,15 @@
 
 #![expect(dead_code, reason = "only what reads and writes bytes is looked at here")]
 
-#[path = "../src/serve/resp/check.rs"]
+#[path = "../src/serve/edge/resp/check.rs"]
 pub(crate) mod check;
-#[path = "../src/serve/resp/frame.rs"]
+#[path = "../src/serve/edge/resp/frame.rs"]
 pub(crate) mod frame;
-#[path = "../src/serve/resp/reply.rs"]
+#[path = "../src/serve/edge/resp/reply.rs"]
 pub(crate) mod reply;
-#[path = "../src/serve/resp/text.rs"]
+#[path = "../src/serve/edge/resp/text.rs"]
 pub(crate) mod text;
-#[path = "../src/serve/resp/throttle.rs"]
+#[path = "../src/serve/edge/resp/throttle.rs"]
 pub(crate) mod throttle;
 
 use std::fmt::Display;

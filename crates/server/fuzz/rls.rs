@@ -1,6 +1,6 @@
 //! What must hold for any bytes that are sent as a message of Envoy's, for the fuzz target and for the test that feeds it.
 
-#[path = "../src/serve/grpc/question.rs"]
+#[path = "../src/serve/edge/grpc/question.rs"]
 #[allow(dead_code, reason = "limits of a caller's own are not looked at here")]
 mod question;
 

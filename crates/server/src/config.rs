@@ -22,11 +22,11 @@ use tollgate::core::{Prefixes, SubjectHashers, TrustedProxies};
 use tollgate::headers::Dialect;
 use tollgate::store::redis::RedisSettings;
 
-use crate::input;
+use crate::access::{Access, Scopes};
+use crate::cli::input;
+use crate::cli::terminal::{self, Failure};
 use crate::protocol::Protocol;
-use crate::serve::access::{Access, Scopes};
-use crate::serve::grpc::Messages;
-use crate::terminal::{self, Failure};
+use crate::serve::edge::grpc::Messages;
 pub(crate) use flags::Flags;
 use layers::Layers;
 pub(crate) use shapes::name as token_name;
@@ -128,7 +128,7 @@ pub(crate) fn load(flags: &Flags, purpose: &str) -> Result<Loaded> {
     match layers.problems() {
         0 => Ok(Loaded { shown: show::all(&layers, &config), config }),
         number => {
-            terminal::complain(&layers.render(tollgate::rules_file::Colour::Ansi));
+            terminal::complain(&layers.render(tollgate_document::Colour::Ansi));
             let problems = if number == 1 { "a problem".to_owned() } else { format!("{number} problems") };
             let hint = "the file comes first, TOLLGATE_… variables beat it, flags beat both; docs/reference/config.md lists all";
             Err(Failure::new(format!("the configuration has {problems}, so {purpose}"), hint).into())

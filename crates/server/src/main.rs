@@ -1,75 +1,10 @@
-//! The binary `tollgate`: parses, runs, exits.
-
-mod commands;
-mod config;
-mod exit;
-mod hash_key;
-mod input;
-mod protocol;
-mod request;
-mod serve;
-mod shared_store;
-mod terminal;
+//! The binary `tollgate`.
 
 use std::process::ExitCode;
-
-use clap::Parser;
-use commands::{
-    check, completions, config as config_command, estimate, explain, guide, import, lint, man, presets,
-    schema, serve as serve_command, token, r#try,
-};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Admission control: may this request, job or token spend proceed right now?
-#[derive(Parser)]
-#[command(
-    name = "tollgate",
-    version,
-    propagate_version = true,
-    arg_required_else_help = true,
-    after_help = "`tollgate COMMAND --help` tells more, with examples and exit codes."
-)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(clap::Subcommand)]
-enum Command {
-    Lint(lint::Args),
-    Explain(explain::Args),
-    Check(check::Args),
-    Serve(serve_command::Args),
-    Config(config_command::Args),
-    Token(token::Args),
-    Try(r#try::Args),
-    Estimate(estimate::Args),
-    Guide(guide::Args),
-    Import(import::Args),
-    Presets(presets::Args),
-    Schema(schema::Args),
-    Completions(completions::Args),
-    Man(man::Args),
-}
-
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Lint(args) => lint::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Serve(args) => serve_command::run(&args),
-        Command::Config(args) => config_command::run(&args),
-        Command::Token(args) => token::run(&args),
-        Command::Try(args) => r#try::run(&args),
-        Command::Estimate(args) => estimate::run(&args),
-        Command::Guide(args) => guide::run(&args),
-        Command::Import(args) => import::run(&args),
-        Command::Presets(args) => presets::run(&args),
-        Command::Schema(args) => schema::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
-    };
-    result.unwrap_or_else(|error| terminal::fail(&error))
+    tollgate_server::run()
 }

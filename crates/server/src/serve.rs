@@ -1,24 +1,17 @@
 //! The server: one limiter behind several protocols.
 
-pub(crate) mod access;
 mod announce;
 mod changes;
-mod connections;
+pub(crate) mod edge;
 mod fleet;
 mod gate;
-pub(crate) mod grpc;
-mod http;
-mod listener;
+mod listen;
 mod observe;
-mod open_files;
 mod readiness;
-mod resp;
 mod rules_in_force;
 mod shared;
 mod store_status;
-mod tls;
 mod upkeep;
-mod worker;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,21 +23,21 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate::core::{Scope, SubjectHashers};
 use tollgate::limiter::BuildError;
-use tollgate::rules_file::Source;
 use tollgate::{Limiter, MemoryStore};
+use tollgate_document::Source;
 
+use crate::cli::terminal::Failure;
 use crate::config::{Config, StoreConfig};
 use crate::protocol::Protocol;
-use crate::terminal::Failure;
-use connections::Connections;
 use fleet::Others;
 use gate::{Backed, Gate};
-use listener::Listener;
+use listen::connections::Connections;
+use listen::listener::Listener;
+use listen::tls::Tls;
+use listen::worker::{self, Worker};
 use observe::{Recorder, StoreCalls, Traces, Watched, log};
 use rules_in_force::RulesOrigin;
 use shared::{Doors, Shared};
-use tls::Tls;
-use worker::Worker;
 
 /// Serves until it is told to end. `reread` gives the configuration anew, for what can change while it runs.
 pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
@@ -52,7 +45,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let asked_for = config.addresses;
     let _within = main.enter();
     let log = log::start(&config.log)?;
-    open_files::allow(config.connections_max);
+    listen::open_files::allow(config.connections_max);
     let Ports { shares, addresses } = listeners(&config)?;
     let store = told(&config.store);
     let doors = Doors { tokens: config.access, anonymous: config.anonymous, certified: config.certified };
@@ -115,7 +108,7 @@ async fn open(
     let name = rules.name().to_owned();
     let refused = |error: BuildError| match error {
         BuildError::Rules { problems } => {
-            crate::terminal::complain(&problems);
+            crate::cli::terminal::complain(&problems);
             let hint = "`tollgate lint` says the same without starting anything";
             anyhow::Error::from(Failure::new(format!("{name} has problems, so nothing is served"), hint))
         }

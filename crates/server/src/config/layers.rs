@@ -8,10 +8,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tollgate::rules_file::{
+use tollgate_document::{
     Colour, Entry, Kind as NodeKind, Node, Place, Problem, Problems, Source, Text, Value,
 };
-use tollgate::rules_file::{check, parse, suggest};
+use tollgate_document::{check, parse, suggest};
 
 use super::settings::{Kind, SETTINGS, Setting};
 use super::{CONFIG_VARIABLE, shapes};

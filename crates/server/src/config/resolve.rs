@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use tollgate::core::{Cidr, Prefixes, ProxyHeader, SubjectHasher, SubjectHashers, TrustedProxies};
 use tollgate::headers::{Dialect, Reset};
-use tollgate::rules_file::{Node, Place, Problem};
-use tollgate::shorthand;
+use tollgate_document::{Node, Place, Problem};
 
 use super::layers::{Layers, Origin};
 use super::settings::SETTINGS;
 use super::{Config, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes};
-use crate::input;
+use crate::access::{Access, Digest, Scopes, Token};
+use crate::cli::input;
+use crate::cli::store_args::{has_sentinels, settings_of};
 use crate::protocol::Protocol;
-use crate::serve::access::{Access, Digest, Scopes, Token};
-use crate::serve::grpc::{Messages, Names};
-use crate::shared_store::{has_sentinels, settings_of};
+use crate::serve::edge::grpc::{Messages, Names};
 
 /// Makes a configuration. It is good for nothing if there are problems among the layers afterwards.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
@@ -70,7 +69,7 @@ fn word<'l>(layers: &'l Layers, name: &str) -> &'l str {
 }
 
 fn number(layers: &Layers, name: &str) -> u64 {
-    shorthand::number(word(layers, name)).unwrap_or(0)
+    tollgate_document::number(word(layers, name)).unwrap_or(0)
 }
 
 fn size(layers: &Layers, name: &str) -> usize {

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tollgate::core::Cidr;
-use tollgate::rules_file::shape::{Fields, Shape, check, choice, fields, list, number, text};
-use tollgate::rules_file::{Node, Place, Problem, Problems, shown, suggest};
 use tollgate::shorthand;
 use tollgate::store::redis::RedisSettings;
+use tollgate_document::shape::{Fields, Shape, check, choice, fields, list, number, text};
+use tollgate_document::{Node, Place, Problem, Problems, shown, suggest};
 
 use super::settings::{Kind, SETTINGS, Setting};
-use crate::serve::access::Digest;
-use crate::shared_store::holds_password;
+use crate::access::Digest;
+use crate::cli::store_args::holds_password;
 
 const SCOPES: &[(&str, &str)] = &[
     ("check", "Ask for admission, and everything that follows from it: refunds, leases, reports."),

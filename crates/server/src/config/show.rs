@@ -46,7 +46,7 @@ fn of_given(setting: &Setting, Given { node, .. }: &Given, layers: &Layers) -> S
         Kind::Secret => "(secret)".to_owned(),
         Kind::File => layers.path(setting.name).unwrap_or_default().display().to_string(),
         Kind::Tokens => {
-            let token = |item: &tollgate::rules_file::Node| {
+            let token = |item: &tollgate_document::Node| {
                 let text = |key: &str| item.get(key).map(texts).unwrap_or_default();
                 format!("{} ({})", text("name"), text("scopes"))
             };
@@ -57,7 +57,7 @@ fn of_given(setting: &Setting, Given { node, .. }: &Given, layers: &Layers) -> S
     }
 }
 
-fn texts(node: &tollgate::rules_file::Node) -> String {
+fn texts(node: &tollgate_document::Node) -> String {
     node.one_or_many().iter().filter_map(|item| item.text()).collect::<Vec<_>>().join(", ")
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::headers::{Dialect, Reset};
-use tollgate::rules_file::Colour;
+use tollgate_document::Colour;
 
 use super::settings::{Given, Kind, SETTINGS};
 use super::*;

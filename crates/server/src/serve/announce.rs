@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
+use crate::cli::terminal;
 use crate::config::{LogConfig, LogFormat};
 use crate::protocol::Protocol;
-use crate::terminal;
 
 /// Tells people where it listens and what they could try, and machines only the former.
 pub(crate) fn ready(

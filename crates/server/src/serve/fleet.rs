@@ -15,8 +15,8 @@ use tollgate::store::redis::{Note, RedisStore};
 
 use super::gate::Backed;
 use super::observe::{Exposition, Kind};
-use crate::shared_store::chain;
-use crate::terminal::Failure;
+use crate::cli::store_args::chain;
+use crate::cli::terminal::Failure;
 
 /// How often servers tell each other of themselves; sooner at first, when something is new.
 const EVERY: Duration = Duration::from_secs(10);

@@ -9,9 +9,9 @@ use tollgate::core::{
     SubjectHashers, Time,
 };
 use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
-use tollgate::rules_file::Source;
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, Limiter};
+use tollgate_document::Source;
 
 use super::observe::{Exposition, Kind, Recorder, Watched};
 use super::store_status::StoreStatus;

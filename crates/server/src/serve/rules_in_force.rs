@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tollgate::rules_file::Source;
+use tollgate_document::Source;
 
-use crate::input;
-use crate::terminal::Failure;
+use crate::cli::input;
+use crate::cli::terminal::Failure;
 
 /// The rules of a server that was told none.
 pub(crate) const STARTER: &str = include_str!("starter.yaml");

@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
-use super::access::{Access, Scopes};
-use super::connections::Connections;
 use super::fleet::Others;
 use super::gate::Gate;
-use super::grpc::Messages;
 use super::observe::{Exposition, Kind};
 use super::rules_in_force::RulesOrigin;
-use super::tls::Tls;
+use crate::access::{Access, Scopes};
+use crate::serve::edge::grpc::Messages;
+use crate::serve::listen::connections::Connections;
+use crate::serve::listen::tls::Tls;
 
 /// One for the whole server.
 pub(crate) struct Shared {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{interval, sleep};
 use tollgate::limiter::BuildError;
-use tollgate::rules_file::Source;
+use tollgate_document::Source;
 
 use super::changes::Changes;
 use super::rules_in_force::fingerprint;

@@ -1,0 +1,160 @@
+//! Decisions as people and programs read them, and what they come to.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde_json::json;
+use tollgate::Decision;
+use tollgate::core::decision::{Numbers, RetryAfter, Source};
+use tollgate::core::rules::{Mode, Rollout, RuleSet};
+use tollgate::core::{Attributes, Time};
+
+use crate::cli::terminal::{DIM, GREEN, RED, YELLOW, length};
+use crate::cli::{exit, terminal};
+
+/// How decisions are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// For programs: one object a line, one line a check
+    Json,
+}
+
+/// Prints each decision as it comes, and counts.
+pub(super) struct Report {
+    format: Format,
+    table: Table,
+    admitted: u64,
+    refused: u64,
+    /// A rule that refused without counting.
+    outright: Option<String>,
+}
+
+impl Report {
+    /// For a table that is wide enough for these times.
+    pub(super) fn new(
+        format: Format,
+        rules: &RuleSet,
+        attributes: &Attributes<'_>,
+        times: &[Time],
+    ) -> Report {
+        let table = Table::new(rules, attributes, times);
+        Report { format, table, admitted: 0, refused: 0, outright: None }
+    }
+
+    /// Prints what was decided at this instant; before the first, what the columns are.
+    pub(super) fn tell(&mut self, decision: &Decision, now: Time) -> Result<()> {
+        if self.format == Format::Table && self.admitted + self.refused == 0 {
+            terminal::print(&self.table.head())?;
+        }
+        *(if decision.allowed { &mut self.admitted } else { &mut self.refused }) += 1;
+        if decision.source == Source::Rule {
+            self.outright = decision.headline().map(|rule| rule.id().to_owned());
+        }
+        terminal::print(&match self.format {
+            Format::Table => self.table.rows(decision, now),
+            Format::Json => line(decision, now),
+        })
+    }
+
+    /// Prints what it came to.
+    pub(super) fn end(self) -> Result<ExitCode> {
+        let Report { format, admitted, refused, outright, .. } = self;
+        if format == Format::Table {
+            terminal::print(&format!("\n{admitted} admitted, {refused} refused\n"))?;
+            if let Some(rule) = outright {
+                let why = "nobody to count is there, or it denies; `tollgate explain` says which";
+                terminal::print(&format!(
+                    "{YELLOW}note:{YELLOW:#} {rule} refuses without counting: {why}\n"
+                ))?;
+            }
+        }
+        Ok(if refused == 0 { exit::GOOD } else { exit::BAD })
+    }
+}
+
+fn line(decision: &Decision, now: Time) -> String {
+    let mut told = decision.to_json();
+    told["at"] = json!(terminal::instant(now));
+    format!("{told}\n")
+}
+
+/// How wide the columns are whose texts differ in length.
+struct Table {
+    time: usize,
+    rule: usize,
+}
+
+impl Table {
+    fn new(rules: &RuleSet, attributes: &Attributes<'_>, times: &[Time]) -> Table {
+        let time = times.iter().map(|&time| terminal::instant(time).len()).max().unwrap_or(0);
+        let matching = rules.matching(attributes);
+        let several = matching.len() > 1;
+        let names = matching.iter().map(|&place| {
+            let rule = &rules.rules()[place as usize];
+            let blocking = rule.mode == Mode::Enforce && rule.rollout == Rollout::ALL;
+            if several { each(rule.scope.rule(), blocking).len() } else { rule.scope.rule().len() }
+        });
+        let rule = names.chain([NO_RULE.len()]).max().unwrap_or(0);
+        Table { time, rule }
+    }
+
+    fn head(&self) -> String {
+        let Table { time, rule } = *self;
+        format!(
+            "{:<time$}  {:<8}  {:<rule$}  {:>9} {:>8}  {:>12} {:>15}\n",
+            "time", "answer", "rule", "remaining", "delay", "retry after", "reset in"
+        )
+    }
+
+    /// The headline, and every rule if there are several.
+    fn rows(&self, decision: &Decision, now: Time) -> String {
+        let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
+        let name = match (decision.headline(), decision.source) {
+            (Some(rule), _) => rule.id(),
+            (None, Source::List) if decision.allowed => "(bypass list)",
+            (None, Source::List) => "(deny list)",
+            (None, _) => NO_RULE,
+        };
+        let time = terminal::instant(now);
+        let numbers = decision.headline().and_then(|rule| rule.numbers);
+        let mut rows = self.row(&time, &format!("{style}{answer:<8}{style:#}"), name, numbers);
+        let rules: Vec<_> = decision.rules().collect();
+        for rule in rules.iter().filter(|_| rules.len() > 1) {
+            let answer = if rule.allowed { "admits" } else { "refuses" };
+            let name = each(rule.id(), rule.blocking);
+            rows += &self.row("", &format!("{DIM}{answer:<8}{DIM:#}"), &name, rule.numbers);
+        }
+        rows
+    }
+
+    fn row(&self, time: &str, answer: &str, name: &str, numbers: Option<Numbers>) -> String {
+        let Table { time: time_width, rule } = *self;
+        let or_none = |ms: u64| if ms == 0 { "-".to_owned() } else { length(ms) };
+        let cells = match numbers {
+            None => ["-", "-", "-", "-"].map(str::to_owned),
+            Some(numbers) => [
+                numbers.remaining.to_string(),
+                or_none(numbers.delay_ms),
+                match numbers.retry_after {
+                    RetryAfter::Ms(ms) => or_none(ms),
+                    RetryAfter::Never => "never".to_owned(),
+                },
+                length(numbers.reset_after_ms),
+            ],
+        };
+        let [remaining, delay, retry, reset] = cells;
+        format!(
+            "{time:<time_width$}  {answer}  {name:<rule$}  {remaining:>9} {delay:>8}  {retry:>12} {reset:>15}\n"
+        )
+    }
+}
+
+const NO_RULE: &str = "(no rule applies)";
+
+/// A rule's name below a headline.
+fn each(name: &str, blocking: bool) -> String {
+    if blocking { format!("  {name}") } else { format!("  {name} (shadow)") }
+}

@@ -1,0 +1,87 @@
+//! What stands in the rules file, in its own words: a rule set keeps what limits and paths mean, not how they were
+//! written.
+
+use tollgate::core::rules::condition::PathPattern;
+use tollgate::core::rules::{Origin, RuleLimit, RuleSet};
+use tollgate::rules::{load_limit, presets};
+use tollgate_document::{Node, Problems, Source, Value, parse};
+
+/// The file that was loaded, and the presets it uses.
+pub(super) struct Written {
+    files: Vec<(Source, Node)>,
+}
+
+/// A limit as it was written.
+pub(super) struct WrittenLimit {
+    pub(super) text: String,
+    pub(super) origin: Origin,
+}
+
+impl Written {
+    pub(super) fn new(source: &Source, rules: &RuleSet) -> Written {
+        let mut files = Vec::new();
+        let mut add =
+            |source: Source| files.extend(parse(&source, &mut Problems::new()).map(|root| (source, root)));
+        add(source.clone());
+        for preset in presets::ALL {
+            let name = format!("preset {}", preset.name);
+            if rules.rules().iter().any(|rule| rule.origin.file == name) {
+                add(Source::new(name, preset.text.as_bytes()));
+            }
+        }
+        Written { files }
+    }
+
+    /// The limit of the rule or override that is written at `origin`.
+    pub(super) fn limit(&self, limit: &RuleLimit, origin: &Origin) -> WrittenLimit {
+        let file = self.files.iter().find(|(source, _)| source.name() == origin.file);
+        file.and_then(|(source, root)| find(source, root, limit, origin)).unwrap_or_else(|| {
+            let name = limit.algorithm().map_or("deny", |algorithm| algorithm.name());
+            WrittenLimit { text: name.to_owned(), origin: origin.clone() }
+        })
+    }
+
+    /// The text of a path's form.
+    pub(super) fn path(&self, pattern: &PathPattern) -> Option<&str> {
+        self.files.iter().find_map(|(_, root)| path(root, pattern))
+    }
+}
+
+fn find(source: &Source, root: &Node, limit: &RuleLimit, origin: &Origin) -> Option<WrittenLimit> {
+    let line = |node: &Node| u32::try_from(source.position(node.place.start).line).unwrap_or(u32::MAX);
+    let lists = ["rules", "overrides"].into_iter().filter_map(|key| root.get(key)?.list());
+    let mut limits =
+        lists.flatten().filter(|item| line(item) == origin.line).filter_map(|item| item.get("limit"));
+    limits.find_map(|node| {
+        let text = one_line(node)?;
+        // Several may stand in one line.
+        let same = read(node, &text).as_ref() == Some(limit);
+        same.then(|| WrittenLimit { text, origin: Origin { file: origin.file.clone(), line: line(node) } })
+    })
+}
+
+/// A limit without its braces. It holds nothing but scalars.
+fn one_line(node: &Node) -> Option<String> {
+    if let Some(text) = node.scalar() {
+        return Some(text.to_owned());
+    }
+    let entries = node.entries().iter();
+    let entries = entries.map(|entry| Some(format!("{}: {}", entry.key.scalar()?, entry.value.scalar()?)));
+    entries.collect::<Option<Vec<_>>>().map(|entries| entries.join(", "))
+}
+
+fn read(node: &Node, text: &str) -> Option<RuleLimit> {
+    let text = if node.scalar().is_some() { text.to_owned() } else { format!("{{ {text} }}") };
+    load_limit(&Source::new("limit", text.as_bytes()), &mut Problems::new())
+}
+
+fn path<'n>(node: &'n Node, pattern: &PathPattern) -> Option<&'n str> {
+    match &node.value {
+        Value::Text(text) => {
+            (PathPattern::parse(&text.text).as_ref() == Ok(pattern)).then_some(text.text.as_str())
+        }
+        Value::List(items) => items.iter().find_map(|item| path(item, pattern)),
+        Value::Map(entries) => entries.iter().find_map(|entry| path(&entry.value, pattern)),
+        Value::Null | Value::Bool(_) | Value::Refused => None,
+    }
+}

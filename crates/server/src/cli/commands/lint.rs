@@ -1,0 +1,174 @@
+//! `tollgate lint`: every problem of every file.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde_json::json;
+use tollgate::rules::lint::LintOptions;
+use tollgate::rules::load_and_lint;
+use tollgate::{Clock, SystemClock};
+use tollgate_document::{Problems, Severity, Source, sarif};
+
+use crate::cli::exit;
+use crate::cli::input::{self, STDIN};
+use crate::cli::terminal::{self, Failure};
+
+/// Find every problem of rules files
+///
+/// For each problem: where it is, what was found, what is allowed. All files are read to their end.
+///
+///   tollgate lint rules.yaml
+///   tollgate lint --deny-warnings rules/*.yaml
+///   tollgate lint --format sarif rules.yaml > rules.sarif
+///   generate-rules | tollgate lint -
+///
+/// An error is something for which the file would be refused. A warning is probably a mistake. A note is worth knowing.
+/// Warnings and notes are looked for once there are no errors.
+#[derive(clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Exit codes:
+  0  no errors; with --deny-warnings no warnings either
+  1  errors, or warnings that are denied
+  2  the command line is wrong or a file cannot be read; the other files are looked at all the same"
+)]
+pub(crate) struct Args {
+    /// The rules files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How problems are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Fail on warnings too
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Also say what Redis Cluster would make of the rules
+    #[arg(long)]
+    cluster: bool,
+    /// An attribute that your requests carry besides the usual ones; repeat it, or separate several by commas
+    #[arg(long = "known-attribute", value_name = "NAME", value_delimiter = ',')]
+    known_attributes: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One object with the numbers of problems and a list of them
+    Json,
+    /// For code review tools: the Static Analysis Results Interchange Format 2.1.0
+    Sarif,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.files.iter().filter(|file| file.as_os_str() == STDIN).count() > 1 {
+        return Err(Failure::new("`-` is given twice", "standard input can be read once").into());
+    }
+    let mut options = LintOptions { cluster: args.cluster, ..LintOptions::new(SystemClock.now()) };
+    options.known_attributes.extend(args.known_attributes.iter().cloned());
+    let mut linted = Vec::new();
+    let mut unreadable = None;
+    for file in &args.files {
+        match input::read(file) {
+            Ok(source) => {
+                let mut problems = Problems::new();
+                load_and_lint(&source, &options, &mut problems);
+                linted.push((source, problems));
+            }
+            Err(failure) => {
+                unreadable = Some(terminal::fail(&failure.into()));
+            }
+        }
+    }
+    let count = Count::of(&linted);
+    terminal::print(&match args.format {
+        Format::Text => text(&linted, &count),
+        Format::Json => json(&linted, &count),
+        Format::Sarif => format!("{:#}\n", sarif(linted.iter().map(|(source, problems)| (source, problems)))),
+    })?;
+    let denied = count.refused || (args.deny_warnings && count.warnings > 0);
+    Ok(match unreadable {
+        Some(code) => code,
+        None if denied => exit::BAD,
+        None => exit::GOOD,
+    })
+}
+
+/// How many of what.
+struct Count {
+    files: usize,
+    errors: usize,
+    warnings: usize,
+    notes: usize,
+    /// Of any severity, when a file has more than are kept.
+    unlisted: usize,
+    /// Whether any file would be.
+    refused: bool,
+}
+
+impl Count {
+    fn of(linted: &[(Source, Problems)]) -> Count {
+        let of = |severity| {
+            let problems = linted.iter().flat_map(|(_, problems)| problems.in_order());
+            problems.filter(|problem| problem.severity == severity).count()
+        };
+        Count {
+            files: linted.len(),
+            errors: of(Severity::Error),
+            warnings: of(Severity::Warning),
+            notes: of(Severity::Note),
+            unlisted: linted.iter().map(|(_, problems)| problems.left_out()).sum(),
+            refused: linted.iter().any(|(_, problems)| problems.has_errors()),
+        }
+    }
+
+    /// `2 files, 3 errors, 1 warning`.
+    fn summary(&self) -> String {
+        let of = |number: usize, what: &str| match number {
+            1 => format!("1 {what}"),
+            _ => format!("{number} {what}s"),
+        };
+        let mut parts = vec![of(self.files, "file")];
+        for (number, what) in [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")] {
+            if number > 0 {
+                parts.push(of(number, what));
+            }
+        }
+        if self.unlisted > 0 {
+            parts.push(format!("{} more not listed", self.unlisted));
+        }
+        if parts.len() == 1 && self.files > 0 {
+            parts.push("no problems".to_owned());
+        }
+        parts.join(", ")
+    }
+}
+
+fn text(linted: &[(Source, Problems)], count: &Count) -> String {
+    let found: String =
+        linted.iter().map(|(source, problems)| terminal::problems(problems, source)).collect();
+    format!("{found}{}\n", count.summary())
+}
+
+fn json(linted: &[(Source, Problems)], count: &Count) -> String {
+    let problems: Vec<_> = linted
+        .iter()
+        .flat_map(|(source, problems)| match problems.to_json(source) {
+            serde_json::Value::Array(list) => list,
+            other => vec![other],
+        })
+        .collect();
+    let Count { files, errors, warnings, notes, unlisted, .. } = count;
+    let all = json!({
+        "files": files,
+        "errors": errors,
+        "warnings": warnings,
+        "notes": notes,
+        "unlisted": unlisted,
+        "problems": problems,
+    });
+    format!("{all:#}\n")
+}

@@ -1,0 +1,15 @@
+//! The server and command line of Tollgate, as a library behind the binary `tollgate`.
+//!
+//! This crate has no stable API: it exists so that the binary, the fuzz targets, the tests and the generated reference
+//! pages share one implementation.
+
+mod access;
+mod cli;
+mod config;
+mod protocol;
+mod serve;
+
+/// Runs the command line `tollgate` and returns its exit code.
+pub fn run() -> std::process::ExitCode {
+    cli::run()
+}
