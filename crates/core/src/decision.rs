@@ -62,7 +62,7 @@ pub enum Source {
 
 /// May it proceed?
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Decision {
+pub struct PlanDecision {
     /// Whether it may.
     pub allowed: bool,
     /// The rule to tell the caller about, as an index into `rules`: of a refusal, the refusing rule with the
@@ -84,7 +84,7 @@ pub struct Decision {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleOutcome {
     /// Where the rule stands in the rule set.
-    pub place: u32,
+    pub rule_index: u32,
     /// Which of the rule's limits was in force (see [`Item::variant`]).
     pub variant: u32,
     /// Its algorithm; none if it allows nothing.
@@ -138,10 +138,10 @@ pub struct Undecided {
     pub why: Decline,
 }
 
-impl Decision {
+impl PlanDecision {
     /// The decision of a check.
-    pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<Decision, Undecided> {
-        let mut decision = Decision::listed(false);
+    pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<PlanDecision, Undecided> {
+        let mut decision = PlanDecision::listed(false);
         decision.decide(plan, found)?;
         Ok(decision)
     }
@@ -159,8 +159,8 @@ impl Decision {
     }
 
     /// The answer of the deny list or of the bypass list.
-    pub fn listed(allowed: bool) -> Decision {
-        Decision {
+    pub fn listed(allowed: bool) -> PlanDecision {
+        PlanDecision {
             allowed,
             headline: None,
             rules: SmallVec::new(),
@@ -172,9 +172,9 @@ impl Decision {
     }
 
     /// The refusal of a rule that does not ask the store. Waiting does not help.
-    pub fn refused_outright(rule: RuleOutcome) -> Decision {
+    pub fn refused_outright(rule: RuleOutcome) -> PlanDecision {
         let rules = SmallVec::from_iter([rule]);
-        Decision { headline: Some(0), rules, source: Source::Rule, ..Decision::listed(false) }
+        PlanDecision { headline: Some(0), rules, source: Source::Rule, ..PlanDecision::listed(false) }
     }
 
     /// The rule to tell the caller about.
@@ -283,7 +283,7 @@ const fn fit(remaining: u64, cost: u64) -> u64 {
 
 fn rule_outcome(item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) -> RuleOutcome {
     RuleOutcome {
-        place: item.place,
+        rule_index: item.rule_index,
         variant: item.variant,
         algorithm: Some(item.limit.algorithm()),
         allowed,

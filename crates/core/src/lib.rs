@@ -1,7 +1,7 @@
 //! The pure heart of Tollgate: limits, Plans and decisions.
 //!
 //! Data flows one way. Attributes of a request become a [`Plan`], a store turns the Plan into an [`Outcome`], and
-//! [`Decision::new`] turns that into the one answer. Nothing here reads a clock, touches a file or a socket, or
+//! [`PlanDecision::new`] turns that into the one answer. Nothing here reads a clock, touches a file or a socket, or
 //! knows a transport: `now` is an argument everywhere.
 //!
 //! ```
@@ -44,7 +44,7 @@ pub use algorithm::machine::{Machine, Step, Write};
 pub use answer::{Answer, Decline, Retry, Verdict};
 pub use attributes::Attributes;
 pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
-pub use decision::{Decision, OnFailure};
+pub use decision::{OnFailure, PlanDecision};
 pub use exactness::Exactness;
 pub use key::{FleetKey, Key, Scope, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::error::LimitError;

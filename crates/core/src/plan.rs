@@ -40,12 +40,12 @@ pub struct Item<'r> {
     /// What to answer if the store cannot.
     pub on_failure: OnFailure,
     /// Where its rule stands in the rule set, for whoever reads the answer.
-    pub place: u32,
+    pub rule_index: u32,
     /// Which of its rule's limits it is: 0 for the rule's own, otherwise that of the override at this place, from 1.
     pub variant: u32,
     /// Set for a subject that nobody vouches for. Once the rule has so many of them, further ones share the state of
     /// [`Subject::OVERFLOW`](crate::key::Subject::OVERFLOW).
-    pub strangers_max: Option<u32>,
+    pub ip_subjects_max: Option<u32>,
 }
 
 /// An item that no Plan may hold.
@@ -271,7 +271,16 @@ impl<'r> Item<'r> {
     /// An item that blocks, is closed on failure and belongs to no rule set.
     pub const fn new(key: Key<'r>, limit: Limit, operation: Operation) -> Item<'r> {
         let on_failure = OnFailure::Closed;
-        Item { key, limit, operation, blocking: true, on_failure, place: 0, variant: 0, strangers_max: None }
+        Item {
+            key,
+            limit,
+            operation,
+            blocking: true,
+            on_failure,
+            rule_index: 0,
+            variant: 0,
+            ip_subjects_max: None,
+        }
     }
 
     /// Whether it asks for admission.

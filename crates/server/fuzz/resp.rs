@@ -60,7 +60,7 @@ impl Taken {
 }
 
 pub(crate) fn holds(bytes: &[u8]) {
-    for limits in [&Limits::KNOWN, &Limits::STRANGER] {
+    for limits in [&Limits::KNOWN, &Limits::ANONYMOUS] {
         let mut whole = Taken::default();
         whole.receive(bytes, limits, read);
         if let Some(error) = whole.error {

@@ -182,8 +182,8 @@ mod tests {
         assert_eq!(access.scopes_of(b"tg_old"), Some(Scopes::CHECK));
         assert_eq!(access.scopes_of(b"tg_new"), Some(Scopes::CHECK.and(Scopes::READ)));
         assert_eq!(access.scopes_of(b"tg_operator"), Some(Scopes::ADMIN));
-        for stranger in [&b""[..], b"tg_ol", b"tg_old ", b"tg_Old", b"tg_oldtg_new", &[0xff; 4_096]] {
-            assert_eq!(access.scopes_of(stranger), None, "{stranger:?}");
+        for anonymous in [&b""[..], b"tg_ol", b"tg_old ", b"tg_Old", b"tg_oldtg_new", &[0xff; 4_096]] {
+            assert_eq!(access.scopes_of(anonymous), None, "{anonymous:?}");
         }
         // Whoever reads the configuration cannot get in with what is written there.
         let digest = Digest::of(b"tg_operator").to_string();

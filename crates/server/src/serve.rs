@@ -49,7 +49,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let Ports { shares, addresses } = listeners(&config)?;
     let store = told(&config.store);
     let doors = Doors { tokens: config.access, anonymous: config.anonymous, certified: config.certified };
-    let tls = config.tls.as_ref().map(|files| Tls::load(files, doors.take_strangers())).transpose()?;
+    let tls = config.tls.as_ref().map(|files| Tls::load(files, doors.accepts_anonymous())).transpose()?;
     let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
     let calls = Arc::<StoreCalls>::default();
     let limiter =

@@ -280,9 +280,9 @@ fn a_token_opens_what_its_scopes_say() {
     fs::write(&config, text).expect("a file can be written");
     let server = start(&["--config", config.to_str().expect("text")]);
     let mut client = Client::connect(server.resp);
-    let stranger = b"-NOAUTH Authentication required; send AUTH with a token\r\n";
+    let anonymous = b"-NOAUTH Authentication required; send AUTH with a token\r\n";
     for words in ["PING", "NONSENSE", "CL.THROTTLE k 1 1 1", "TG.CHECK user u", "INFO", "COMMAND"] {
-        client.expect(&say(words), stranger);
+        client.expect(&say(words), anonymous);
     }
     client.send(&say("HELLO 3"));
     assert!(client.line().starts_with("-NOAUTH HELLO must be called with the client already authenticated"));
@@ -296,7 +296,7 @@ fn a_token_opens_what_its_scopes_say() {
     assert!(client.line().starts_with("-WRONGPASS"));
     client.expect(&say("PING"), b"+PONG\r\n");
     client.expect(&say("RESET"), b"+RESET\r\n");
-    client.expect(&say("PING"), stranger);
+    client.expect(&say("PING"), anonymous);
     client.send(&say(&format!(
         "HELLO 2 AUTH default {rules} SETNAME a-name-that-is-rather-long-for-a-connection"
     )));

@@ -223,8 +223,8 @@ fn at_the_cap_new_subjects_share_one_account_and_get_no_credit_back() {
     for number in 0..100_u32 {
         assert!((0..3).all(|_| keyed.check(number.to_le_bytes()).is_admitted()));
     }
-    let strangers = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted());
-    assert_eq!(strangers.count(), 3, "one limit among all of them");
+    let anonymous = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted());
+    assert_eq!(anonymous.count(), 3, "one limit among all of them");
     for number in 0..100_u32 {
         assert!(keyed.check(number.to_le_bytes()).is_refused(), "nobody was forgotten while it counted");
     }
@@ -252,13 +252,13 @@ fn at_the_cap_state_that_counts_for_nothing_makes_room() {
 }
 
 #[test]
-fn strangers_beyond_a_rules_cap_share_one_account_and_others_do_not() {
+fn anonymous_subjects_beyond_a_rules_cap_share_one_account_and_others_do_not() {
     let clock = clock();
     let limiter = Limiter::builder()
         .rules_yaml(
             "version: 1
 rules:
-  - { id: r, per: [user | ip], strangers_max: 10, limit: { fixed-window: 2/hour } }
+  - { id: r, per: [user | ip], ip_subjects_max: 10, limit: { fixed-window: 2/hour } }
 ",
         )
         .store(MemoryStore::with_clock(clock))
@@ -271,7 +271,7 @@ rules:
     assert!((0..1_000).all(|n| check("user", &n.to_string())), "who is known by more is not one of them");
     clock.advance(Span::from_secs(2 * 3_600));
     limiter.store().sweep();
-    assert!(check("ip", "10.9.9.9"), "strangers that are forgotten make room");
+    assert!(check("ip", "10.9.9.9"), "anonymous that are forgotten make room");
     assert_eq!(limiter.store().usage().overflowed, 990);
 }
 

@@ -20,7 +20,7 @@ use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
 use tollgate_core::rules::{Planned, Request, RuleSet};
 use tollgate_core::{
-    Decision as Found, Decline, Outcome, Plan, Span, Store, StoreError, SubjectHashers, Time, Token,
+    Decline, Outcome, Plan, PlanDecision, Span, Store, StoreError, SubjectHashers, Time, Token,
 };
 
 pub use acquire::AcquireError;
@@ -115,7 +115,7 @@ impl<'q, S: Store> Checking<'q, S> {
         &self,
         in_force: &'r InForce,
         plan: &mut Plan<'r>,
-        found: &mut Found,
+        found: &mut PlanDecision,
     ) -> Result<bool, CheckError> {
         plan.clear();
         let planned = in_force.rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
@@ -141,7 +141,7 @@ impl<'q, S: Store> Checking<'q, S> {
         &mut self,
         plan: &Plan<'_>,
         outcome: Result<&Outcome, &StoreError>,
-        found: &mut Found,
+        found: &mut PlanDecision,
         accounts: &mut Accounts,
     ) -> Result<bool, CheckError> {
         if matches!(outcome, Err(StoreError::IdReused)) {

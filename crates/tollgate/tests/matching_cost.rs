@@ -115,7 +115,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         description: String::new(),
         conditions,
         per: Per::default(),
-        strangers_max: None,
+        ip_subjects_max: None,
         missing: Missing::Skip,
         limit: RuleLimit::Deny,
         cost: Cost::Asked,

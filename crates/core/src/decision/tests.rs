@@ -27,8 +27,8 @@ fn scopes() -> Vec<Scope> {
 
 fn item<'r>(scope: &'r Scope, limit: Limit, cost: u64) -> Item<'r> {
     let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
-    let place = PLACES.iter().position(|rule| *rule == scope.rule()).unwrap() as u32;
-    Item { place, ..Item::new(key, limit, Operation::charge(cost)) }
+    let rule_index = PLACES.iter().position(|rule| *rule == scope.rule()).unwrap() as u32;
+    Item { rule_index, ..Item::new(key, limit, Operation::charge(cost)) }
 }
 
 fn plan<'r>(items: impl IntoIterator<Item = Item<'r>>) -> Plan<'r> {
@@ -38,7 +38,7 @@ fn plan<'r>(items: impl IntoIterator<Item = Item<'r>>) -> Plan<'r> {
 }
 
 /// The decision on keys nobody has used, except that these many units of each rule are gone.
-fn decide(plan: &Plan<'_>, used: &[u64]) -> Decision {
+fn decide(plan: &Plan<'_>, used: &[u64]) -> PlanDecision {
     let states: Vec<Option<State>> = plan
         .items()
         .iter()
@@ -53,7 +53,7 @@ fn decide(plan: &Plan<'_>, used: &[u64]) -> Decision {
         })
         .collect();
     let outcome = evaluate(plan, NOW, |index| states.get(index)?.as_ref()).outcome;
-    Decision::new(plan, Ok(&outcome)).unwrap()
+    PlanDecision::new(plan, Ok(&outcome)).unwrap()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn headline_of_a_refusal_is_the_refusing_rule_with_the_longest_wait() {
     let decision = decide(&plan, &[1, 1, 0, 1]);
     assert!(!decision.allowed);
     assert_eq!(
-        PLACES[decision.headline().unwrap().place as usize],
+        PLACES[decision.headline().unwrap().rule_index as usize],
         "b",
         "of two equal waits the first in the file"
     );
@@ -93,7 +93,7 @@ fn headline_of_an_admission_is_the_rule_with_the_least_left_for_its_cost() {
     let decision = decide(&plan, &[0, 0, 0]);
     assert!(decision.allowed);
     assert_eq!(
-        PLACES[decision.headline().unwrap().place as usize],
+        PLACES[decision.headline().unwrap().rule_index as usize],
         "b",
         "15 left at 5 each and 3 left at 1 each: the first of equals"
     );
@@ -119,11 +119,11 @@ fn a_shadow_rule_is_reported_and_never_refuses() {
     let decision = decide(&plan, &[1, 0]);
     assert!(decision.allowed);
     assert_eq!(
-        PLACES[decision.headline().unwrap().place as usize],
+        PLACES[decision.headline().unwrap().rule_index as usize],
         "b",
         "a shadow rule is never the headline"
     );
-    assert_eq!(decision.shadow_rejected().map(|rule| rule.place).collect::<Vec<_>>(), [0]);
+    assert_eq!(decision.shadow_rejected().map(|rule| rule.rule_index).collect::<Vec<_>>(), [0]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_store_that_cannot_answer_is_answered_for_by_each_rules_policy() {
             .zip(&scopes)
             .map(|(&on_failure, scope)| Item { on_failure, ..item(scope, window(1, 60), 1) });
         let plan = plan(items);
-        let decision = Decision::new(&plan, Err(&error)).unwrap();
+        let decision = PlanDecision::new(&plan, Err(&error)).unwrap();
         (decision.allowed, decision.degraded, decision.source)
     };
     use OnFailure::{Closed, Degraded, Open};
@@ -184,7 +184,7 @@ fn a_quota_whose_periods_do_not_reach_is_undecided_and_not_refused() {
     let plan = plan([item(&scopes[0], quota, 1)]);
     let evaluation = evaluate(&plan, NOW, |_| None);
     assert!(evaluation.writes.is_empty());
-    let undecided = Decision::new(&plan, Ok(&evaluation.outcome)).unwrap_err();
+    let undecided = PlanDecision::new(&plan, Ok(&evaluation.outcome)).unwrap_err();
     assert_eq!(undecided.why, Decline::Recompute { at: NOW });
 }
 

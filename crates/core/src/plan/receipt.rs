@@ -1,6 +1,6 @@
 //! What an admission hands out so that it can be taken back.
 
-use crate::decision::Decision;
+use crate::decision::PlanDecision;
 use crate::key::Subject;
 use crate::limit::Limit;
 use crate::plan::Plan;
@@ -36,7 +36,7 @@ pub struct BadReceipt(&'static str);
 
 impl Receipt {
     /// The receipts of an admitted check: one for each rule that booked something and enforces it.
-    pub fn of(plan: &Plan<'_>, decision: &Decision, rules_version: u64) -> Vec<Receipt> {
+    pub fn of(plan: &Plan<'_>, decision: &PlanDecision, rules_version: u64) -> Vec<Receipt> {
         let booked = plan.items().iter().zip(&decision.rules).filter(|_| decision.allowed);
         booked
             .filter_map(|(item, rule)| {

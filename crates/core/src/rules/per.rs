@@ -65,7 +65,7 @@ impl<'a> Subjects<'a> {
     }
 
     /// Whether an address is all that is known of it. Addresses come for free by the million.
-    pub fn is_stranger(&self) -> bool {
+    pub fn is_anonymous(&self) -> bool {
         self.parts.iter().any(|&(kind, _)| kind == ADDRESS)
     }
 

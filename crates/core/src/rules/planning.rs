@@ -69,7 +69,7 @@ pub enum Planned<'r, P = Plan<'r>> {
         /// The rule.
         rule: &'r Rule,
         /// Where it stands.
-        place: u32,
+        rule_index: u32,
         /// Which of its limits it refuses by (see [`Item::variant`]).
         variant: u32,
         /// Whether the subject is missing.
@@ -123,8 +123,8 @@ impl RuleSet {
         Ok(match self.plan_into(request, hashers, now, &mut plan)? {
             Planned::Denied(exception) => Planned::Denied(exception),
             Planned::Bypassed(exception) => Planned::Bypassed(exception),
-            Planned::Refused { rule, place, variant, missing } => {
-                Planned::Refused { rule, place, variant, missing }
+            Planned::Refused { rule, rule_index, variant, missing } => {
+                Planned::Refused { rule, rule_index, variant, missing }
             }
             Planned::Plan { plan: (), skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
         })
@@ -149,13 +149,13 @@ impl RuleSet {
         let (mut skipped, mut cost_failed) = (0, 0);
         // Rules that follow each other mostly count the same subjects: found and hashed once.
         let (mut counted_like, mut subjects) = (None, Subjects::default());
-        for &place in &self.candidates(attributes) {
-            if !self.matches(place, attributes) {
+        for &rule_index in &self.candidates(attributes) {
+            if !self.matches(rule_index, attributes) {
                 continue;
             }
-            let place = place as usize;
-            let rule = &self.rules[place];
-            let like = self.compiled[place].counts_like;
+            let rule_index = rule_index as usize;
+            let rule = &self.rules[rule_index];
+            let like = self.compiled[rule_index].counts_like;
             let subject = match counted_like {
                 Some((known, subject)) if known == like => subject,
                 _ if rule.per.find_into(attributes, &mut subjects).is_ok() => {
@@ -168,8 +168,8 @@ impl RuleSet {
                     match rule.missing {
                         Missing::Skip => skipped += 1,
                         Missing::Refuse if rule.mode == Mode::Enforce => {
-                            let place = place as u32;
-                            return Ok(Planned::Refused { rule, place, variant: 0, missing: true });
+                            let rule_index = rule_index as u32;
+                            return Ok(Planned::Refused { rule, rule_index, variant: 0, missing: true });
                         }
                         Missing::Refuse => skipped += 1,
                     }
@@ -177,28 +177,33 @@ impl RuleSet {
                 }
             };
             let blocking = rule.blocks(subject);
-            let (variant, in_force) = self.in_force(place, attributes, now);
+            let (variant, in_force) = self.in_force(rule_index, attributes, now);
             let Some(limit) = in_force.at(now) else {
                 if blocking {
-                    return Ok(Planned::Refused { rule, place: place as u32, variant, missing: false });
+                    return Ok(Planned::Refused {
+                        rule,
+                        rule_index: rule_index as u32,
+                        variant,
+                        missing: false,
+                    });
                 }
                 continue;
             };
             let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
             cost_failed += u32::from(failed);
             let item = Item {
-                key: self.key(place, &subjects, subject, hashers.current()),
+                key: self.key(rule_index, &subjects, subject, hashers.current()),
                 limit,
                 operation: Operation::Charge { cost, token: request.token },
                 blocking,
                 on_failure: rule.on_failure.of(attributes),
-                place: place as u32,
+                rule_index: rule_index as u32,
                 variant,
-                strangers_max: rule.strangers_max.filter(|_| subjects.is_stranger()),
+                ip_subjects_max: rule.ip_subjects_max.filter(|_| subjects.is_anonymous()),
             };
             plan.push(item)?;
             if let Some(previous) = hashers.previous() {
-                let key = self.key(place, &subjects, subjects.hash(previous), previous);
+                let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);
                 plan.push_again(key)?;
             }
         }
@@ -216,11 +221,12 @@ impl RuleSet {
         'r: 'a,
     {
         let attributes = request.attributes;
-        let explain = |(place, rule): (usize, &'r Rule)| {
+        let explain = |(rule_index, rule): (usize, &'r Rule)| {
             let subject = rule.per.find(attributes);
             let hash = subject.as_ref().ok().map(|subjects| subjects.hash(hasher));
-            let (variant, limit) = self.in_force(place, attributes, now);
-            let changed_by = variant.checked_sub(1).map(|number| &self.overrides_of(place)[number as usize]);
+            let (variant, limit) = self.in_force(rule_index, attributes, now);
+            let changed_by =
+                variant.checked_sub(1).map(|number| &self.overrides_of(rule_index)[number as usize]);
             Explained {
                 rule,
                 unmet: rule.conditions.iter().filter(|condition| !condition.holds(attributes)).collect(),
@@ -238,15 +244,15 @@ impl RuleSet {
     /// A tag depends on nothing but the rule's own subject, or one subject's count would be split over slots.
     fn key(
         &self,
-        place: usize,
+        rule_index: usize,
         subjects: &Subjects<'_>,
         subject: Subject,
         hasher: &SubjectHasher,
     ) -> Key<'_> {
-        let scope = &self.rules[place].scope;
+        let scope = &self.rules[rule_index].scope;
         let Placement { partition, slots } = &self.placement;
         let tag =
-            if self.compiled[place].shares_slot { subjects.hash_of(hasher, partition) } else { subject };
+            if self.compiled[rule_index].shares_slot { subjects.hash_of(hasher, partition) } else { subject };
         scope.key_tagged(slots.map_or(tag, |slots| tag.one_of(slots)), subject)
     }
 }

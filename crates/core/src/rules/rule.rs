@@ -23,7 +23,7 @@ pub struct Rule {
     /// Who is counted.
     pub per: Per,
     /// How many subjects known by nothing but their address are counted one by one; further ones share one account.
-    pub strangers_max: Option<u32>,
+    pub ip_subjects_max: Option<u32>,
     /// What a request without a subject gets.
     pub missing: Missing,
     /// What is allowed.

@@ -119,7 +119,7 @@ impl RuleSet {
         &self.rules
     }
 
-    /// The overrides of the rule at this place, the one that wins first.
+    /// The overrides of the rule at this index, the one that wins first.
     pub fn overrides_of(&self, rule: usize) -> &[Override] {
         &self.compiled[rule].overrides
     }
@@ -144,7 +144,7 @@ impl RuleSet {
         &self.placement
     }
 
-    /// The rule with this id, and its place.
+    /// The rule with this id, and its index.
     pub fn find(&self, id: &str) -> Option<(usize, &Rule)> {
         self.rules.iter().enumerate().find(|(_, rule)| rule.scope.rule() == id)
     }
@@ -162,7 +162,7 @@ impl RuleSet {
     /// The places of the rules that match, in the order of the file. Rules that are off match nothing.
     pub fn matching(&self, attributes: &Attributes<'_>) -> Found {
         let mut found = self.candidates(attributes);
-        found.retain(|place| self.matches(*place, attributes));
+        found.retain(|rule_index| self.matches(*rule_index, attributes));
         found
     }
 
@@ -174,27 +174,32 @@ impl RuleSet {
 
     /// Whether a candidate matches.
     #[inline]
-    pub(super) fn matches(&self, place: u32, attributes: &Attributes<'_>) -> bool {
-        let rule = &self.rules[place as usize];
-        rule.mode != Mode::Off && self.index.confirms(place, &rule.conditions, attributes)
+    pub(super) fn matches(&self, rule_index: u32, attributes: &Attributes<'_>) -> bool {
+        let rule = &self.rules[rule_index as usize];
+        rule.mode != Mode::Off && self.index.confirms(rule_index, &rule.conditions, attributes)
     }
 
-    /// What is in force for a request under the rule at this place, and which variant of the rule that is.
+    /// What is in force for a request under the rule at this index, and which variant of the rule that is.
     #[inline]
-    pub(super) fn in_force(&self, place: usize, attributes: &Attributes<'_>, now: Time) -> (u32, &RuleLimit) {
-        let overrides = &self.compiled[place].overrides;
+    pub(super) fn in_force(
+        &self,
+        rule_index: usize,
+        attributes: &Attributes<'_>,
+        now: Time,
+    ) -> (u32, &RuleLimit) {
+        let overrides = &self.compiled[rule_index].overrides;
         match overrides.iter().position(|change| change.holds(attributes, now)) {
-            None => (0, &self.rules[place].limit),
+            None => (0, &self.rules[rule_index].limit),
             Some(number) => (number as u32 + 1, &overrides[number].limit),
         }
     }
 
     /// What a variant of a rule allows (see [`Item::variant`](crate::plan::Item)), if there is such a rule and variant.
-    pub fn variant(&self, place: u32, variant: u32) -> Option<&RuleLimit> {
-        let rule = self.rules.get(place as usize)?;
+    pub fn variant(&self, rule_index: u32, variant: u32) -> Option<&RuleLimit> {
+        let rule = self.rules.get(rule_index as usize)?;
         match variant.checked_sub(1) {
             None => Some(&rule.limit),
-            Some(number) => Some(&self.overrides_of(place as usize).get(number as usize)?.limit),
+            Some(number) => Some(&self.overrides_of(rule_index as usize).get(number as usize)?.limit),
         }
     }
 }

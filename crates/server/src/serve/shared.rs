@@ -59,7 +59,7 @@ pub(crate) struct Peer {
 
 impl Doors {
     /// Whether anybody without a certificate could be let in.
-    pub(crate) fn take_strangers(&self) -> bool {
+    pub(crate) fn accepts_anonymous(&self) -> bool {
         !self.tokens.is_empty() || !self.anonymous.is_none()
     }
 

@@ -96,7 +96,7 @@ fn reload_files_now(shared: &Shared) {
             shared.rules.unreadable(failure.to_string());
         }
     }
-    match shared.tls.as_ref().map_or(Ok(false), |tls| tls.reload(shared.doors.load().take_strangers())) {
+    match shared.tls.as_ref().map_or(Ok(false), |tls| tls.reload(shared.doors.load().accepts_anonymous())) {
         Ok(false) => (),
         Ok(true) => tracing::info!(event = "certificates_replaced", "the certificates were read again"),
         Err(error) => tracing::error!(event = "certificates_refused", "{error:#}; those in force stay"),

@@ -34,7 +34,7 @@ fn every_path_that_is_described_is_there_and_no_other() {
             assert_ne!(answer.status, 404, "{path}");
         }
     }
-    let routes = include_str!("../../src/serve/http/route.rs");
+    let routes = include_str!("../../src/serve/edge/http/route.rs");
     let known = routes.lines().filter_map(|line| line.trim().strip_prefix('"')?.split_once("\" => Route::"));
     let known: Vec<&str> = known.map(|(path, _)| path).collect();
     assert!(known.len() > 10);

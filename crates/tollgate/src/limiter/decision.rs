@@ -9,7 +9,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{RetryAfter, RuleOutcome};
 use tollgate_core::rules::{Planned, Rule, RuleSet};
-use tollgate_core::{Decision as Found, Limit, Mark, Plan, Receipt, Subject, Time};
+use tollgate_core::{Limit, Mark, Plan, PlanDecision, Receipt, Subject, Time};
 
 /// Few enough rules match one request that their accounts stay on the stack.
 const INLINE: usize = 4;
@@ -22,11 +22,11 @@ pub(super) struct InForce {
     pub(super) text_hash: u64,
 }
 
-/// The one answer: `allowed` and everything around it (see [`core::Decision`](tollgate_core::Decision) for the fields),
+/// The one answer: `allowed` and everything around it (see [`PlanDecision`](tollgate_core::PlanDecision) for the fields),
 /// and the rules that it came from, as they were at that moment.
 pub struct Decision {
     pub(super) in_force: Guard<Arc<InForce>>,
-    pub(super) found: Found,
+    pub(super) found: PlanDecision,
     pub(super) accounts: Accounts,
 }
 
@@ -79,12 +79,12 @@ pub struct RuleView<'d> {
 }
 
 /// The answer to a request that no store has to be asked about.
-pub(super) fn without_store(planned: &Planned<'_, ()>) -> Found {
+pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
     match *planned {
-        Planned::Denied(_) | Planned::Plan { .. } => Found::listed(false),
-        Planned::Bypassed(_) => Found::listed(true),
-        Planned::Refused { rule, place, variant, .. } => Found::refused_outright(RuleOutcome {
-            place,
+        Planned::Denied(_) | Planned::Plan { .. } => PlanDecision::listed(false),
+        Planned::Bypassed(_) => PlanDecision::listed(true),
+        Planned::Refused { rule, rule_index, variant, .. } => PlanDecision::refused_outright(RuleOutcome {
+            rule_index,
             variant,
             algorithm: rule.limit.algorithm(),
             allowed: false,
@@ -98,7 +98,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> Found {
 impl Decision {
     /// A decision that is still to be made.
     pub(super) fn new(in_force: Guard<Arc<InForce>>) -> Decision {
-        Decision { in_force, found: Found::listed(false), accounts: Accounts::default() }
+        Decision { in_force, found: PlanDecision::listed(false), accounts: Accounts::default() }
     }
 
     /// The rule to tell the caller about: of a refusal the one with the longest wait, of an admission the one with the
@@ -161,7 +161,7 @@ impl Decision {
             if mark == Mark::None {
                 return None;
             }
-            let rule = &self.in_force.rules.rules()[outcome.place as usize];
+            let rule = &self.in_force.rules.rules()[outcome.rule_index as usize];
             let limit = self.limit_of(outcome).expect("what was charged has a limit");
             Some(Charge { rule, account, limit, mark, cost: outcome.cost })
         })
@@ -170,14 +170,14 @@ impl Decision {
     /// The limit that this outcome is about. Made again from the rules, which a decision keeps, rather than carried along:
     /// few look at it, and every decision is moved.
     fn limit_of(&self, outcome: &RuleOutcome) -> Option<Limit> {
-        self.in_force.rules.variant(outcome.place, outcome.variant)?.at(self.accounts.planned_for)
+        self.in_force.rules.variant(outcome.rule_index, outcome.variant)?.at(self.accounts.planned_for)
     }
 
     fn view(&self, index: usize) -> RuleView<'_> {
         let outcome = &self.found.rules[index];
         RuleView {
             decision: self,
-            rule: &self.in_force.rules.rules()[outcome.place as usize],
+            rule: &self.in_force.rules.rules()[outcome.rule_index as usize],
             outcome,
             asked: index < self.accounts.of_items.len(),
         }
@@ -185,9 +185,9 @@ impl Decision {
 }
 
 impl Deref for Decision {
-    type Target = Found;
+    type Target = PlanDecision;
 
-    fn deref(&self) -> &Found {
+    fn deref(&self) -> &PlanDecision {
         &self.found
     }
 }

@@ -120,7 +120,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 }
 
 fn accounts(place: usize, before: Option<&Decision>, answer: Option<&Decision>) -> Vec<Account> {
-    let of_rule = |rule: &RuleView<'_>| rule.place as usize == place;
+    let of_rule = |rule: &RuleView<'_>| rule.rule_index as usize == place;
     let after = answer.into_iter().flat_map(Decision::rules).filter(of_rule);
     let mut before = before.into_iter().flat_map(Decision::rules).filter(of_rule);
     after

@@ -59,7 +59,7 @@ impl<S: Store> Limiter<S> {
             let item = in_force.rules.find(&receipt.rule).and_then(|(place, rule)| {
                 let limit = rule.limit.at(now)?;
                 let key = rule.scope.key_tagged(receipt.tag, receipt.subject);
-                Some(Item { place: place as u32, ..Item::new(key, limit, operation(receipt, &limit)) })
+                Some(Item { rule_index: place as u32, ..Item::new(key, limit, operation(receipt, &limit)) })
             });
             let taken = item.is_some_and(|item| plan.push(item).is_ok());
             if !taken {

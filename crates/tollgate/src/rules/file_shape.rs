@@ -79,7 +79,7 @@ fn common(rule: Fields) -> Fields {
             "What a request gets in which nobody to count is found. Default: skip.",
         )
         .optional(
-            "strangers_max",
+            "ip_subjects_max",
             number(1, u64::from(u32::MAX)),
             "How many subjects known by nothing but their address (`ip`) are counted one by one. Further ones share \
              one count, so that made-up addresses cannot fill the store. Default: no cap of the rule's own.",

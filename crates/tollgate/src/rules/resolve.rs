@@ -195,7 +195,10 @@ impl File<'_> {
             description: text_of(node, "description"),
             conditions,
             per: per?,
-            strangers_max: node.get("strangers_max").and_then(Node::text).and_then(|text| text.parse().ok()),
+            ip_subjects_max: node
+                .get("ip_subjects_max")
+                .and_then(Node::text)
+                .and_then(|text| text.parse().ok()),
             missing: match node.get("missing").and_then(Node::text) {
                 Some("refuse") => Missing::Refuse,
                 _ => Missing::Skip,

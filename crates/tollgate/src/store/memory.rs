@@ -198,14 +198,14 @@ impl<C: Clock> MemoryStore<C> {
         operation: &Operation,
         now: Time,
     ) -> Answer {
-        let owner = Owner { fingerprint, scope: 0, strangers_max: None, limit, class: class.known() };
+        let owner = Owner { fingerprint, scope: 0, ip_subjects_max: None, limit, class: class.known() };
         self.step_alone(owner, operation, now, |_| true)
     }
 
     /// What keys of this limit that belong to no rule have in common.
     pub(crate) fn class_of(&self, limit: &Limit) -> ClassId {
         let form = if slot::is_packed(limit) { Form::Packed(*limit) } else { Form::Heap };
-        self.classes.intern(&ClassKey { scope: 0, stranger: false, form })
+        self.classes.intern(&ClassKey { scope: 0, anonymous: false, form })
     }
 
     /// How full it is.
@@ -303,9 +303,9 @@ impl<C> MemoryStore<C> {
             | Operation::Peek { .. }
             | Operation::Reserve { .. }
             | Operation::Report { .. } => {
-                let of_rule = owner
-                    .strangers_max
-                    .is_none_or(|strangers_max| self.classes.strangers(owner.scope) < strangers_max as usize);
+                let of_rule = owner.ip_subjects_max.is_none_or(|ip_subjects_max| {
+                    self.classes.anonymous(owner.scope) < ip_subjects_max as usize
+                });
                 !(of_rule && self.has_room(shard, now))
             }
             // Tokens are unique: one that is unknown here may have been booked on the shared account.

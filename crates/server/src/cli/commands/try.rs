@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 use tollgate::core::decision::RetryAfter;
 use tollgate::core::rules::RuleLimit;
 use tollgate::core::{
-    Decision, Item, Key, Limit, Operation, Plan, PlanError, Report, Scope, Span, SubjectHasher, Time, Token,
+    Item, Key, Limit, Operation, Plan, PlanDecision, PlanError, Report, Scope, Span, SubjectHasher, Time,
+    Token,
 };
 use tollgate::rules::load_limit;
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
@@ -101,7 +102,7 @@ fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
         // The periods of a quota follow the clock.
         let Some(limit) = rule_limit.at(clock.now()) else { bail!("the limit has no numbers at this time") };
         let plan = plan(key, limit, Operation::Charge { cost: args.cost, token: Token(number.into()) })?;
-        let decision = Decision::new(&plan, Ok(&store.apply_now(&plan)))?;
+        let decision = PlanDecision::new(&plan, Ok(&store.apply_now(&plan)))?;
         terminal::print(&row(&decision, clock.now()))?;
         refused += u32::from(!decision.allowed);
         if decision.allowed && matches!(limit, Limit::Penalty(_)) {
@@ -121,7 +122,7 @@ fn plan<'r>(key: Key<'r>, limit: Limit, operation: Operation) -> Result<Plan<'r>
     Ok(plan)
 }
 
-fn row(decision: &Decision, now: Time) -> String {
+fn row(decision: &PlanDecision, now: Time) -> String {
     let Some(numbers) = decision.headline().and_then(|rule| rule.numbers) else { return String::new() };
     let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
     let or_none = |ms: u64| if ms == 0 { "-".to_owned() } else { length(ms) };

@@ -84,10 +84,10 @@ where
             }
             Event::Tick => {
                 // Whoever may do nothing yet is not given more time for talking.
-                let is_alive = connection.take_moved() && !session.is_stranger();
+                let is_alive = connection.take_moved() && !session.is_anonymous();
                 quiet_ticks = if is_alive { 0 } else { quiet_ticks + 1 };
                 let patience_ticks =
-                    if connection.is_amid() || session.is_stranger() { STALLED_TICKS } else { IDLE_TICKS };
+                    if connection.is_amid() || session.is_anonymous() { STALLED_TICKS } else { IDLE_TICKS };
                 if quiet_ticks >= patience_ticks {
                     break;
                 }

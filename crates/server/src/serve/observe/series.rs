@@ -62,7 +62,7 @@ impl Table {
     /// Those of a rule that a decision of this version names.
     pub(crate) fn of(&self, version: u64, outcome: &RuleOutcome, rule: &Rule) -> Option<&Series> {
         if version == self.version {
-            return self.by_place.get(outcome.place as usize).map(|series| &**series);
+            return self.by_place.get(outcome.rule_index as usize).map(|series| &**series);
         }
         // While rules are being replaced, for an instant.
         self.by_id.get(rule.scope.rule()).map(|series| &**series)

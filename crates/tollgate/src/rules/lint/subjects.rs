@@ -60,7 +60,7 @@ pub(super) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>
         names(rules.iter().map(|written| written.id())),
     );
     let fix = "let the edge believe only trusted proxies about `ip`, count IPv6 by prefix, and cap the \
-               rest with `strangers_max`";
+               rest with `ip_subjects_max`";
     let problem = found.note(first, message, fix);
     found.push(others.iter().fold(problem, |problem, &place| problem.also(place, "and here")));
 }

@@ -39,7 +39,7 @@ impl ClassId {
 pub(super) struct Class {
     key: ClassKey,
     /// How many keys there are under the same rule whose subject nobody vouches for; set for classes of such keys.
-    pub(super) strangers: Option<Arc<AtomicUsize>>,
+    pub(super) anonymous: Option<Arc<AtomicUsize>>,
 }
 
 /// What tells classes apart.
@@ -48,7 +48,7 @@ pub(super) struct ClassKey {
     /// The fingerprint of the rule's scope.
     pub(super) scope: u128,
     /// Whether nobody vouches for its subjects.
-    pub(super) stranger: bool,
+    pub(super) anonymous: bool,
     pub(super) form: Form,
 }
 
@@ -79,14 +79,14 @@ struct Made {
     /// not many classes.
     ids: HashMap<ClassKey, ClassId, foldhash::fast::RandomState>,
     /// By scope.
-    strangers: HashMap<u128, Arc<AtomicUsize>, foldhash::fast::RandomState>,
+    anonymous: HashMap<u128, Arc<AtomicUsize>, foldhash::fast::RandomState>,
 }
 
 impl Classes {
     pub(super) fn new() -> Classes {
         let chunks = (0..CLASSES_MAX / CHUNK).map(|_| OnceLock::new()).collect();
         let classes = Classes { chunks, made: RwLock::new(Made::default()) };
-        let any = Class { key: ClassKey { scope: 0, stranger: false, form: Form::Heap }, strangers: None };
+        let any = Class { key: ClassKey { scope: 0, anonymous: false, form: Form::Heap }, anonymous: None };
         classes.put(ClassId::ANY, any);
         classes
     }
@@ -113,8 +113,8 @@ impl Classes {
         let Some(id) = ClassId::new(number as u32).filter(|_| number < CLASSES_MAX) else {
             return ClassId::ANY;
         };
-        let strangers = key.stranger.then(|| Arc::clone(made.strangers.entry(key.scope).or_default()));
-        self.put(id, Class { key: *key, strangers });
+        let anonymous = key.anonymous.then(|| Arc::clone(made.anonymous.entry(key.scope).or_default()));
+        self.put(id, Class { key: *key, anonymous });
         made.ids.insert(*key, id);
         id
     }
@@ -127,8 +127,8 @@ impl Classes {
     }
 
     /// How many keys this rule has whose subject nobody vouches for.
-    pub(super) fn strangers(&self, scope: u128) -> usize {
-        self.made.read().strangers.get(&scope).map_or(0, |count| count.load(Ordering::Relaxed))
+    pub(super) fn anonymous(&self, scope: u128) -> usize {
+        self.made.read().anonymous.get(&scope).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -137,13 +137,13 @@ impl Class {
         &self.key.form
     }
 
-    pub(super) fn is(&self, scope: u128, stranger: bool, form: &Form) -> bool {
-        self.key.scope == scope && self.key.stranger == stranger && self.key.form == *form
+    pub(super) fn is(&self, scope: u128, anonymous: bool, form: &Form) -> bool {
+        self.key.scope == scope && self.key.anonymous == anonymous && self.key.form == *form
     }
 
     /// Whether its state lies in slots and was written by this limit.
-    pub(super) fn is_packed(&self, scope: u128, stranger: bool, limit: &Limit) -> bool {
+    pub(super) fn is_packed(&self, scope: u128, anonymous: bool, limit: &Limit) -> bool {
         let written_by = matches!(&self.key.form, Form::Packed(own) if own == limit);
-        written_by && self.key.scope == scope && self.key.stranger == stranger
+        written_by && self.key.scope == scope && self.key.anonymous == anonymous
     }
 }

@@ -28,8 +28,8 @@ pub(super) struct Owner<'i> {
     pub(super) fingerprint: u128,
     /// The fingerprint of the rule's scope.
     pub(super) scope: u128,
-    /// Set if it counts as one of the rule's strangers: how many of them have an account of their own.
-    pub(super) strangers_max: Option<u32>,
+    /// Set if it counts as one of the rule's anonymous: how many of them have an account of their own.
+    pub(super) ip_subjects_max: Option<u32>,
     pub(super) limit: &'i Limit,
     /// The class of its state if the caller knows it.
     pub(super) class: Option<ClassId>,
@@ -41,7 +41,7 @@ impl<'i> Owner<'i> {
         Owner {
             fingerprint: item.key.fingerprint(),
             scope: item.key.scope().fingerprint(),
-            strangers_max: item.strangers_max,
+            ip_subjects_max: item.ip_subjects_max,
             limit: &item.limit,
             class: None,
         }
@@ -51,17 +51,17 @@ impl<'i> Owner<'i> {
     pub(super) fn shared(self) -> Owner<'i> {
         // A key's fingerprint is that of its scope and its subject, as `Key` says.
         let fingerprint = self.scope ^ Subject::OVERFLOW.to_u128();
-        Owner { fingerprint, strangers_max: None, ..self }
+        Owner { fingerprint, ip_subjects_max: None, ..self }
     }
 
-    const fn is_stranger(&self) -> bool {
-        self.strangers_max.is_some()
+    const fn is_anonymous(&self) -> bool {
+        self.ip_subjects_max.is_some()
     }
 
     /// Whether state of this class lies in its slot, written by the same limit under the same rule.
     #[inline]
     pub(super) fn wrote(&self, classes: &Classes, class: ClassId) -> bool {
-        Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_stranger(), self.limit)
+        Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_anonymous(), self.limit)
     }
 
     /// What a charge comes to if its state lies in the slot and admits it. Writes nothing yet.
@@ -173,7 +173,7 @@ impl Shard {
     #[inline]
     fn on_heap_of(&self, classes: &Classes, owner: &Owner<'_>, slot: &Slot) -> Option<u32> {
         let class = classes.get(slot.class()?);
-        class.is(owner.scope, owner.is_stranger(), &Form::Heap).then_some(slot.values()[0] as u32)
+        class.is(owner.scope, owner.is_anonymous(), &Form::Heap).then_some(slot.values()[0] as u32)
     }
 
     /// Writes what [`charge_on_heap`](Shard::charge_on_heap) found.
@@ -302,10 +302,10 @@ impl Shard {
 
     /// The class for a write: as a rule the one that the slot has already.
     fn class(&self, classes: &Classes, at: Option<usize>, owner: &Owner<'_>, form: Form) -> ClassId {
-        let (scope, stranger) = (owner.scope, owner.is_stranger());
+        let (scope, anonymous) = (owner.scope, owner.is_anonymous());
         let same = at.and_then(|at| self.class_at(at));
-        let same = same.filter(|&class| classes.get(class).is(scope, stranger, &form));
-        same.unwrap_or_else(|| classes.intern(&ClassKey { scope, stranger, form }))
+        let same = same.filter(|&class| classes.get(class).is(scope, anonymous, &form));
+        same.unwrap_or_else(|| classes.intern(&ClassKey { scope, anonymous, form }))
     }
 
     /// The class of the key in this slot.
@@ -323,7 +323,7 @@ impl Shard {
         values: Values,
     ) {
         let Some(at) = at else {
-            count_stranger(classes, class, 1);
+            count_anonymous(classes, class, 1);
             self.table.insert(Slot::new(owner.fingerprint, class, values));
             return;
         };
@@ -333,8 +333,8 @@ impl Shard {
             if was_on_heap && *classes.get(class).form() != Form::Heap {
                 self.heap.remove(slot.values()[0] as u32);
             }
-            count_stranger(classes, old, -1);
-            count_stranger(classes, class, 1);
+            count_anonymous(classes, old, -1);
+            count_anonymous(classes, class, 1);
         }
         self.table.slot_mut(at).set(class, values);
     }
@@ -342,7 +342,7 @@ impl Shard {
     fn remove(&mut self, classes: &Classes, at: usize) {
         let slot = self.table.remove(at);
         if let Some(class) = slot.class() {
-            count_stranger(classes, class, -1);
+            count_anonymous(classes, class, -1);
             if *classes.get(class).form() == Form::Heap {
                 self.heap.remove(slot.values()[0] as u32);
             }
@@ -440,9 +440,9 @@ fn form_of(change: &Change) -> Packed {
     pack(&state).map_or(Packed::TooLarge, Packed::Values)
 }
 
-fn count_stranger(classes: &Classes, class: ClassId, by: isize) {
-    if let Some(strangers) = &classes.get(class).strangers {
+fn count_anonymous(classes: &Classes, class: ClassId, by: isize) {
+    if let Some(anonymous) = &classes.get(class).anonymous {
         // Two's complement: adding the wrapped difference takes away.
-        strangers.fetch_add(by as usize, Ordering::Relaxed);
+        anonymous.fetch_add(by as usize, Ordering::Relaxed);
     }
 }

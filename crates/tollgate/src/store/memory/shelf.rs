@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn owner(limit: &Limit, fingerprint: u128) -> Owner<'_> {
-        Owner { fingerprint, scope: 0, strangers_max: None, limit, class: None }
+        Owner { fingerprint, scope: 0, ip_subjects_max: None, limit, class: None }
     }
 
     /// What is left for this key, asked of the whole shard.

@@ -56,7 +56,7 @@ const CHECK: Needs = Needs::Scope(Scopes::CHECK, "check");
 const ADMIN: Needs = Needs::Scope(Scopes::ADMIN, "admin");
 const FAST: &[&str] = &["fast"];
 const WRITES: &[&str] = &["write", "fast"];
-const STRANGER: &[&str] = &["fast", "no_auth"];
+const ANONYMOUS: &[&str] = &["fast", "no_auth"];
 
 /// Those that are asked for most come first.
 static ENTRIES: [Entry; 15] = [
@@ -84,12 +84,12 @@ static ENTRIES: [Entry; 15] = [
     entry((Command::Echo, "ECHO", "ECHO message"), (2, FAST, 0, Needs::Anything), "Says what it is told"),
     entry(
         (Command::Hello, "HELLO", "HELLO [2|3 [AUTH user token] [SETNAME name]]"),
-        (-1, STRANGER, 0, Needs::Nothing),
+        (-1, ANONYMOUS, 0, Needs::Nothing),
         "Agrees on the version of the protocol",
     ),
     entry(
         (Command::Auth, "AUTH", "AUTH [user] token"),
-        (-2, STRANGER, 0, Needs::Nothing),
+        (-2, ANONYMOUS, 0, Needs::Nothing),
         "Shows a token; the name of the user does not matter",
     ),
     entry(
@@ -119,10 +119,10 @@ static ENTRIES: [Entry; 15] = [
     ),
     entry(
         (Command::Reset, "RESET", "RESET"),
-        (1, STRANGER, 0, Needs::Nothing),
+        (1, ANONYMOUS, 0, Needs::Nothing),
         "Makes the connection as it was in the beginning",
     ),
-    entry((Command::Quit, "QUIT", "QUIT"), (-1, STRANGER, 0, Needs::Nothing), "Ends the connection"),
+    entry((Command::Quit, "QUIT", "QUIT"), (-1, ANONYMOUS, 0, Needs::Nothing), "Ends the connection"),
 ];
 
 const fn entry(

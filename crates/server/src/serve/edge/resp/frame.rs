@@ -25,7 +25,7 @@ impl Limits {
     pub(crate) const KNOWN: Limits =
         Limits { command: 64 * 1024, string: 16 * 1024, words: WORDS_MAX, line: 1024 };
     /// Of those who have not shown a token yet: as much as it takes to show one.
-    pub(crate) const STRANGER: Limits = Limits { command: 512, string: 128, words: 8, line: 256 };
+    pub(crate) const ANONYMOUS: Limits = Limits { command: 512, string: 128, words: 8, line: 256 };
 }
 
 /// Where the strings of one command lie in its bytes. Kept and filled again for each command.

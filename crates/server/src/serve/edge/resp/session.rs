@@ -71,12 +71,12 @@ impl Session {
     }
 
     /// Whether it may do nothing yet.
-    pub(crate) fn is_stranger(&self) -> bool {
+    pub(crate) fn is_anonymous(&self) -> bool {
         self.scopes.is_none()
     }
 
     pub(crate) fn limits(&self) -> &'static Limits {
-        if self.is_stranger() { &Limits::STRANGER } else { &Limits::KNOWN }
+        if self.is_anonymous() { &Limits::ANONYMOUS } else { &Limits::KNOWN }
     }
 
     /// Carries out one command. It is answered at once where that can be, unless earlier ones still wait.
@@ -324,7 +324,7 @@ impl Session {
         match needs {
             Needs::Scope(scope, _) if self.scopes.allow(scope) => Ok(()),
             Needs::Nothing => Ok(()),
-            _ if self.is_stranger() => Err(Refused::Unknown),
+            _ if self.is_anonymous() => Err(Refused::Unknown),
             Needs::Anything => Ok(()),
             Needs::Scope(_, name) => Err(Refused::Scope(name)),
         }

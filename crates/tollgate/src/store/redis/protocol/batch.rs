@@ -206,9 +206,9 @@ mod tests {
     use tollgate_core::algorithm::fixed_window::FixedWindow;
     use tollgate_core::{Item, Limit, Operation, Plan, Scope, SubjectHasher, Time, Token};
 
-    use crate::store::redis::client::job::Way;
     use super::super::wire::Attempt;
     use super::*;
+    use crate::store::redis::client::job::Way;
 
     fn job(limit: Limit, slot: u16, alone: bool) -> Job {
         let scope = Scope::new("test", "rule").expect("a name");
