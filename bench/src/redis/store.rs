@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::{Item, Limit, Operation, Plan, Scope, Span, Store, Subject, SubjectHasher};
+use tollgate::core::{Item, Limit, Operation, Plan, Keyspace, Span, Store, Subject, SubjectHasher};
 use tollgate::store::redis::{RedisSettings, RedisStore};
 
 use super::contender::{Entrant, INTERVAL_US, PER_HOUR};
@@ -37,7 +37,7 @@ pub(super) struct AskedStore {
 
 struct SharedStore {
     store: RedisStore,
-    scope: Scope,
+    scope: Keyspace,
     subjects: Vec<Subject>,
     limit: Limit,
 }
@@ -56,7 +56,7 @@ impl AskedStore {
         let hasher = SubjectHasher::new([7; 32]);
         let shared = SharedStore {
             store,
-            scope: Scope::new("shop", "search")?,
+            scope: Keyspace::new("shop", "search")?,
             subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
             limit: Limit::Bucket(Bucket::tokens(1, Span::from_us(INTERVAL_US), PER_HOUR)?),
         };

@@ -11,7 +11,7 @@ use tollgate::core::algorithm::sliding_log::SlidingLog;
 use tollgate::core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate::core::calendar::{Calendar, Period};
 use tollgate::core::{
-    Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Item, Limit, Operation, Plan, Keyspace, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
 use tollgate::store::redis::{Caller, TimeSource};
 use tollgate::{Clock, SystemClock};
@@ -84,7 +84,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// One rule, as the store sees it.
 struct OneRule {
     caller: Caller,
-    scope: Scope,
+    scope: Keyspace,
     subjects: Vec<Subject>,
     limit: Limit,
 }
@@ -93,7 +93,7 @@ fn load(connection: &mut Connection, keys: &[String], limit: Limit) -> Result<Bo
     let hasher = SubjectHasher::new([7; 32]);
     let rule = OneRule {
         caller: Caller::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
-        scope: Scope::new("shop", "search")?,
+        scope: Keyspace::new("shop", "search")?,
         subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
         limit,
     };
