@@ -15,7 +15,7 @@ pub struct Preset {
     pub text: &'static str,
 }
 
-/// All presets.
+/// All presets, in the order of the reference page.
 pub const ALL: &[Preset] = &[
     Preset {
         name: "public-endpoint",
@@ -54,13 +54,13 @@ pub const ALL: &[Preset] = &[
     },
 ];
 
-/// The preset of this name.
+/// Finds a preset by its name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
 impl Preset {
-    /// Its rules, whose ids are suffixes for the id of the entry that uses it.
+    /// The rules of the preset. Their ids are the suffixes that follow the id of the entry with `use`.
     pub(super) fn rules(&self, namespace: &str) -> Vec<Rule> {
         let source = Source::new(format!("preset {}", self.name), self.text.as_bytes());
         let mut problems = Problems::new();

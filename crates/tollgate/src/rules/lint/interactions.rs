@@ -1,4 +1,4 @@
-//! Lints of rules that meet in one request.
+//! Lints about rules that match the same request.
 
 use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::concurrency::Concurrency;
@@ -9,27 +9,27 @@ use super::Findings;
 use super::context::{Context, WrittenRule, names, readable};
 use tollgate_document::SourceSpan;
 
-/// How many rules a finding points at.
+/// Maximum number of rules that a finding points at.
 const SPANS_MAX: usize = 6;
 
 pub(super) fn several_slots(context: &Context<'_>, found: &mut Findings<'_>) {
     if !context.options.cluster {
         return;
     }
-    let stored: Vec<&WrittenRule<'_>> = context.live().filter(|written| asks_a_store(written)).collect();
+    let stored: Vec<&WrittenRule<'_>> = context.live().filter(|written| uses_the_store(written)).collect();
     let tags: Vec<_> = stored.iter().map(|written| tag(written.rule, context.set.partition())).collect();
     let mut groups = Groups::new(stored.len());
     for (at, one) in stored.iter().enumerate() {
         for (other_at, other) in stored.iter().enumerate().skip(at + 1) {
-            if context.work.spend(1).is_none() {
+            if context.budget.spend(1).is_none() {
                 return;
             }
-            if tags[at] != tags[other_at] && context.can_meet(one, other) {
-                groups.join(at, other_at);
+            if tags[at] != tags[other_at] && context.can_match_together(one, other) {
+                groups.union(at, other_at);
             }
         }
     }
-    for group in groups.of_several() {
+    for group in groups.with_several_members() {
         let rules: Vec<&WrittenRule<'_>> = group.into_iter().map(|at| stored[at]).collect();
         report_slots(context, &rules, found);
     }
@@ -37,7 +37,7 @@ pub(super) fn several_slots(context: &Context<'_>, found: &mut Findings<'_>) {
 
 fn report_slots(context: &Context<'_>, rules: &[&WrittenRule<'_>], found: &mut Findings<'_>) {
     let message = format!(
-        "rules {} can meet in one request and lie in different slots: on a cluster it is not one step",
+        "rules {} can match one request but use different hash slots: on a cluster its check is not atomic",
         names(rules.iter().map(|written| written.id())),
     );
     let spans = rules.iter().map(|written| written.span_of("per"));
@@ -46,20 +46,19 @@ fn report_slots(context: &Context<'_>, rules: &[&WrittenRule<'_>], found: &mut F
     let Some((&first, others)) = spans.split_first() else { return };
     let problem = match common_attribute(rules).filter(|_| context.set.partition().is_empty()) {
         Some(common) => {
-            let fix = format!("`partition: [{common}]` puts all that one `{common}` uses into one slot");
+            let fix = format!("`partition: [{common}]` puts all counts of one `{common}` into one slot");
             found.warning(first, message, fix)
         }
         None => {
-            let fix = "rules share a slot if their `per` has the attributes of `partition` as parts of their \
-                       own; across slots nothing is admitted too much, but a request may be refused too \
-                       early";
+            let fix = "rules share a slot if each attribute of `partition` is a separate part of their `per`; \
+                       across slots no limit is exceeded, but a request may be refused too early";
             found.note(first, message, fix)
         }
     };
-    found.push(others.iter().fold(problem, |problem, &span| problem.also(span, "and this one")));
+    found.push(others.iter().fold(problem, |problem, &span| problem.also(span, "and this rule")));
 }
 
-/// An attribute that is in every subject of all these rules.
+/// An attribute that is part of every subject of all these rules.
 fn common_attribute<'r>(rules: &[&WrittenRule<'r>]) -> Option<&'r str> {
     let single = |chain: &'r Vec<String>| match chain.as_slice() {
         [only] => Some(only.as_str()),
@@ -70,18 +69,18 @@ fn common_attribute<'r>(rules: &[&WrittenRule<'r>]) -> Option<&'r str> {
     always.find(|name| rules.iter().all(|written| written.rule.per.always_includes(name)))
 }
 
-/// Whether requests under the rule go to a store.
-fn asks_a_store(written: &WrittenRule<'_>) -> bool {
+/// Whether checks of the rule use the store.
+fn uses_the_store(written: &WrittenRule<'_>) -> bool {
     written.rule.limit != RuleLimit::Deny || !written.overrides.is_empty()
 }
 
-/// The parts of the subject that decide its slot. Equal parts are in one slot, others in any.
+/// The parts of the subject that determine its slot. Rules with equal parts share a slot.
 fn tag<'r>(rule: &'r Rule, partition: &[String]) -> Vec<&'r [String]> {
     let parts = rule.per.parts.iter().map(Vec::as_slice);
     if !partition.is_empty() && partition.iter().all(|name| rule.per.always_includes(name)) {
         let mut shared: Vec<_> =
             parts.filter(|chain| matches!(chain, [only] if partition.contains(only))).collect();
-        // A tag takes them in the partition's order, whatever the rule's.
+        // A tag uses the order of the partition, not of the rule.
         shared.sort();
         shared
     } else {
@@ -89,36 +88,36 @@ fn tag<'r>(rule: &'r Rule, partition: &[String]) -> Vec<&'r [String]> {
     }
 }
 
-/// Numbers that belong together.
+/// Disjoint sets of indexes (union-find).
 struct Groups {
-    /// A smaller one of the same group, or itself.
-    towards: Vec<usize>,
+    /// For each index, a smaller index of the same group, or itself.
+    parent: Vec<usize>,
 }
 
 impl Groups {
     fn new(len: usize) -> Groups {
-        Groups { towards: (0..len).collect() }
+        Groups { parent: (0..len).collect() }
     }
 
-    fn smallest(&mut self, mut at: usize) -> usize {
-        while self.towards[at] != at {
-            self.towards[at] = self.towards[self.towards[at]];
-            at = self.towards[at];
+    fn root(&mut self, mut at: usize) -> usize {
+        while self.parent[at] != at {
+            self.parent[at] = self.parent[self.parent[at]];
+            at = self.parent[at];
         }
         at
     }
 
-    fn join(&mut self, one: usize, other: usize) {
-        let (one, other) = (self.smallest(one), self.smallest(other));
-        self.towards[one.max(other)] = one.min(other);
+    fn union(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.root(one), self.root(other));
+        self.parent[one.max(other)] = one.min(other);
     }
 
     /// The groups with more than one member, in order.
-    fn of_several(mut self) -> Vec<Vec<usize>> {
-        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); self.towards.len()];
-        for at in 0..self.towards.len() {
-            let smallest = self.smallest(at);
-            groups[smallest].push(at);
+    fn with_several_members(mut self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = vec![Vec::new(); self.parent.len()];
+        for at in 0..self.parent.len() {
+            let root = self.root(at);
+            groups[root].push(at);
         }
         groups.retain(|group| group.len() > 1);
         groups
@@ -128,26 +127,26 @@ impl Groups {
 pub(super) fn shaper_with_others(context: &Context<'_>, found: &mut Findings<'_>) {
     for (shaper, bucket) in shapers(context) {
         let longest = longest_delay(&bucket);
-        let counts_at_once = |other: &&WrittenRule<'_>| {
+        let counts_before_the_delay = |other: &&WrittenRule<'_>| {
             other.rule.mode == Mode::Enforce
                 && shaped(other.rule).is_none()
                 && other.rule.limit != RuleLimit::Deny
-                // That is a finding of its own.
+                // `lease_ends_in_queue` reports that case.
                 && leased(other.rule).is_none_or(|concurrency| concurrency.lease() > longest)
-                && context.can_meet(shaper, other)
+                && context.can_match_together(shaper, other)
         };
-        let others: Vec<&WrittenRule<'_>> = context.live().filter(counts_at_once).collect();
+        let others: Vec<&WrittenRule<'_>> = context.live().filter(counts_before_the_delay).collect();
         if others.is_empty() {
             continue;
         }
         let (count, verb) = if others.len() == 1 { ("rule", "counts") } else { ("rules", "count") };
         let message = format!(
-            "rule `{}` can make a request wait up to {longest}, and {count} {} {verb} it before that",
+            "rule `{}` can delay a request up to {longest}, and {count} {} {verb} it before the delay",
             shaper.id(),
             names(others.iter().map(|written| written.id())),
         );
-        let fix = "ask the shaper alone, by an action of its own, if the others must count what goes ahead, \
-                   not what asks";
+        let fix =
+            "if the other rules must count after the delay, check the shaper alone with a separate action";
         found.push(found.note(shaper.span_of("limit"), message, fix));
     }
 }
@@ -160,21 +159,21 @@ pub(super) fn lease_ends_in_queue(context: &Context<'_>, found: &mut Findings<'_
             else {
                 continue;
             };
-            if !context.can_meet(shaper, other) {
+            if !context.can_match_together(shaper, other) {
                 continue;
             }
             let message = format!(
-                "a lease under rule `{}` lasts {}, but rule `{}` can make the request wait {longest} before \
-                 it begins",
+                "a lease under rule `{}` lasts {}, but rule `{}` can delay the request {longest} before it \
+                 starts",
                 other.id(),
                 concurrency.lease(),
                 shaper.id(),
             );
             let fix = format!(
-                "a `lease` longer than {longest}, a shorter `queue`, or renewing the lease while waiting"
+                "set a `lease` longer than {longest} or a shorter `queue`, or renew the lease while waiting"
             );
             let problem = found.warning(other.span_of("limit"), message, fix);
-            found.push(problem.also(shaper.span_of("limit"), "it waits here"));
+            found.push(problem.also(shaper.span_of("limit"), "the delay is here"));
         }
     }
 }
@@ -197,11 +196,11 @@ fn leased(rule: &Rule) -> Option<Concurrency> {
     }
 }
 
-/// How long the last of a full queue waits, rounded up.
+/// The delay of the last request in a full queue, rounded up.
 fn longest_delay(bucket: &Bucket) -> Span {
     let (drain, scale) = bucket.rate();
     let queue = bucket.capacity().saturating_sub(1);
-    // At most half of what is exact, by the bucket's own check.
+    // The bucket's constructor bounds this to half of the exact range.
     let ticks = queue.saturating_mul(scale).div_ceil(drain);
     readable(Span::from_us(ticks.saturating_mul(bucket.tick().us())))
 }

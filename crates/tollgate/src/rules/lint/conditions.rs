@@ -1,8 +1,8 @@
-//! Whether conditions can hold together, and whether some follow from others.
+//! Decides whether conditions can hold together, and whether one condition implies another.
 //!
-//! What a condition lets pass is a set of texts: a list of them, or a pattern. Two sets that meet have a text in
-//! common. Deciding that takes the product of two patterns' lengths, so all of it together is bounded by [`Work`]:
-//! when that is used up, the answer is "not known", and nobody claims anything.
+//! A condition accepts a set of texts: a list of values, or a pattern. Two conditions overlap if a text passes both.
+//! Comparing two patterns takes time proportional to the product of their lengths. [`ComparisonBudget`] bounds the
+//! total: when it is used up, the result is "unknown", and no lint reports anything.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,30 +11,30 @@ use tollgate_core::rules::{Condition, Test};
 
 use tollgate_document::{Node, SourceSpan};
 
-/// How much comparing a file may cost, in characters and pairs: a few seconds at most. Ten thousand overrides of one
-/// rule fit.
-const WORK_MAX: u64 = 200_000_000;
+/// Budget for comparisons in one file, in characters and pairs: a few seconds at most. It is enough for ten thousand
+/// overrides of one rule.
+const BUDGET: u64 = 200_000_000;
 
-/// A condition, ready to be compared.
-pub(super) struct Claim<'a> {
+/// A condition with its source span, prepared for comparison.
+pub(super) struct WrittenCondition<'a> {
     pub(super) attribute: &'a str,
     pub(super) test: &'a Test,
-    /// Where it stands in the file.
+    /// Its position in the file.
     pub(super) span: SourceSpan,
-    /// A path pattern as it was written.
+    /// The source text of a path pattern.
     pub(super) path: Option<&'a str>,
-    form: Form<'a>,
-    /// How much there is to compare.
+    pattern: Pattern<'a>,
+    /// The number of characters to compare.
     size: u64,
 }
 
-/// What a condition lets pass.
-enum Form<'a> {
+/// The texts that a condition accepts.
+enum Pattern<'a> {
     /// These texts.
     Values(HashSet<&'a str>),
-    /// Texts of this form.
-    Texts(Vec<Token>),
-    /// Paths of this form, with any query.
+    /// Texts that match these tokens.
+    Tokens(Vec<Token>),
+    /// Paths with these segments, with any query.
     Path(Vec<Segment<'a>>),
 }
 
@@ -45,7 +45,7 @@ enum Segment<'a> {
     Rest,
 }
 
-/// One character of a kind, or any number of them.
+/// One character of a kind, or any number of such characters.
 #[derive(Clone, Copy)]
 struct Token {
     kind: Kind,
@@ -58,41 +58,48 @@ enum Kind {
     Any,
     InPath,
     InSegment,
-    /// What ends a path.
+    /// A character that ends a path: `?` or `#`.
     EndsPath,
 }
 
-/// Conditions beside what they are written as: the value, and the place to point at.
-pub(super) fn claims<'a>(
+/// Pairs conditions with their source: the value node, and the span that findings point at.
+pub(super) fn written_conditions<'a>(
     conditions: &'a [Condition],
     written: impl Iterator<Item = (&'a Node, SourceSpan)>,
-) -> Vec<Claim<'a>> {
+) -> Vec<WrittenCondition<'a>> {
     conditions
         .iter()
         .zip(written)
-        .map(|(condition, (node, span))| Claim::new(condition, node, span))
+        .map(|(condition, (node, span))| WrittenCondition::new(condition, node, span))
         .collect()
 }
 
-impl<'a> Claim<'a> {
-    fn new(condition: &'a Condition, node: &'a Node, span: SourceSpan) -> Claim<'a> {
+impl<'a> WrittenCondition<'a> {
+    fn new(condition: &'a Condition, node: &'a Node, span: SourceSpan) -> WrittenCondition<'a> {
         let path = node.text().filter(|_| matches!(condition.test, Test::Path(_)));
-        let form = match &condition.test {
-            Test::OneOf(values) => Form::Values(values.iter().map(String::as_str).collect()),
-            Test::Prefix(prefix) => Form::Texts(literal(prefix).chain([Token::ANYTHING]).collect()),
-            Test::Glob(glob) => Form::Texts(glob.chars().map(Token::of_a_glob).collect()),
-            Test::Path(_) => Form::Path(segments(path.unwrap_or_default())),
+        let pattern = match &condition.test {
+            Test::OneOf(values) => Pattern::Values(values.iter().map(String::as_str).collect()),
+            Test::Prefix(prefix) => Pattern::Tokens(literal(prefix).chain([Token::ANYTHING]).collect()),
+            Test::Glob(glob) => Pattern::Tokens(glob.chars().map(Token::of_a_glob).collect()),
+            Test::Path(_) => Pattern::Path(segments(path.unwrap_or_default())),
         };
         let size = match (&condition.test, path) {
             (Test::OneOf(values), _) => values.iter().map(|value| value.len() + 1).sum(),
             (Test::Prefix(text) | Test::Glob(text), _) => text.len() + 1,
             (Test::Path(_), path) => path.map_or(0, str::len) + 1,
         };
-        Claim { attribute: &condition.attribute, test: &condition.test, span, path, form, size: size as u64 }
+        WrittenCondition {
+            attribute: &condition.attribute,
+            test: &condition.test,
+            span,
+            path,
+            pattern,
+            size: size as u64,
+        }
     }
 
-    /// Every text that passes starts so.
-    fn head(&self) -> &'a str {
+    /// A prefix of every text that passes.
+    fn literal_prefix(&self) -> &'a str {
         match self.test {
             Test::OneOf(_) => "",
             Test::Prefix(prefix) => prefix,
@@ -101,12 +108,12 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// The forms that it has as a text. A path may end, or be followed by a query.
-    fn texts(&self, with_query: bool) -> Vec<Vec<Token>> {
-        match &self.form {
-            Form::Values(_) => Vec::new(),
-            Form::Texts(tokens) => vec![tokens.clone()],
-            Form::Path(segments) => {
+    /// The pattern as token sequences. A path has two: without and with a query.
+    fn token_sequences(&self, with_query: bool) -> Vec<Vec<Token>> {
+        match &self.pattern {
+            Pattern::Values(_) => Vec::new(),
+            Pattern::Tokens(tokens) => vec![tokens.clone()],
+            Pattern::Path(segments) => {
                 let path: Vec<Token> = segments.iter().flat_map(|segment| segment.tokens()).collect();
                 let query = [Token { kind: Kind::EndsPath, many: false }, Token::ANYTHING];
                 let queried = with_query.then(|| path.iter().copied().chain(query).collect());
@@ -116,36 +123,40 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// What is left to spend on comparing.
-pub(super) struct Work {
+/// The remaining budget for comparisons.
+pub(super) struct ComparisonBudget {
     left: Cell<u64>,
 }
 
-impl Work {
-    pub(super) const fn new() -> Work {
-        Work { left: Cell::new(WORK_MAX) }
+impl ComparisonBudget {
+    pub(super) const fn new() -> ComparisonBudget {
+        ComparisonBudget { left: Cell::new(BUDGET) }
     }
 
     pub(super) fn is_used_up(&self) -> bool {
         self.left.get() == 0
     }
 
-    /// Pays for a step; `None` if there is not enough left, and from then on.
+    /// Spends part of the budget; `None` once the budget is exceeded.
     pub(super) fn spend(&self, cost: u64) -> Option<()> {
         let left = self.left.get().checked_sub(cost);
         self.left.set(left.unwrap_or(0));
         left.map(drop)
     }
 
-    /// Whether one request can meet all of both; `None` if that is not known.
-    pub(super) fn together(&self, one: &[Claim<'_>], other: &[Claim<'_>]) -> Option<bool> {
+    /// Whether one request can meet all conditions of both lists; `None` if unknown.
+    pub(super) fn can_hold_together(
+        &self,
+        one: &[WrittenCondition<'_>],
+        other: &[WrittenCondition<'_>],
+    ) -> Option<bool> {
         self.spend((one.len() * other.len() + 1) as u64)?;
         let mut known = true;
         for (one, other) in one.iter().flat_map(|one| other.iter().map(move |other| (one, other))) {
             if one.attribute != other.attribute {
                 continue;
             }
-            match self.meet(one, other) {
+            match self.overlap(one, other) {
                 Some(true) => {}
                 Some(false) => return Some(false),
                 None => known = false,
@@ -154,46 +165,51 @@ impl Work {
         known.then_some(true)
     }
 
-    /// Two conditions that no request can meet both.
+    /// Finds two conditions that no request can meet together.
     pub(super) fn contradiction<'c, 'a>(
         &self,
-        one: &'c [Claim<'a>],
-        other: &'c [Claim<'a>],
-    ) -> Option<(&'c Claim<'a>, &'c Claim<'a>)> {
+        one: &'c [WrittenCondition<'a>],
+        other: &'c [WrittenCondition<'a>],
+    ) -> Option<(&'c WrittenCondition<'a>, &'c WrittenCondition<'a>)> {
         self.spend((one.len() * other.len() + 1) as u64)?;
         let pairs = one.iter().flat_map(|one| other.iter().map(move |other| (one, other)));
         let mut same = pairs.filter(|(one, other)| one.attribute == other.attribute);
-        same.find(|(one, other)| self.meet(one, other) == Some(false))
+        same.find(|(one, other)| self.overlap(one, other) == Some(false))
     }
 
-    /// Whether whoever meets all of `known` is certain to meet all of `asked`.
-    pub(super) fn follow(&self, known: &[&Claim<'_>], asked: &[Claim<'_>]) -> bool {
+    /// Whether every request that meets all of `known` also meets all of `asked`.
+    pub(super) fn implies_all(
+        &self,
+        known: &[&WrittenCondition<'_>],
+        asked: &[WrittenCondition<'_>],
+    ) -> bool {
         if self.spend((known.len() * asked.len() + 1) as u64).is_none() {
             return false;
         }
         asked.iter().all(|asked| {
-            known.iter().any(|known| known.attribute == asked.attribute && self.follows(known, asked))
+            known.iter().any(|known| known.attribute == asked.attribute && self.implies(known, asked))
         })
     }
 
-    fn meet(&self, one: &Claim<'_>, other: &Claim<'_>) -> Option<bool> {
-        match (&one.form, &other.form) {
-            (Form::Values(values), Form::Values(others)) => {
+    fn overlap(&self, one: &WrittenCondition<'_>, other: &WrittenCondition<'_>) -> Option<bool> {
+        match (&one.pattern, &other.pattern) {
+            (Pattern::Values(values), Pattern::Values(others)) => {
                 self.spend(values.len().min(others.len()) as u64)?;
                 Some(!values.is_disjoint(others))
             }
-            (Form::Values(values), _) => {
+            (Pattern::Values(values), _) => {
                 self.spend(one.size.saturating_mul(other.size))?;
                 Some(values.iter().any(|value| other.test.holds(value)))
             }
-            (_, Form::Values(_)) => self.meet(other, one),
-            (one_form, other_form) => {
-                // Two paths take the same queries, so these need no look.
-                let with_query = !matches!((one_form, other_form), (Form::Path(_), Form::Path(_)));
-                let others = other.texts(with_query);
-                for one in one.texts(with_query) {
+            (_, Pattern::Values(_)) => self.overlap(other, one),
+            (one_pattern, other_pattern) => {
+                // Two path patterns accept the same queries, so queries need not be compared.
+                let with_query =
+                    !matches!((one_pattern, other_pattern), (Pattern::Path(_), Pattern::Path(_)));
+                let others = other.token_sequences(with_query);
+                for one in one.token_sequences(with_query) {
                     for other in &others {
-                        if self.texts_meet(&one, other)? {
+                        if self.patterns_overlap(&one, other)? {
                             return Some(true);
                         }
                     }
@@ -203,8 +219,8 @@ impl Work {
         }
     }
 
-    /// Whether a text has both forms: walks both at once, and comes to each pair of positions once.
-    fn texts_meet(&self, one: &[Token], other: &[Token]) -> Option<bool> {
+    /// Whether a text matches both sequences. Visits each pair of positions at most once.
+    fn patterns_overlap(&self, one: &[Token], other: &[Token]) -> Option<bool> {
         let width = other.len() + 1;
         let pairs = (one.len() + 1) * width;
         self.spend(pairs as u64)?;
@@ -224,7 +240,7 @@ impl Work {
                         open.push((at, other_at + 1));
                     }
                     if let (Some(token), Some(other_token)) = (token, other_token)
-                        && token.kind.meets(other_token.kind)
+                        && token.kind.overlaps(other_token.kind)
                     {
                         let next = |at: usize, token: &Token| if token.many { at } else { at + 1 };
                         open.push((next(at, token), next(other_at, other_token)));
@@ -235,29 +251,29 @@ impl Work {
         Some(false)
     }
 
-    /// Whether every text that passes `known` passes `asked`. It says no where it cannot tell.
-    fn follows(&self, known: &Claim<'_>, asked: &Claim<'_>) -> bool {
-        let paid = match (&known.form, &asked.form) {
-            (Form::Values(_), Form::Values(_)) => self.spend(known.size),
-            (Form::Values(_), _) => self.spend(known.size.saturating_mul(asked.size)),
+    /// Whether every text that passes `known` also passes `asked`. Returns `false` if unknown.
+    fn implies(&self, known: &WrittenCondition<'_>, asked: &WrittenCondition<'_>) -> bool {
+        let paid = match (&known.pattern, &asked.pattern) {
+            (Pattern::Values(_), Pattern::Values(_)) => self.spend(known.size),
+            (Pattern::Values(_), _) => self.spend(known.size.saturating_mul(asked.size)),
             _ => self.spend(known.size.min(asked.size)),
         };
         if paid.is_none() {
             return false;
         }
-        match (&known.form, &asked.form) {
-            (Form::Values(values), Form::Values(allowed)) => values.is_subset(allowed),
-            (Form::Values(values), _) => values.iter().all(|value| asked.test.holds(value)),
-            (Form::Path(known), Form::Path(asked)) => path_follows(known, asked),
+        match (&known.pattern, &asked.pattern) {
+            (Pattern::Values(values), Pattern::Values(allowed)) => values.is_subset(allowed),
+            (Pattern::Values(values), _) => values.iter().all(|value| asked.test.holds(value)),
+            (Pattern::Path(known), Pattern::Path(asked)) => path_implies(known, asked),
             _ => match asked.test {
-                Test::Prefix(prefix) => known.head().starts_with(prefix.as_str()),
+                Test::Prefix(prefix) => known.literal_prefix().starts_with(prefix.as_str()),
                 _ => known.test == asked.test,
             },
         }
     }
 }
 
-fn path_follows(known: &[Segment<'_>], asked: &[Segment<'_>]) -> bool {
+fn path_implies(known: &[Segment<'_>], asked: &[Segment<'_>]) -> bool {
     match (known, asked) {
         ([], []) => true,
         ([first, ..], [Segment::Rest, ..]) => first.is_filled(),
@@ -266,13 +282,13 @@ fn path_follows(known: &[Segment<'_>], asked: &[Segment<'_>]) -> bool {
                 Segment::Any => first.is_filled() && *first != Segment::Rest,
                 _ => first == asked_first,
             };
-            fits && path_follows(known, asked)
+            fits && path_implies(known, asked)
         }
         _ => false,
     }
 }
 
-/// A valid pattern's segments.
+/// Splits a valid path pattern into segments.
 fn segments(path: &str) -> Vec<Segment<'_>> {
     let segment = |text: &'_ str| text.starts_with('{').then(|| text.starts_with("{*"));
     let parts = path.strip_prefix('/').unwrap_or(path).split('/');
@@ -318,21 +334,21 @@ impl Token {
 }
 
 impl Kind {
-    fn has(self, c: char) -> bool {
+    fn contains(self, c: char) -> bool {
         match self {
             Kind::Only(only) => only == c,
             Kind::Any => true,
-            Kind::InPath => !Kind::EndsPath.has(c),
-            Kind::InSegment => c != '/' && !Kind::EndsPath.has(c),
+            Kind::InPath => !Kind::EndsPath.contains(c),
+            Kind::InSegment => c != '/' && !Kind::EndsPath.contains(c),
             Kind::EndsPath => matches!(c, '?' | '#'),
         }
     }
 
-    /// Whether some character is of both kinds.
-    fn meets(self, other: Kind) -> bool {
+    /// Whether a character exists that is of both kinds.
+    fn overlaps(self, other: Kind) -> bool {
         match (self, other) {
-            (Kind::Only(c), kind) | (kind, Kind::Only(c)) => kind.has(c),
-            // Where a path ends is only asked of other texts, which have no kinds of a path.
+            (Kind::Only(c), kind) | (kind, Kind::Only(c)) => kind.contains(c),
+            // `EndsPath` is only compared with tokens of globs and prefixes, never with those of paths.
             _ => true,
         }
     }

@@ -6,17 +6,17 @@ use tollgate_core::rules::condition::PathPattern;
 use super::*;
 use tollgate_document::{Text, Value};
 
-/// A condition and what it is written as.
+/// A condition and its source node.
 #[derive(Clone, Debug)]
 struct Written {
-    condition: Condition,
+    core: Condition,
     node: Node,
 }
 
 fn written(test: Test, text: &str) -> Written {
     let value = Value::Text(Text { text: text.to_owned(), quoted: true });
     Written {
-        condition: Condition { attribute: "path".to_owned(), test },
+        core: Condition { attribute: "path".to_owned(), test },
         node: Node { value, span: SourceSpan::default() },
     }
 }
@@ -38,25 +38,25 @@ fn values(texts: &[&str]) -> Written {
 }
 
 impl Written {
-    fn claim(&self) -> Claim<'_> {
-        Claim::new(&self.condition, &self.node, SourceSpan::default())
+    fn condition(&self) -> WrittenCondition<'_> {
+        WrittenCondition::new(&self.core, &self.node, SourceSpan::default())
     }
 
     fn holds(&self, text: &str) -> bool {
-        self.condition.test.holds(text)
+        self.core.test.holds(text)
     }
 }
 
-fn meet(one: &Written, other: &Written) -> Option<bool> {
-    Work::new().meet(&one.claim(), &other.claim())
+fn overlap(one: &Written, other: &Written) -> Option<bool> {
+    ComparisonBudget::new().overlap(&one.condition(), &other.condition())
 }
 
-fn follows(known: &Written, asked: &Written) -> bool {
-    Work::new().follows(&known.claim(), &asked.claim())
+fn implies(known: &Written, asked: &Written) -> bool {
+    ComparisonBudget::new().implies(&known.condition(), &asked.condition())
 }
 
 #[test]
-fn conditions_meet_if_a_text_passes_both() {
+fn conditions_overlap_if_a_text_passes_both() {
     for (one, other, expected) in [
         (values(&["a", "b"]), values(&["b", "c"]), true),
         (values(&["a"]), values(&["b"]), false),
@@ -73,13 +73,13 @@ fn conditions_meet_if_a_text_passes_both() {
         (path("/a/{x}"), glob("/a/*?page=2"), true),
         (path("/a/{x}"), glob("/a/"), false),
     ] {
-        assert_eq!(meet(&one, &other), Some(expected), "{one:?} {other:?}");
-        assert_eq!(meet(&other, &one), Some(expected), "{other:?} {one:?}");
+        assert_eq!(overlap(&one, &other), Some(expected), "{one:?} {other:?}");
+        assert_eq!(overlap(&other, &one), Some(expected), "{other:?} {one:?}");
     }
 }
 
 #[test]
-fn a_condition_follows_from_a_narrower_one() {
+fn a_narrower_condition_implies_a_wider_one() {
     for (known, asked, expected) in [
         (values(&["a"]), values(&["a", "b"]), true),
         (values(&["a", "b"]), values(&["a"]), false),
@@ -95,20 +95,20 @@ fn a_condition_follows_from_a_narrower_one() {
         (path("/v1/"), path("/v1/{*rest}"), false),
         (path("/v1"), path("/v1/{*rest}"), false),
     ] {
-        assert_eq!(follows(&known, &asked), expected, "{known:?} {asked:?}");
+        assert_eq!(implies(&known, &asked), expected, "{known:?} {asked:?}");
     }
 }
 
 #[test]
-fn what_costs_too_much_is_not_known() {
+fn a_comparison_beyond_the_budget_is_unknown() {
     let (one, other) = (glob(&"a*".repeat(10_000)), glob(&"*b".repeat(10_000)));
-    let work = Work::new();
-    assert_eq!(work.meet(&one.claim(), &other.claim()), None);
-    assert!(work.is_used_up());
-    assert!(!work.follow(&[&one.claim()], &[one.claim()]), "nothing is claimed from then on");
+    let budget = ComparisonBudget::new();
+    assert_eq!(budget.overlap(&one.condition(), &other.condition()), None);
+    assert!(budget.is_used_up());
+    assert!(!budget.implies_all(&[&one.condition()], &[one.condition()]), "a spent budget stays spent");
 }
 
-/// All texts that a small pattern could be about. Two of those below have a common text among them, if they have one:
+/// All texts of up to seven characters. If two patterns of [`any_condition`] overlap, one of these texts passes both:
 /// the longest is a path of four characters with a query of three.
 static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut texts = vec![String::new()];
@@ -140,10 +140,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn both_answers_agree_with_trying_every_text(one in any_condition(), other in any_condition()) {
+    fn overlap_and_implies_agree_with_trying_every_text(one in any_condition(), other in any_condition()) {
         let common = TEXTS.iter().any(|text| one.holds(text) && other.holds(text));
-        prop_assert_eq!(meet(&one, &other), Some(common));
-        if follows(&one, &other) {
+        prop_assert_eq!(overlap(&one, &other), Some(common));
+        if implies(&one, &other) {
             let only_one = TEXTS.iter().find(|text| one.holds(text) && !other.holds(text));
             prop_assert_eq!(only_one, None);
         }

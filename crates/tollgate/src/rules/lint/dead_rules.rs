@@ -1,4 +1,4 @@
-//! Lints of rules that can never decide anything.
+//! Lints about rules that never affect a decision.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use tollgate_core::Limit;
 use tollgate_core::rules::{Cost, Missing, Mode, Rollout, RuleLimit, Test};
 
 use super::Findings;
-use super::claims::Claim;
+use super::conditions::WrittenCondition;
 use super::context::{Context, WrittenRule};
 
 pub(super) fn free_of_charge(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
-        // These are moved by other operations than charges.
+        // These change through operations other than charges.
         let moved = matches!(
             written.rule.limit,
             RuleLimit::Deny | RuleLimit::Fixed(Limit::Penalty(_) | Limit::Meter(_))
         );
-        if !moved && written.rule.cost.largest() == Some(0) {
+        if !moved && written.rule.cost.max_cost() == Some(0) {
             let message = format!("every request under rule `{}` costs 0, so it never refuses", written.id());
-            let fix = "a cost of 1 or more counts; to let some requests pass uncounted, give only these 0";
+            let fix = "set a cost of 1 or more; use 0 only for requests that must not count";
             found.push(found.warning(written.span_of("cost"), message, fix));
         }
     }
@@ -27,17 +27,17 @@ pub(super) fn free_of_charge(context: &Context<'_>, found: &mut Findings<'_>) {
 pub(super) fn rule_off(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.rules.iter().filter(|written| written.rule.mode == Mode::Off) {
         let message = format!("rule `{}` is off: it neither refuses nor counts", written.id());
-        let fix = "`mode: shadow` counts without refusing; take the rule out if it is not needed";
+        let fix = "`mode: shadow` counts without refusing; remove the rule if it is not needed";
         found.push(found.note(written.span_of("mode"), message, fix));
     }
 }
 
-pub(super) fn rollout_nobody(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(super) fn empty_rollout(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.rules.iter().filter(|written| written.rule.mode == Mode::Enforce) {
         if written.rule.rollout.basis_points() == 0 {
             let message =
-                format!("rule `{}` is enforced for 0% of its subjects, so for nobody", written.id());
-            let fix = "raise the share step by step, like `rollout: 1%`, or say `mode: shadow`";
+                format!("rule `{}` is enforced for 0% of its subjects, so it never refuses", written.id());
+            let fix = "raise the share step by step, like `rollout: 1%`, or write `mode: shadow`";
             found.push(found.note(written.span_of("rollout"), message, fix));
         }
     }
@@ -45,14 +45,14 @@ pub(super) fn rollout_nobody(context: &Context<'_>, found: &mut Findings<'_>) {
 
 pub(super) fn never_matches(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
-        // Only a preset's conditions and those of its use can be about the same attribute, the preset's first.
-        if let Some((_, own)) = context.work.contradiction(&written.claims, &written.claims) {
+        // Only a preset and its use can both have a condition on one attribute; the preset's comes first.
+        if let Some((_, own)) = context.budget.contradiction(&written.conditions, &written.conditions) {
             let message = format!(
                 "rule `{}` never matches: the preset has a condition on `{}` too, and no value meets both",
                 written.id(),
                 own.attribute,
             );
-            let fix = "leave this condition out, or write the rule out with the condition that is meant";
+            let fix = "remove this condition, or write the rule out with the intended condition";
             found.push(found.warning(own.span, message, fix));
         }
     }
@@ -60,92 +60,96 @@ pub(super) fn never_matches(context: &Context<'_>, found: &mut Findings<'_>) {
 
 pub(super) fn value_never_seen(context: &Context<'_>, found: &mut Findings<'_>) {
     let rules = context.live().flat_map(|written| {
-        let overrides = written.overrides.iter().flat_map(|change| &change.claims);
-        written.claims.iter().chain(overrides)
+        let overrides = written.overrides.iter().flat_map(|change| &change.conditions);
+        written.conditions.iter().chain(overrides)
     });
-    let exceptions = context.exceptions.iter().flat_map(|exception| &exception.claims);
-    // A condition on a preset stands once and is part of several rules.
+    let exceptions = context.exceptions.iter().flat_map(|exception| &exception.conditions);
+    // A condition on a preset is written once and belongs to several rules.
     let mut seen = HashSet::new();
-    for claim in rules.chain(exceptions).filter(|claim| seen.insert(claim.span)) {
-        match (claim.attribute, claim.test) {
+    for condition in rules.chain(exceptions).filter(|condition| seen.insert(condition.span)) {
+        match (condition.attribute, condition.test) {
             ("method", Test::OneOf(values)) => {
                 if let Some(value) = values.iter().find(|value| value.bytes().any(|b| b.is_ascii_lowercase()))
                 {
-                    let message = format!("no request has the method `{value}`: methods are in capitals");
+                    let message = format!("method `{value}` never matches: methods are uppercase");
                     let fix = format!("write `{}`", value.to_ascii_uppercase());
-                    found.push(found.warning(claim.span, message, fix));
+                    found.push(found.warning(condition.span, message, fix));
                 }
             }
-            ("path", test) => path_never_seen(claim, test, found),
+            ("path", test) => path_never_seen(condition, test, found),
             _ => {}
         }
     }
 }
 
-fn path_never_seen(claim: &Claim<'_>, test: &Test, found: &mut Findings<'_>) {
+fn path_never_seen(condition: &WrittenCondition<'_>, test: &Test, found: &mut Findings<'_>) {
     let without_slash = |text: &&str| !text.starts_with(['/', '*', '?']) && !text.is_empty();
     let wrong = match test {
         Test::OneOf(values) => values.iter().map(String::as_str).find(without_slash),
         Test::Prefix(text) | Test::Glob(text) => Some(text.as_str()).filter(without_slash),
         Test::Path(_) => {
-            if let Some(path) = claim.path.filter(|path| path.contains(['?', '#'])) {
-                let message = format!("no path has the form `{path}`: a query is not looked at");
+            if let Some(path) = condition.path.filter(|path| path.contains(['?', '#'])) {
+                let message = format!("path `{path}` never matches: the query is not part of the path");
                 found.push(found.warning(
-                    claim.span,
+                    condition.span,
                     message,
-                    "leave out everything from the `?` or `#` on",
+                    "remove everything from the `?` or `#` on",
                 ));
             }
             None
         }
     };
     if let Some(text) = wrong {
-        let message = format!("no request has a path like `{text}`: paths begin with `/`");
-        found.push(found.warning(claim.span, message, format!("write `/{text}`")));
+        let message = format!("path `{text}` never matches: paths start with `/`");
+        found.push(found.warning(condition.span, message, format!("write `/{text}`")));
     }
 }
 
 pub(super) fn unreachable_rule(context: &Context<'_>, found: &mut Findings<'_>) {
-    let deniers: Vec<&WrittenRule<'_>> = context.live().filter(|written| denies_everybody(written)).collect();
+    let refusing_rules: Vec<&WrittenRule<'_>> =
+        context.live().filter(|written| refuses_everything(written)).collect();
     for written in context.live() {
-        let known: Vec<&Claim<'_>> = written.claims.iter().collect();
-        let exception =
-            context.exceptions.iter().find(|exception| context.work.follow(&known, &exception.claims));
+        let known: Vec<&WrittenCondition<'_>> = written.conditions.iter().collect();
+        let exception = context
+            .exceptions
+            .iter()
+            .find(|exception| context.budget.implies_all(&known, &exception.conditions));
         if let Some(exception) = exception {
             let message = format!(
-                "rule `{}` is never asked: all its requests are on the `{}` list",
+                "rule `{}` is never checked: all its requests are on the `{}` list",
                 written.id(),
                 exception.list,
             );
-            let fix = "narrow the entry of the list by a condition that the rule does not have, or take the \
-                       rule out";
+            let fix = "add a condition to the list entry that the rule does not have, or remove the rule";
             let problem = found.warning(written.span(), message, fix);
-            found.push(problem.also(exception.node.span, "this entry takes them"));
+            found.push(problem.also(exception.node.span, "this entry matches them"));
             continue;
         }
         if written.rule.limit == RuleLimit::Deny {
             continue;
         }
-        if let Some(other) = deniers.iter().find(|other| context.work.follow(&known, &other.claims)) {
+        if let Some(other) =
+            refusing_rules.iter().find(|other| context.budget.implies_all(&known, &other.conditions))
+        {
             let message = format!(
-                "rule `{}` never decides: rule `{}` denies all its requests",
+                "rule `{}` never decides: rule `{}` refuses all its requests",
                 written.id(),
                 other.id()
             );
-            let fix = "narrow the rule that denies, or take this one out";
+            let fix = "add a condition to the rule with `limit: deny`, or remove this one";
             let problem = found.warning(written.span(), message, fix);
-            found.push(problem.also(other.span_of("limit"), "denied here"));
+            found.push(problem.also(other.span_of("limit"), "refused here"));
         }
     }
 }
 
-fn denies_everybody(written: &WrittenRule<'_>) -> bool {
+fn refuses_everything(written: &WrittenRule<'_>) -> bool {
     let rule = written.rule;
-    let finds_everybody = rule.per.parts.is_empty() || rule.missing == Missing::Refuse;
+    let has_every_subject = rule.per.parts.is_empty() || rule.missing == Missing::Refuse;
     rule.limit == RuleLimit::Deny
         && rule.mode == Mode::Enforce
         && rule.rollout == Rollout::ALL
-        && finds_everybody
+        && has_every_subject
         && written.overrides.is_empty()
 }
 
@@ -153,33 +157,33 @@ pub(super) fn shadowed_rule(context: &Context<'_>, found: &mut Findings<'_>) {
     for (at, loose) in context.live().enumerate() {
         let stricter = context.live().enumerate().find(|&(other_at, strict)| {
             other_at != at
-                && context.work.spend(1).is_some()
+                && context.budget.spend(1).is_some()
                 && shadows(context, loose, strict)
-                // Of two that are equal, the later one is too many.
+                // Of two equal rules, only the later one is reported.
                 && (other_at < at || !shadows(context, strict, loose))
         });
         let Some((_, strict)) = stricter else { continue };
         let message = format!(
-            "while the store answers, rule `{}` never decides: rule `{}` counts the same subjects over all \
-             its requests, and its limit is no looser",
+            "while the store answers, rule `{}` never decides: rule `{}` counts the same subjects and requests \
+             with an equal or stricter limit",
             loose.id(),
             strict.id(),
         );
-        let fix = "take it out, make its limit the stricter one, or narrow the other rule by a condition";
+        let fix = "remove it, make its limit stricter, or add a condition to the other rule";
         let problem = found.warning(loose.span(), message, fix);
-        found.push(problem.also(strict.span(), "this rule is reached first"));
+        found.push(problem.also(strict.span(), "this limit is reached first"));
     }
 }
 
-/// Whether whatever `loose` would refuse, `strict` has refused already.
+/// Whether `strict` refuses every request that `loose` would refuse.
 ///
-/// Both count the same requests at the same cost, `strict` perhaps more of them, and all or nothing is charged. So
-/// `loose` never holds more than `strict` does.
+/// Both count the same requests at the same cost, and `strict` may count more. A request charges both or neither, so
+/// the consumption under `loose` never exceeds that under `strict`.
 fn shadows(context: &Context<'_>, loose: &WrittenRule<'_>, strict: &WrittenRule<'_>) -> bool {
     let (rule, other) = (loose.rule, strict.rule);
     let enforced = match rule.mode {
         Mode::Enforce => other.rollout.basis_points() >= rule.rollout.basis_points(),
-        // It only shows what it would refuse, and must not see what the other one lets pass.
+        // A shadow rule reports requests that the other rule does not refuse, so that one must be enforced for all.
         Mode::Shadow => other.rollout == Rollout::ALL,
         Mode::Off => false,
     };
@@ -191,7 +195,7 @@ fn shadows(context: &Context<'_>, loose: &WrittenRule<'_>, strict: &WrittenRule<
         && strict.overrides.is_empty()
         && same_cost(&rule.cost, &other.cost)
         && is_no_stricter(&rule.limit, &other.limit)
-        && context.work.follow(&loose.claims.iter().collect::<Vec<_>>(), &strict.claims)
+        && context.budget.implies_all(&loose.conditions.iter().collect::<Vec<_>>(), &strict.conditions)
 }
 
 fn same_cost(one: &Cost, other: &Cost) -> bool {
@@ -210,7 +214,7 @@ fn same_cost(one: &Cost, other: &Cost) -> bool {
     }
 }
 
-/// Whether `loose` admits whatever `strict` admits, if it holds no more than that one. It says no where it cannot tell.
+/// Whether `loose` admits everything that `strict` admits at equal or lower consumption. Returns `false` if unknown.
 fn is_no_stricter(loose: &RuleLimit, strict: &RuleLimit) -> bool {
     match (loose, strict) {
         (
@@ -218,7 +222,7 @@ fn is_no_stricter(loose: &RuleLimit, strict: &RuleLimit) -> bool {
             RuleLimit::Calendar { allowance: other, grace: other_grace, calendar: other_calendar },
         ) => calendar == other_calendar && allowance + grace >= other + other_grace,
         (RuleLimit::Fixed(loose), RuleLimit::Fixed(strict)) => match (loose, strict) {
-            // A window inside another one never holds more.
+            // A window inside another one never counts more.
             (Limit::FixedWindow(loose), Limit::FixedWindow(strict)) => {
                 loose.limit() >= strict.limit() && strict.window().us().is_multiple_of(loose.window().us())
             }
