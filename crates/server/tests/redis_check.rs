@@ -88,7 +88,7 @@ fn a_wrong_command_line_says_what_to_do_before_any_store_is_asked() {
         ([&["--store", "redis://s3/cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
         ([&["--store", "localhost:6379"], &keyed[..]].concat(), "begins with redis://"),
         ([&["--store", "redis://localhost/one"], &keyed[..]].concat(), "number of a database"),
-        ([&["--store", "redis://localhost?timeout=1"], &keyed[..]].concat(), "known are prefix and ca"),
+        ([&["--store", "redis://localhost?timeout=1"], &keyed[..]].concat(), "known parameters are prefix and ca"),
         (vec!["--store-password-file", "password", "user=u"], "--store"),
         (vec!["--store", &url, "--hash-key-id", "3", "user=u"], "--hash-key-file"),
         (vec!["--store", &url, "--hash-key-file", "password", "user=u"], "64 hexadecimal digits"),

@@ -181,8 +181,8 @@ fn a_wrong_url_of_many_servers_is_told_before_any_is_asked() {
     for (url, wanted) in [
         ("redis://a:1,b:2", "redis+sentinel:// or redis+cluster://"),
         ("redis+sentinel://a:1,b:2", "name that the sentinels know"),
-        ("redis+cluster://a:1,b:2/3", "no database but 0"),
-        ("redis+cluster://a:1?sentinel_user=x", "known are prefix and ca"),
+        ("redis+cluster://a:1,b:2/3", "only database 0"),
+        ("redis+cluster://a:1?sentinel_user=x", "known parameters are prefix and ca"),
         ("redis+sentinels://a:1/gate", "redis+sentinel://"),
     ] {
         let run = check(&folder, &[("TOLLGATE_HASH_KEY", KEY)], &["--store", url, "user=u"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, Time};
-use tollgate::store::redis::{OpenError, RedisSettings, RedisStore, TargetError};
+use tollgate::store::redis::{OpenError, RedisSettings, RedisStore, RedisUrlError};
 
 use crate::cli::hash_key::variable;
 use crate::cli::input;
@@ -81,7 +81,7 @@ pub(crate) fn settings_of(
     url: &str,
     password: Option<&str>,
     sentinel_password: Option<&str>,
-) -> Result<RedisSettings, TargetError> {
+) -> Result<RedisSettings, RedisUrlError> {
     let mut url = password.map_or_else(|| url.to_owned(), |password| with_password(url, password));
     if let Some(password) = sentinel_password {
         url = with_sentinel_password(&url, password);

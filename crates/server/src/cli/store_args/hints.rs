@@ -94,7 +94,7 @@ pub(super) fn certificates(error: &OpenError) -> Failure {
 
 fn hint(error: &RedisError) -> &'static str {
     match error {
-        RedisError::Refused(answer) => said(&ANSWERS, answer).unwrap_or_default(),
+        RedisError::ErrorReply(answer) => said(&ANSWERS, answer).unwrap_or_default(),
         RedisError::Connect { source, .. } if source.to_string().contains("certificate") => {
             "name the file of whoever vouches for the server with ca= in the URL: rediss://HOST:PORT?ca=FILE"
         }
@@ -102,7 +102,7 @@ fn hint(error: &RedisError) -> &'static str {
             "check host and port, that the server runs, and that rediss:// is written if and only if it speaks TLS"
         }
         RedisError::NoPrimary { source, .. } => match source.as_deref() {
-            Some(source @ RedisError::Refused(answer)) => {
+            Some(source @ RedisError::ErrorReply(answer)) => {
                 said(&SENTINEL_ANSWERS, answer).unwrap_or_else(|| hint(source))
             }
             Some(source) => hint(source),
@@ -110,8 +110,8 @@ fn hint(error: &RedisError) -> &'static str {
         },
         RedisError::Replica { .. } => "the sentinels are about to name another; ask again",
         RedisError::NoOwner { source, .. } => source.as_deref().map_or(NOT_WHOLE, hint),
-        RedisError::Partly(source) => hint(source),
-        RedisError::NoReply | RedisError::Lost(_) => {
+        RedisError::PartiallyApplied(source) => hint(source),
+        RedisError::NoReply | RedisError::ConnectionLost(_) => {
             "the server is slow or gone, and may have charged the check; with --id it can be asked again without harm"
         }
         RedisError::Busy | RedisError::TooLate | RedisError::Closed => {
@@ -120,7 +120,7 @@ fn hint(error: &RedisError) -> &'static str {
         RedisError::TooManyRules { .. } => {
             "let fewer rules match one request: the linter names those that match everything"
         }
-        RedisError::Nonsense(_) => "what answers there is no Redis; check host and port",
+        RedisError::UnexpectedReply(_) => "what answers there is no Redis; check host and port",
     }
 }
 

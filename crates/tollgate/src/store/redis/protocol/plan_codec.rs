@@ -1,4 +1,6 @@
-//! Plans as the script reads them, and its reply as outcomes: the one place that knows both forms.
+//! Encodes Plans for the script and decodes its replies into Outcomes.
+//!
+//! `lua/driver.lua` documents both formats. This is the only Rust module that knows them.
 
 use std::io::Write as _;
 
@@ -11,117 +13,117 @@ use tollgate_core::{
     Span, StoreError, Time, Token, Verdict,
 };
 
-use super::script::{Kinds, kind_of};
+use super::script::{KindSet, kind_of};
 use crate::store::redis::error::RedisError;
 
-/// A Plan on its way: everything the script needs to know of it but the places of its keys.
+/// A Plan in the format of the script, complete but for the numbers of its keys in the call.
 #[derive(Debug)]
-pub(crate) struct Encoded {
-    /// The keys' texts, one after another.
-    text: Vec<u8>,
-    /// Where each of them ends, the items' first, then that of the request id.
-    ends: SmallVec<[u32; 4]>,
+pub(crate) struct EncodedPlan {
+    /// All keys, concatenated.
+    key_text: Vec<u8>,
+    /// The end of each key in `key_text`: those of the items, then that of the request id.
+    key_ends: SmallVec<[u32; 4]>,
     /// The packed Plan.
     body: Vec<u8>,
-    /// Where in it the place of each key goes.
-    holes: SmallVec<[u32; 4]>,
-    /// Which twins it needs.
-    pub(crate) kinds: Kinds,
-    /// How many answers it gets.
+    /// The offset in `body` of each key's number.
+    key_number_offsets: SmallVec<[u32; 4]>,
+    /// The twins that it needs.
+    pub(crate) kinds: KindSet,
+    /// Number of items, and so of answers.
     pub(crate) items: usize,
-    /// How long the script will take over it, where a plain item takes one.
+    /// Estimated work of the script, where an ordinary item counts as 1.
     pub(crate) work: usize,
 }
 
-/// What a Plan is to its request id.
+/// The number of an attempt to apply a Plan over several hash slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attempt {
-    /// All there is of it.
-    Only,
-    /// A part of what is tried under this number.
-    Part(u64),
-    /// Takes back a part of what was tried under this number, unless another attempt builds on it meanwhile.
-    TakeBack(u64),
+    /// The Plan is applied by one call, or has no request id.
+    Unnumbered,
+    /// Charges the keys of one hash slot.
+    Charge(u64),
+    /// Refunds what this attempt charged in one hash slot, unless another attempt has built on it since.
+    Refund(u64),
 }
 
-/// The reply to one Plan. Where only one rule matched, which is most often, it takes no memory of its own.
-pub(crate) type OwnReply = SmallVec<[u8; 64]>;
+/// The reply to one Plan. With one item, which is the usual case, it needs no allocation.
+pub(crate) type PlanReply = SmallVec<[u8; 64]>;
 
-/// The most items a Plan may have here: their number is one byte.
+/// Most items in a Plan: the format has one byte for their number.
 pub(crate) const ITEMS_MAX: usize = u8::MAX as usize;
 
 /// Length of one item's answer.
-const ANSWER: usize = 2 + 4 * 8;
-/// What became of a Plan.
+const ANSWER_LENGTH: usize = 2 + 4 * 8;
+// The first byte of a reply: how the Plan ended.
 const DECIDED: u8 = 0;
 const REPLAYED: u8 = 1;
 const OTHER_CONTENT: u8 = 2;
 const CORRUPT: u8 = 3;
 
-impl Encoded {
-    /// `prefix` goes in front of every key; `now` is the caller's clock, if that is what counts.
-    pub(crate) fn new(plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) -> Encoded {
-        let mut encoded = Encoded {
-            text: Vec::with_capacity(96 * plan.items().len()),
-            ends: SmallVec::new(),
+impl EncodedPlan {
+    /// `prefix` is put in front of every key. `now` is the caller's time; the script ignores it if the clock of Redis decides.
+    pub(crate) fn new(plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) -> EncodedPlan {
+        let mut encoded = EncodedPlan {
+            key_text: Vec::with_capacity(96 * plan.items().len()),
+            key_ends: SmallVec::new(),
             body: Vec::with_capacity(64 + 96 * plan.items().len()),
-            holes: SmallVec::new(),
-            kinds: Kinds::default(),
+            key_number_offsets: SmallVec::new(),
+            kinds: KindSet::default(),
             items: plan.items().len(),
             work: 0,
         };
-        encoded.plan(plan, prefix, now, attempt);
+        encoded.encode(plan, prefix, now, attempt);
         encoded
     }
 
-    fn plan(&mut self, plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) {
-        // Its length, once that is known, and that it is carried out once.
+    fn encode(&mut self, plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) {
+        // The length, which is filled in below, and a repeat count of 1.
         self.body.extend_from_slice(&[0, 0, 0, 0, 1, 0]);
-        self.number(now.us());
-        // Whoever has more was turned away before.
+        self.push_number(now.us());
+        // The store refuses a Plan with more than 255 items.
         self.body.push(plan.items().len() as u8);
         let id = plan.items().first().zip(plan.request_id());
-        let hole = self.body.len() as u32;
+        let id_offset = self.body.len() as u32;
         self.body.extend_from_slice(&[0; 2]);
         if let Some((_, request)) = id {
-            self.number(request.horizon.us());
+            self.push_number(request.horizon.us());
             self.body.extend_from_slice(&request.content.to_le_bytes());
             let attempt = match attempt {
-                Attempt::Only => 0.0,
-                Attempt::Part(number) => number as f64,
-                Attempt::TakeBack(number) => -(number as f64),
+                Attempt::Unnumbered => 0.0,
+                Attempt::Charge(number) => number as f64,
+                Attempt::Refund(number) => -(number as f64),
             };
             self.body.extend_from_slice(&attempt.to_le_bytes());
         }
         for item in plan.items() {
-            self.key(format_args!("{prefix}{}", item.key));
-            self.holes.push(self.body.len() as u32);
-            self.item(item);
+            self.push_key(format_args!("{prefix}{}", item.key));
+            self.key_number_offsets.push(self.body.len() as u32);
+            self.push_item(item);
         }
         if let Some((first, request)) = id {
-            self.key(format_args!("{prefix}{}", first.key.request_id_key(request.id)));
-            self.holes.push(hole);
+            self.push_key(format_args!("{prefix}{}", first.key.request_id_key(request.id)));
+            self.key_number_offsets.push(id_offset);
         }
         let length = self.body.len() as u32;
         self.body[..4].copy_from_slice(&length.to_le_bytes());
     }
 
-    fn key(&mut self, key: std::fmt::Arguments<'_>) {
+    fn push_key(&mut self, key: std::fmt::Arguments<'_>) {
         // Writing to a vector does not fail.
-        _ = self.text.write_fmt(key);
-        self.ends.push(self.text.len() as u32);
+        _ = self.key_text.write_fmt(key);
+        self.key_ends.push(self.key_text.len() as u32);
     }
 
-    fn item(&mut self, item: &Item<'_>) {
+    fn push_item(&mut self, item: &Item<'_>) {
         let kind = kind_of(&item.limit);
         self.kinds.insert(kind);
-        self.work += work(&item.limit);
-        let (op, cost, extra, mark, token) = asked(item);
-        let too_dear = item.operation.cost().is_some_and(|cost| cost > item.limit.capacity());
-        let flags = u8::from(item.blocking) | u8::from(too_dear) << 1;
+        self.work += estimated_work(&item.limit);
+        let (op, cost, extra, mark, token) = operation_fields(item);
+        let exceeds_capacity = item.operation.cost().is_some_and(|cost| cost > item.limit.capacity());
+        let flags = u8::from(item.blocking) | u8::from(exceeds_capacity) << 1;
         self.body.extend_from_slice(&[0, 0, kind, op, flags]);
-        self.number(cost);
-        self.number(extra);
+        self.push_number(cost);
+        self.push_number(extra);
         self.body.push(mark);
         match token {
             Token::NONE => self.body.push(0),
@@ -131,63 +133,63 @@ impl Encoded {
                 self.body.extend_from_slice(&(token.0 as u64).to_le_bytes());
             }
         }
-        let numbers = numbers(&item.limit);
+        let numbers = limit_numbers(&item.limit);
         self.body.push(numbers.len() as u8 * 8);
-        numbers.into_iter().for_each(|number| self.number(number));
+        numbers.into_iter().for_each(|number| self.push_number(number));
     }
 
-    /// As a double: exact, because no number of ours is above 2^53 - 1.
-    fn number(&mut self, number: u64) {
+    /// Writes a double. It is exact, because all numbers are at most 2^53 - 1.
+    fn push_number(&mut self, number: u64) {
         self.body.extend_from_slice(&(number as f64).to_le_bytes());
     }
 
-    /// Its keys.
+    /// The keys of the items, then that of the request id.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.text[start as usize..*end as usize])
+        let starts = std::iter::once(0).chain(self.key_ends.iter().copied());
+        starts.zip(&self.key_ends).map(|(start, end)| &self.key_text[start as usize..*end as usize])
     }
 
-    /// Gives its keys their places, which count from 1.
-    pub(crate) fn put(&mut self, places: &[u16]) {
-        for (hole, place) in self.holes.iter().zip(places) {
-            let hole = *hole as usize;
-            self.body[hole..hole + 2].copy_from_slice(&place.to_le_bytes());
+    /// Sets the numbers of its keys in the call. They start at 1.
+    pub(crate) fn set_key_numbers(&mut self, numbers: &[u16]) {
+        for (offset, number) in self.key_number_offsets.iter().zip(numbers) {
+            let offset = *offset as usize;
+            self.body[offset..offset + 2].copy_from_slice(&number.to_le_bytes());
         }
     }
 
-    /// The packed Plan, to be carried out so often.
+    /// Writes the packed Plan, which the script is to apply `times` times.
     pub(crate) fn write(&self, out: &mut Vec<u8>, times: u16) {
-        let start = out.len() + TIMES;
+        let start = out.len() + TIMES_OFFSET;
         out.extend_from_slice(&self.body);
         out[start..start + 2].copy_from_slice(&times.to_le_bytes());
     }
 
-    /// Whether it may be carried out as often as another one is, in one go: the same in every byte, with no request id.
-    pub(crate) fn is_like(&self, other: &Encoded) -> bool {
-        self.holes.len() == self.items && self.body == other.body
+    /// Whether this Plan can be sent as a repetition of another: both are equal in every byte and have no request id.
+    pub(crate) fn can_join(&self, other: &EncodedPlan) -> bool {
+        self.key_number_offsets.len() == self.items && self.body == other.body
     }
 }
 
-/// Where in a packed Plan is written how often it is carried out.
-const TIMES: usize = 4;
+/// Offset of the repeat count in a packed Plan.
+const TIMES_OFFSET: usize = 4;
 
-/// How long the script takes over an item, where a plain one takes one.
-fn work(limit: &Limit) -> usize {
+/// Estimates the script's work for one item, where an ordinary one counts as 1.
+fn estimated_work(limit: &Limit) -> usize {
     match limit {
-        // Every lease is looked at.
+        // The script reads every lease.
         Limit::Concurrency(limit) => 1 + usize::try_from(limit.limit() / 16).unwrap_or(usize::MAX / 2),
-        // Every reservation is looked at, and nobody knows how many there are.
+        // The script reads every reservation. Their number is not known here.
         Limit::Quota(_) | Limit::SlidingLog(_) => 4,
         Limit::SlidingWindow(limit) => 1 + usize::try_from(limit.buckets() / 64).unwrap_or(usize::MAX / 2),
         Limit::FixedWindow(_) | Limit::Bucket(_) | Limit::Meter(_) | Limit::Penalty(_) => 1,
     }
 }
 
-/// Operation, cost, instant or span, mark and token, as the script takes them.
-fn asked(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
+/// Operation, cost, extra (a time or a duration), mark kind and token, as the script reads them.
+fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
     match item.operation {
         Operation::Charge { cost, token } => {
-            // Only a lease has an owner.
+            // Only leases are stored with their token.
             let token = if matches!(item.limit, Limit::Concurrency(_)) { token } else { Token::NONE };
             (0, cost, 0, 0, token)
         }
@@ -213,8 +215,8 @@ fn asked(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
     }
 }
 
-/// A limit's numbers, in the order its twin names them.
-fn numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
+/// A limit's numbers, in the order in which its twin unpacks them.
+fn limit_numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
     match limit {
         Limit::FixedWindow(limit) => SmallVec::from_slice(&[limit.limit(), limit.window().us()]),
         Limit::SlidingWindow(limit) => SmallVec::from_slice(&[
@@ -261,49 +263,50 @@ fn numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
     }
 }
 
-/// Cuts the reply to a Plan of so many items off the front of a batch's reply.
-pub(crate) fn cut<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], RedisError> {
+/// Splits the reply to a Plan with this many items off the front of a batch's reply.
+pub(crate) fn split_off_reply<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], RedisError> {
     let length = match reply.first() {
-        Some(&(DECIDED | REPLAYED)) => 9 + items * ANSWER,
+        Some(&(DECIDED | REPLAYED)) => 9 + items * ANSWER_LENGTH,
         Some(&OTHER_CONTENT) => 9,
         Some(&CORRUPT) => 9 + 2 + 2 * 8,
-        _ => return Err(RedisError::Nonsense("the reply to a Plan begins with no known word")),
+        _ => return Err(RedisError::UnexpectedReply("unknown first byte in the reply to a Plan")),
     };
-    let (own, rest) =
-        reply.split_at_checked(length).ok_or(RedisError::Nonsense("the reply to a Plan is cut short"))?;
+    let (own, rest) = reply.split_at_checked(length).ok_or(TRUNCATED)?;
     *reply = rest;
     Ok(own)
 }
 
-/// Whether the Plan was decided just now, and not told again.
-pub(crate) fn is_fresh(reply: &[u8]) -> bool {
-    reply.first() == Some(&DECIDED)
+const TRUNCATED: RedisError = RedisError::UnexpectedReply("the reply to a Plan is truncated");
+
+/// Whether the reply repeats an earlier one under the same request id.
+pub(crate) fn is_replayed(reply: &[u8]) -> bool {
+    reply.first() == Some(&REPLAYED)
 }
 
-/// What the store found for a Plan.
+/// Decodes the reply to a Plan.
 pub(crate) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreError> {
     let mut reader = Reader { rest: reply };
-    let what = reader.byte()?;
+    let status = reader.byte()?;
     let now = reader.time()?;
-    match what {
+    match status {
         OTHER_CONTENT => Err(StoreError::IdReused),
-        CORRUPT => Err(corrupt(plan, &mut reader)?),
+        CORRUPT => Err(decode_corrupt(plan, &mut reader)?),
         _ => {
             let answers =
-                plan.items().iter().map(|item| answer(item, &mut reader)).collect::<Result<_, _>>()?;
+                plan.items().iter().map(|item| decode_answer(item, &mut reader)).collect::<Result<_, _>>()?;
             Ok(Outcome { now, answers })
         }
     }
 }
 
-fn corrupt(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<StoreError, RedisError> {
-    let (item, why) = (reader.byte()?, reader.byte()?);
+fn decode_corrupt(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<StoreError, RedisError> {
+    let (item, fault) = (reader.byte()?, reader.byte()?);
     let (first, second) = (reader.double()?, reader.double()?);
     let rule = usize::from(item)
         .checked_sub(1)
         .and_then(|index| plan.items().get(index))
         .map_or_else(String::new, |item| item.key.keyspace().rule().to_owned());
-    let source = match why {
+    let source = match fault {
         1 => CorruptState::Length { found: second as usize, expected: first as usize },
         2 => CorruptState::Version(second as u8),
         3 => CorruptState::Kind(second as u8),
@@ -312,7 +315,7 @@ fn corrupt(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<StoreError, Redis
     Ok(StoreError::Corrupt { rule, source })
 }
 
-fn answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, RedisError> {
+fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, RedisError> {
     let (verdict, mark) = (reader.byte()?, reader.byte()?);
     let (number, remaining) = (reader.number()?, reader.number()?);
     let (reset_at, marked_at) = (reader.time()?, reader.time()?);
@@ -328,15 +331,15 @@ fn answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, RedisError
         14 => Verdict::Declined(Decline::TooManyReservations),
         15 => Verdict::Declined(Decline::Recompute { at: Time::from_us(number) }),
         16 => Verdict::Declined(Decline::Overflow),
-        _ => return Err(RedisError::Nonsense("a verdict is unknown")),
+        _ => return Err(RedisError::UnexpectedReply("unknown verdict")),
     };
     let mark = match mark {
         0 => Mark::None,
         1 => Mark::Window { start: marked_at },
         2 => Mark::At { time: marked_at },
-        3 => Mark::Held { token: asked(item).4, until: marked_at },
+        3 => Mark::Held { token: operation_fields(item).4, until: marked_at },
         4 => Mark::Counter,
-        _ => return Err(RedisError::Nonsense("a mark is unknown")),
+        _ => return Err(RedisError::UnexpectedReply("unknown mark")),
     };
     Ok(Answer { verdict, limit: item.limit.reported_limit(), remaining, reset_at, mark })
 }
@@ -348,8 +351,7 @@ struct Reader<'b> {
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], RedisError> {
-        let (bytes, rest) =
-            self.rest.split_first_chunk().ok_or(RedisError::Nonsense("the reply to a Plan is cut short"))?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(TRUNCATED)?;
         self.rest = rest;
         Ok(*bytes)
     }
@@ -364,12 +366,12 @@ impl Reader<'_> {
 
     fn number(&mut self) -> Result<u64, RedisError> {
         let double = self.double()?;
-        // Cuts off what is no whole number.
+        // Truncates and saturates, so only whole numbers in range compare equal.
         let number = double as u64;
         if number as f64 == double && number <= EXACT_MAX {
             Ok(number)
         } else {
-            Err(RedisError::Nonsense("a number is not whole or too large"))
+            Err(RedisError::UnexpectedReply("a number is not whole or too large"))
         }
     }
 
