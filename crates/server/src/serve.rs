@@ -22,7 +22,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate::MemoryStore;
-use tollgate::core::{Scope, SubjectHashers};
+use tollgate::core::{Keyspace, SubjectHashers};
 use tollgate::engine::Setup;
 use tollgate::limiter::BuildError;
 use tollgate_document::Source;
@@ -60,7 +60,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     // Beside the rules, so that two sets of servers that share a store are told apart in this too.
-    let throttled = Scope::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
+    let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let shared = Arc::new(Shared {
         gate: Gate::new(limiter, recorder, throttled),
         rules,

@@ -99,7 +99,7 @@ struct CheckInProgress<'q, S> {
 
 impl<'q, S: Store> CheckInProgress<'q, S> {
     fn new(engine: &'q Inner<S>, rules: &RuleSet, request: Request<'q>, intent: Intent) -> Self {
-        let now = if rules.is_timeless() { Time::ZERO } else { engine.store.now() };
+        let now = if rules.is_time_independent() { Time::ZERO } else { engine.store.now() };
         CheckInProgress::at(engine, rules, request, intent, now)
     }
 
@@ -133,12 +133,12 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
         match self.intent {
             Intent::Charge => (),
             Intent::Peek => plan.peek(),
-            Intent::Look => plan.look(),
+            Intent::Look => plan.peek_status(),
             Intent::Reserve { hold } => plan.reserve(hold),
         }
         if let (Some(id), Intent::Charge | Intent::Reserve { .. }) = (self.request.id, self.intent) {
             let id = self.engine.hashers.current().subject([("request", id)]);
-            plan.once(id, self.engine.horizon, active.text_hash);
+            plan.set_request_id(id, self.engine.horizon, active.text_hash);
         }
         Ok(true)
     }

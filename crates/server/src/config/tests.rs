@@ -202,8 +202,8 @@ traces_one_in: 10
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
     assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
     assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
-    assert!(config.proxies.trust("10.9.8.7".parse().expect("an address")));
-    assert!(!config.proxies.trust("11.9.8.7".parse().expect("an address")));
+    assert!(config.proxies.trusts("10.9.8.7".parse().expect("an address")));
+    assert!(!config.proxies.trusts("11.9.8.7".parse().expect("an address")));
     assert_eq!(config.proxies.header().name(), Some("forwarded"));
     let block = config.prefixes.block("192.0.2.77".parse().expect("an address"));
     assert_eq!(block.to_string(), "192.0.2.0/24");

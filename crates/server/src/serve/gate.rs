@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
-    Answer, Item, Limit, Operation, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
+    Answer, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store, StoreError,
     SubjectHashers, Time,
 };
 use tollgate::engine::Engine;
@@ -27,7 +27,7 @@ struct Inner {
     limiter: Backed,
     recorder: Recorder,
     /// Where the keys of callers who bring their own limits are counted, beside those of all rules.
-    own_limits: Scope,
+    own_limits: Keyspace,
 }
 
 /// The limiter, by the store behind it.
@@ -104,7 +104,7 @@ macro_rules! either {
 }
 
 impl Gate {
-    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Scope) -> Gate {
+    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace) -> Gate {
         Gate { inner: Arc::new(Inner { limiter, recorder, own_limits }) }
     }
 

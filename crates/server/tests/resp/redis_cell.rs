@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::core::{Item, Scope, Subject, Time};
+use tollgate::core::{Item, Keyspace, Subject, Time};
 use tollgate::{ManualClock, MemoryStore};
 
 use crate::properties::frame::{Limits, Places, next};
@@ -14,7 +14,7 @@ use crate::properties::throttle::{Question, Recent};
 struct Limiter<'c> {
     clock: &'c ManualClock,
     store: MemoryStore<&'c ManualClock>,
-    scope: Scope,
+    scope: Keyspace,
     subjects: HashMap<String, u128>,
 }
 
@@ -23,7 +23,7 @@ const START: u64 = 1_700_000_000_000_000;
 impl<'c> Limiter<'c> {
     fn new(clock: &'c ManualClock) -> Limiter<'c> {
         let store = MemoryStore::with_clock(clock);
-        let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
+        let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
         Limiter { clock, store, scope, subjects: HashMap::new() }
     }
 

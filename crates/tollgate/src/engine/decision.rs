@@ -78,9 +78,9 @@ pub struct RuleDecision<'d> {
 /// The decision on a request that needs no store.
 pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
     match *planned {
-        Planned::Denied(_) | Planned::Plan { .. } => PlanDecision::listed(false),
-        Planned::Bypassed(_) => PlanDecision::listed(true),
-        Planned::Refused { rule, rule_index, variant, .. } => PlanDecision::refused_outright(RuleOutcome {
+        Planned::Denied(_) | Planned::Plan { .. } => PlanDecision::from_list(false),
+        Planned::Bypassed(_) => PlanDecision::from_list(true),
+        Planned::Refused { rule, rule_index, variant, .. } => PlanDecision::refused_by_rule(RuleOutcome {
             rule_index,
             variant,
             algorithm: rule.limit.algorithm(),
@@ -95,7 +95,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
 impl Decision {
     /// A decision that is still to be made.
     pub(super) fn new(active: Guard<Arc<ActiveRules>>) -> Decision {
-        Decision { active, found: PlanDecision::listed(false), accounts: Accounts::default() }
+        Decision { active, found: PlanDecision::from_list(false), accounts: Accounts::default() }
     }
 
     /// Whether the request may proceed.
@@ -183,7 +183,7 @@ impl Decision {
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
             .map(|Charge { rule, account, mark, cost, .. }| Receipt {
-                rule: rule.scope.rule().to_owned(),
+                rule: rule.keyspace.rule().to_owned(),
                 rules_version: self.active.version,
                 tag: account.tag,
                 subject: account.subject,
@@ -253,7 +253,7 @@ impl fmt::Debug for Decision {
 impl<'d> RuleDecision<'d> {
     /// The rule's id.
     pub fn id(&self) -> &'d str {
-        self.rule.scope.rule()
+        self.rule.keyspace.rule()
     }
 
     /// Whether this rule alone admits the request.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tollgate_core::Store;
 use tollgate_core::decision::{Numbers, RuleOutcome};
-use tollgate_core::rules::cost::Priced;
-use tollgate_core::rules::rule_set::Exception;
+use tollgate_core::rules::cost::ResolvedCost;
+use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Explained, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, Subjects,
+    Condition, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, RuleTrace, SubjectParts,
 };
 
 use super::{CheckError, Decision, Engine, Intent, RuleDecision};
@@ -26,7 +26,7 @@ pub struct Explanation {
     /// The decision that a check would make, or why it could not be decided.
     pub answer: Result<Decision, CheckError>,
     /// The entry of the deny list or bypass list that decides before any rule is checked.
-    pub exception: Option<Exception>,
+    pub exception: Option<ListEntry>,
     /// Every rule in the order of the rules file, whether it applies or not.
     pub rules: Vec<RuleExplanation>,
 }
@@ -45,7 +45,7 @@ pub struct RuleExplanation {
     /// The override that sets the limit, if one applies.
     pub changed_by: Option<Override>,
     /// The cost of the request, and whether it is the default because an expression failed.
-    pub cost: Priced,
+    pub cost: ResolvedCost,
     /// Whether the subject is in the rollout.
     pub in_rollout: bool,
     /// Whether the rule can refuse. A rule that applies and does not block is a shadow rule.
@@ -135,7 +135,7 @@ impl Explanation {
 }
 
 impl RuleExplanation {
-    fn new(explained: &Explained<'_, '_>, accounts: Vec<Account>) -> RuleExplanation {
+    fn new(explained: &RuleTrace<'_, '_>, accounts: Vec<Account>) -> RuleExplanation {
         let applies = explained.unmet.is_empty() && explained.rule.mode != Mode::Off;
         RuleExplanation {
             rule: explained.rule.clone(),
@@ -152,7 +152,7 @@ impl RuleExplanation {
 
     /// The rule's id.
     pub fn id(&self) -> &str {
-        self.rule.scope.rule()
+        self.rule.keyspace.rule()
     }
 
     /// The limit that applies: the override's limit, or else the rule's own.
@@ -167,7 +167,7 @@ impl RuleExplanation {
 }
 
 impl Counted {
-    fn new(subjects: &Subjects<'_>) -> Counted {
+    fn new(subjects: &SubjectParts<'_>) -> Counted {
         let own = |(kind, value): &(&str, &str)| ((*kind).to_owned(), (*value).to_owned());
         Counted { parts: subjects.parts.iter().map(own).collect() }
     }

@@ -124,7 +124,7 @@ rules:
         let (old, new) = (HashKey::with_id(1, [1; 32]), HashKey::with_id(2, [2; 32]));
         let (receipts, text) = sealed(&limiter(old.clone()));
         assert_eq!(limiter(new.clone()).open_receipts(&text), Err(InvalidReceipts));
-        let changing = limiter(HashKeys::changing(new, old).unwrap());
+        let changing = limiter(HashKeys::rotating(new, old).unwrap());
         assert_eq!(changing.open_receipts(&text), Ok(receipts));
     }
 

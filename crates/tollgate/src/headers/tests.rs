@@ -145,7 +145,7 @@ fn every_enforced_rule_is_named_and_the_tightest_has_numbers() {
 fn a_rule_charged_under_two_hash_keys_is_named_once() {
     let [new, old] = [(2, [2; 32]), (1, [1; 32])].map(|(id, secret)| HashKey::with_id(id, secret));
     let rules = format!("version: 1\nrules:{THREE}");
-    let keys = HashKeys::changing(new, old).unwrap();
+    let keys = HashKeys::rotating(new, old).unwrap();
     let limiter = LocalLimiter::builder().rules_yaml(rules).hash_key(keys).build().unwrap();
     let decision = limiter.check([("api_key", "k"), ("tenant", "t")]).unwrap();
     assert_eq!(decision.rules().count(), 6);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::Attributes;
 use tollgate::core::decision::{RuleOutcome, Source};
-use tollgate::core::rules::{Per, Rule, RuleSet};
+use tollgate::core::rules::{Rule, RuleSet, SubjectSelector};
 
 use super::counters::Counters;
 use super::exposition::{Exposition, Kind};
@@ -50,7 +50,7 @@ impl Table {
     /// The counters for these rules; those that were there before go on.
     pub(crate) fn new(version: u64, rules: &RuleSet, before: Option<&Table>) -> Table {
         let series = |rule: &Rule| {
-            let known = before.and_then(|table| table.by_id.get(rule.scope.rule()));
+            let known = before.and_then(|table| table.by_id.get(rule.keyspace.rule()));
             let fresh = Series::new(rule);
             known.filter(|known| known.is_like(&fresh)).map_or_else(|| Arc::new(fresh), Arc::clone)
         };
@@ -65,7 +65,7 @@ impl Table {
             return self.by_place.get(outcome.rule_index as usize).map(|series| &**series);
         }
         // While rules are being replaced, for an instant.
-        self.by_id.get(rule.scope.rule()).map(|series| &**series)
+        self.by_id.get(rule.keyspace.rule()).map(|series| &**series)
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {
@@ -136,7 +136,7 @@ impl Table {
 impl Series {
     fn new(rule: &Rule) -> Series {
         Series {
-            rule: rule.scope.rule().to_owned(),
+            rule: rule.keyspace.rule().to_owned(),
             algorithm: rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name()),
             outcomes: Counters::default(),
             refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
@@ -187,7 +187,7 @@ impl Series {
 }
 
 /// Every kind that a subject can be of, like `tenant+api_key`, in the order of [`kind`].
-fn kinds(per: &Per) -> Vec<String> {
+fn kinds(per: &SubjectSelector) -> Vec<String> {
     let count: usize = per.parts.iter().map(Vec::len).try_fold(1, usize::checked_mul).unwrap_or(usize::MAX);
     if per.parts.is_empty() {
         return vec!["everybody".to_owned()];
@@ -209,7 +209,7 @@ fn kinds(per: &Per) -> Vec<String> {
 }
 
 /// The number of the kind that the subject of this request is of.
-fn kind(per: &Per, attributes: &Attributes<'_>) -> Option<usize> {
+fn kind(per: &SubjectSelector, attributes: &Attributes<'_>) -> Option<usize> {
     per.parts.iter().try_fold(0_usize, |number, chain| {
         let here =
             chain.iter().position(|name| attributes.get(name).is_some_and(|value| !value.is_empty()))?;

@@ -39,7 +39,7 @@ const HOSTS: [HeaderName; 1] = [HeaderName::from_static("x-forwarded-host")];
 pub(super) async fn authorize(parts: &Parts, peer: Peer, shared: &Shared) -> Result<Answer, Complaint> {
     // A page of another site can make a browser ask this without being asked first. A proxy hands on what browsers say.
     let of_page = parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
-    if of_page && !shared.proxies.trust(peer.address) {
+    if of_page && !shared.proxies.trusts(peer.address) {
         let detail = "a browser asks this for a page of another site; ask from a proxy, and name it in trusted_proxies";
         return Err(Complaint::new(StatusCode::FORBIDDEN, "cross-site", detail));
     }
@@ -164,7 +164,7 @@ impl<'r> Forwarded<'r> {
             host: None,
             ip: client.block(shared.prefixes).to_string(),
         };
-        if !proxies.trust(peer.address) {
+        if !proxies.trusts(peer.address) {
             return Ok(forwarded);
         }
         if let Some(method) = one_of(headers, &METHODS)? {

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 use tollgate::MemoryStore;
-use tollgate::core::{Prefixes, Scope, TrustedProxies};
+use tollgate::core::{Keyspace, Prefixes, TrustedProxies};
 use tollgate::engine::Setup;
 use tollgate::headers::Dialect;
 
@@ -25,7 +25,7 @@ fn shared(anonymous: Scopes) -> Arc<Shared> {
         Setup::default().rules_yaml(starter.text()).build(MemoryStore::new()).expect("the starter is right");
     let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
-    let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
+    let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
     Arc::new(Shared {
         gate: Gate::new(Backed::Memory(limiter), recorder, scope),
