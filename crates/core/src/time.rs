@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Sub;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The largest integer that every host computes with exactly: Lua's numbers are doubles.
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
@@ -157,6 +158,32 @@ impl Sub for Time {
     }
 }
 
+/// Rounds down to whole microseconds; anything longer than [`Span::MAX`] becomes that.
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Span {
+        Span::from_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Duration {
+        Duration::from_micros(span.0)
+    }
+}
+
+/// An instant before 1970 becomes [`Time::ZERO`].
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Time {
+        Time::ZERO.plus(time.duration_since(UNIX_EPOCH).unwrap_or_default().into())
+    }
+}
+
+impl From<Time> for SystemTime {
+    fn from(time: Time) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(time.0)
+    }
+}
+
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}us", self.0)
@@ -197,6 +224,16 @@ mod tests {
         assert_eq!(Time::ZERO - Time::MAX, Span::ZERO);
         assert_eq!(Time::from_us(u64::MAX), Time::MAX);
         assert_eq!(Span::from_secs(u64::MAX), Span::MAX);
+    }
+
+    #[test]
+    fn times_of_the_standard_library_convert_without_loss() {
+        let day = Duration::from_micros(86_400_000_001);
+        assert_eq!(Duration::from(Span::from(day)), day);
+        assert_eq!(Span::from(Duration::MAX), Span::MAX);
+        let instant = UNIX_EPOCH + day;
+        assert_eq!(SystemTime::from(Time::from(instant)), instant);
+        assert_eq!(Time::from(UNIX_EPOCH - day), Time::ZERO);
     }
 
     #[test]

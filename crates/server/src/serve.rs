@@ -21,9 +21,10 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tollgate::MemoryStore;
 use tollgate::core::{Keyspace, SubjectHashers};
+use tollgate::engine::Setup;
 use tollgate::limiter::BuildError;
-use tollgate::{Limiter, MemoryStore};
 use tollgate_document::Source;
 
 use crate::cli::terminal::Failure;
@@ -114,19 +115,19 @@ async fn open(
         }
         other => other.into(),
     };
-    let builder = Limiter::builder().rules_source(rules).request_horizon(horizon);
-    let builder = match hashers {
-        Some(hashers) => builder.hash_key(hashers),
-        None => builder,
+    let setup = Setup::default().rules_source(rules).request_horizon(horizon);
+    let setup = match hashers {
+        Some(hashers) => setup.hash_key(hashers),
+        None => setup,
     };
     match store {
         StoreConfig::Memory { keys_max } => {
             let store = MemoryStore::new().keys_max(keys_max);
-            Ok(Backed::Memory(builder.store(store).build().map_err(refused)?))
+            Ok(Backed::Memory(setup.build(store).map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {
             let store = Watched::new((*settings).connect().await?, Arc::clone(calls));
-            Ok(Backed::Redis(builder.store(store).build().map_err(refused)?))
+            Ok(Backed::Redis(setup.build(store).map_err(refused)?))
         }
     }
 }

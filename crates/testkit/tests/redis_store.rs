@@ -236,7 +236,7 @@ fn a_long_log_is_the_same_in_redis_and_in_memory() {
     let (mut refused, mut longest) = (0, 0);
     for step in 0..12_000_u64 {
         // Dense for a while, then sparse: the log grows to its bound and shrinks again.
-        clock.advance(Span::from_us(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
+        clock.advance(Duration::from_micros(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
         let operation = match draw(20) {
             0 if !booked.is_empty() => {
                 let back = draw(booked.len().min(20) as u64) as usize;
@@ -294,7 +294,7 @@ fn a_log_of_a_hundred_thousand_takes_16_bytes_an_entry_and_few_steps() {
     let mut commands = |operation, steps: u64| {
         admin.command(&[b"CONFIG", b"RESETSTAT"]).unwrap();
         for _ in 0..steps {
-            clock.advance(second);
+            clock.advance(second.into());
             let mut plan = Plan::new();
             plan.push(Item::new(shared().key(subject(USER)), limit, operation)).unwrap();
             runtime.block_on(store.apply(&plan)).unwrap();

@@ -8,9 +8,10 @@ use tollgate::core::{
     Answer, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store, StoreError,
     SubjectHashers, Time,
 };
-use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
+use tollgate::engine::Engine;
+use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, InvalidReceipts, Returned};
 use tollgate::store::redis::RedisStore;
-use tollgate::{Decision, Limiter};
+use tollgate::{Decision, MemoryStore};
 use tollgate_document::Source;
 
 use super::observe::{Exposition, Kind, Recorder, Watched};
@@ -32,9 +33,9 @@ struct Inner {
 /// The limiter, by the store behind it.
 pub(crate) enum Backed {
     /// Answers at once.
-    Memory(Limiter),
+    Memory(Engine<MemoryStore>),
     /// Answers after a round trip.
-    Redis(Limiter<Watched<RedisStore>>),
+    Redis(Engine<Watched<RedisStore>>),
 }
 
 /// Which way a question came in.
@@ -149,7 +150,7 @@ impl Gate {
     ) -> Result<Vec<Decision>, CheckError> {
         let is_remote = matches!(self.inner.limiter, Backed::Redis(_));
         let began = is_remote.then(Instant::now);
-        let decided = either!(self, limiter => limiter.check_together(requests).await);
+        let decided = either!(self, limiter => limiter.check_all(requests).await);
         let took = began.map(|began| began.elapsed());
         let decided: Vec<Result<Decision, CheckError>> = match decided {
             Ok(decisions) => decisions.into_iter().map(Ok).collect(),
@@ -196,7 +197,7 @@ impl Gate {
     }
 
     /// The receipts in such a text.
-    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, NotOurs> {
+    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
         either!(self, limiter => limiter.open_receipts(sealed))
     }
 

@@ -1,27 +1,26 @@
 //! The measured paths: one key, every request admitted.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::{Limit, Span};
-use tollgate::{Attributes, Keyed, Limiter};
+use tollgate::{Keyed, Limit, LocalLimiter};
 
 const KEY: &str = "user-0001234567";
 
 /// One charge of one token bucket, by string key.
 pub(crate) fn bare_step() -> Box<dyn Fn() -> bool> {
-    let bucket = Bucket::tokens(1, Span::from_secs(1), 1_000_000).expect("a valid limit");
-    let keyed = Keyed::new(Limit::Bucket(bucket)).expect("a bucket can be keyed");
-    Box::new(move || keyed.check(KEY).is_admitted())
+    let limit = Limit::token_bucket(1, Duration::from_secs(1)).burst(1_000_000);
+    let keyed = Keyed::new(limit).expect("the limit is in range");
+    Box::new(move || keyed.check(KEY).allowed())
 }
 
 /// A check of an action from raw attributes. Of twenty rules, one matches `search` and three match `export`.
 pub(crate) fn check(action: &'static str) -> Box<dyn Fn() -> bool> {
-    let limiter = Limiter::from_yaml(&rules()).expect("valid rules");
+    let limiter = LocalLimiter::from_yaml(&rules()).expect("the rules are good");
     Box::new(move || {
         let path = "/v1/items/17";
         let request = [("action", action), ("method", "GET"), ("path", path), ("api_key", KEY)];
-        limiter.check_now(&Attributes::from(request)).is_ok_and(|decision| decision.allowed)
+        limiter.check(request).is_ok_and(|decision| decision.allowed())
     })
 }
 

@@ -6,11 +6,12 @@ mod times;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use tollgate::core::rules::RuleSet;
+use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{Attributes, Time};
+use tollgate::engine::Setup;
 use tollgate::limiter::CheckError;
 use tollgate::store::redis::RedisSettings;
-use tollgate::{Clock, Limiter, ManualClock, MemoryStore, Request, SystemClock};
+use tollgate::{Clock, LocalLimiter, ManualClock, SystemClock};
 use tollgate_document::Source;
 
 use crate::cli::request_args::Asked;
@@ -126,12 +127,11 @@ fn in_memory(args: &Args, rules: RuleSet, attributes: &Attributes<'_>) -> Result
     let mut report = Report::new(args.format, &rules, attributes, &times);
     let clock = ManualClock::default();
     let hasher = args.asked.hash_key.given_or_example()?;
-    let limiter =
-        Limiter::builder().rules(rules).store(MemoryStore::with_clock(&clock)).hash_key(hasher).build()?;
+    let limiter = LocalLimiter::builder().rules(rules).clock(clock.clone()).hash_key(hasher).build()?;
     for now in times {
         clock.set(now);
         for _ in 0..args.times {
-            report.tell(&limiter.check_now(args.request(attributes)).map_err(undecided)?, now)?;
+            report.tell(&limiter.check(args.request(attributes)).map_err(undecided)?, now)?;
         }
     }
     report.end()
@@ -147,7 +147,7 @@ async fn in_redis(
     let hasher = args.asked.hash_key.shared()?;
     let store = Watched::connect(settings).await?;
     // From the text, of which ids of requests know the hash: servers that have read the same file agree with us.
-    let limiter = Limiter::builder().rules_yaml(source.text()).store(store).hash_key(hasher).build()?;
+    let limiter = Setup::default().rules_yaml(source.text()).hash_key(hasher).build(store)?;
     let mut report = Report::new(args.format, rules, attributes, &[LONGEST]);
     for _ in 0..args.times {
         let decision = limiter.check(args.request(attributes)).await.map_err(undecided)?;

@@ -111,7 +111,7 @@ fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Keyspace) -> Result<u32> {
                 bail!("the failure could not be reported: {why}");
             }
         }
-        clock.advance(args.every);
+        clock.advance(args.every.into());
     }
     Ok(refused)
 }

@@ -49,8 +49,8 @@ impl Report {
         if self.format == Format::Table && self.admitted + self.refused == 0 {
             terminal::print(&self.table.head())?;
         }
-        *(if decision.allowed { &mut self.admitted } else { &mut self.refused }) += 1;
-        if decision.source == Source::Rule {
+        *(if decision.allowed() { &mut self.admitted } else { &mut self.refused }) += 1;
+        if decision.source() == Source::Rule {
             self.outright = decision.headline().map(|rule| rule.id().to_owned());
         }
         terminal::print(&match self.format {
@@ -76,9 +76,9 @@ impl Report {
 }
 
 fn line(decision: &Decision, now: Time) -> String {
-    let mut told = decision.to_json();
-    told["at"] = json!(terminal::instant(now));
-    format!("{told}\n")
+    let mut members = String::new();
+    decision.write_json_members(&mut members);
+    format!("{{{members},\"at\":{}}}\n", json!(terminal::instant(now)))
 }
 
 /// How wide the columns are whose texts differ in length.
@@ -111,21 +111,21 @@ impl Table {
 
     /// The headline, and every rule if there are several.
     fn rows(&self, decision: &Decision, now: Time) -> String {
-        let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
-        let name = match (decision.headline(), decision.source) {
+        let (answer, style) = if decision.allowed() { ("admitted", GREEN) } else { ("refused", RED) };
+        let name = match (decision.headline(), decision.source()) {
             (Some(rule), _) => rule.id(),
-            (None, Source::List) if decision.allowed => "(bypass list)",
+            (None, Source::List) if decision.allowed() => "(bypass list)",
             (None, Source::List) => "(deny list)",
             (None, _) => NO_RULE,
         };
         let time = terminal::instant(now);
-        let numbers = decision.headline().and_then(|rule| rule.numbers);
+        let numbers = decision.headline().and_then(|rule| rule.outcome().numbers);
         let mut rows = self.row(&time, &format!("{style}{answer:<8}{style:#}"), name, numbers);
         let rules: Vec<_> = decision.rules().collect();
         for rule in rules.iter().filter(|_| rules.len() > 1) {
-            let answer = if rule.allowed { "admits" } else { "refuses" };
-            let name = each(rule.id(), rule.blocking);
-            rows += &self.row("", &format!("{DIM}{answer:<8}{DIM:#}"), &name, rule.numbers);
+            let answer = if rule.allowed() { "admits" } else { "refuses" };
+            let name = each(rule.id(), rule.blocking());
+            rows += &self.row("", &format!("{DIM}{answer:<8}{DIM:#}"), &name, rule.outcome().numbers);
         }
         rows
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use hyper::body::Incoming;
+use tollgate::core::rules::Request;
 use tollgate::limiter::CheckError;
-use tollgate::{Attributes, Decision, Request};
+use tollgate::{Attributes, Decision};
 use tonic::Status;
 use tonic::body::Body;
 
@@ -124,7 +125,7 @@ async fn several(
     } else {
         look(&requests, shared).await
     };
-    let is_admitted = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed);
+    let is_admitted = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed());
     if !goes_on || !decided.as_ref().is_ok_and(is_admitted) {
         own_limit::take_back(&charged, &shared.gate).await;
     }

@@ -11,9 +11,10 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
+use tollgate::Attributes;
 use tollgate::core::client_address;
+use tollgate::core::rules::Request;
 use tollgate::problem::Problem;
-use tollgate::{Attributes, Request};
 
 use super::answer::{self, Answer, NO_STORE};
 use super::check;

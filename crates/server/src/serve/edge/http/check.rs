@@ -43,7 +43,7 @@ pub(super) async fn batch(body: &[u8], shared: &Shared) -> Result<Answer, Compla
         }
         match decision {
             Ok(decision) => {
-                let status = if decision.allowed { r#""status":200"# } else { "" };
+                let status = if decision.allowed() { r#""status":200"# } else { "" };
                 write(&mut json, &decision, shared, status);
             }
             Err(error) => json.push_str(&Complaint::from(error).document()),

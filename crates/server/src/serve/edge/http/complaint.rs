@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, StatusCode, header};
 use tollgate::core::StoreError;
-use tollgate::limiter::{CheckError, FollowUpError, NotOurs};
+use tollgate::limiter::{CheckError, FollowUpError, InvalidReceipts};
 use tollgate::problem::Problem;
 
 use super::answer::{self, Answer};
@@ -112,8 +112,8 @@ impl From<FollowUpError> for Complaint {
     }
 }
 
-impl From<NotOurs> for Complaint {
-    fn from(error: NotOurs) -> Complaint {
+impl From<InvalidReceipts> for Complaint {
+    fn from(error: InvalidReceipts) -> Complaint {
         Complaint::new(StatusCode::UNPROCESSABLE_ENTITY, "receipt-unknown", error.to_string())
     }
 }

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use tollgate::Attributes;
+use tollgate::core::rules::Request;
 use tollgate::core::{EXACT_MAX, Report};
-use tollgate::{Attributes, Request};
 
 pub(crate) const ATTRIBUTES_MAX: usize = 64;
 /// In characters, as a schema counts them.

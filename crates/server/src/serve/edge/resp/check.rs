@@ -141,15 +141,15 @@ fn attributes<'b>(words: Words<'b, '_>) -> Result<Attributes<'b>, Wrong<'b>> {
 /// The decision, by the names that its JSON has.
 pub(crate) fn answer(decision: &Decision, reply: &mut Reply<'_>) {
     let headline = decision.headline();
-    let numbers = headline.as_ref().and_then(|rule| rule.numbers);
+    let numbers = headline.as_ref().and_then(|rule| rule.outcome().numbers);
     let retry_after_ms = match numbers.map(|numbers| numbers.retry_after) {
-        _ if decision.allowed => Some(0),
+        _ if decision.allowed() => Some(0),
         Some(RetryAfter::Ms(ms)) => Some(ms),
         Some(RetryAfter::Never) | None => None,
     };
     reply.map(9);
     reply.raw(b"$7\r\nallowed\r\n");
-    reply.boolean(decision.allowed);
+    reply.boolean(decision.allowed());
     reply.raw(b"$4\r\nrule\r\n");
     match headline {
         Some(rule) => reply.bulk(rule.id().as_bytes()),
@@ -164,11 +164,11 @@ pub(crate) fn answer(decision: &Decision, reply: &mut Reply<'_>) {
     reply.raw(b"$11\r\nreset_at_ms\r\n");
     known(numbers.map(|numbers| numbers.reset_at_ms), reply);
     reply.raw(b"$8\r\ndelay_ms\r\n");
-    reply.count(decision.delay_ms);
+    reply.count(decision.plan_decision().delay_ms);
     reply.raw(b"$6\r\nsource\r\n");
-    reply.bulk(source(decision.source));
+    reply.bulk(source(decision.source()));
     reply.raw(b"$8\r\ndegraded\r\n");
-    reply.boolean(decision.degraded);
+    reply.boolean(decision.degraded());
 }
 
 fn known(number: Option<u64>, reply: &mut Reply<'_>) {

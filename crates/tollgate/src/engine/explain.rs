@@ -1,6 +1,6 @@
-//! Why a request gets the answer it gets: every rule, and every number with its reason.
+//! Why a request gets its decision: every rule, and every number with its reason.
 //!
-//! Which rules match is core's knowledge (`RuleSet::explain`), what the numbers are is the store's; here they meet.
+//! `RuleSet::explain` says which rules match, and the store has the numbers; this module combines them.
 
 mod reasons;
 
@@ -16,61 +16,59 @@ use tollgate_core::rules::{
     Condition, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, RuleTrace, SubjectParts,
 };
 
-use super::{CheckError, Decision, Intent, Limiter, RuleView, at_once};
-use crate::clock::Clock;
-use crate::store::memory::MemoryStore;
+use super::{CheckError, Decision, Engine, Intent, RuleDecision};
 
 pub use reasons::Reason;
 
-/// Everything that leads to the answer. It owns what it tells, so it can be kept, logged or sent.
+/// Every rule and number that leads to a decision. Owns its data, so it can be stored, logged or sent.
 #[derive(Debug)]
 pub struct Explanation {
-    /// What a check would answer, or why it could not be decided.
+    /// The decision that a check would make, or why it could not be decided.
     pub answer: Result<Decision, CheckError>,
-    /// The entry of the deny list or the bypass list that settles it before any rule is asked.
+    /// The entry of the deny list or bypass list that decides before any rule is checked.
     pub exception: Option<ListEntry>,
-    /// Every rule in the order of the file, whether it applies or not.
+    /// Every rule in the order of the rules file, whether it applies or not.
     pub rules: Vec<RuleExplanation>,
 }
 
-/// How one rule looks at the request.
+/// What one rule does with the request.
 #[derive(Clone, Debug)]
 pub struct RuleExplanation {
-    /// The rule, as it was in force.
+    /// The rule.
     pub rule: Rule,
-    /// Whether it applies: all its conditions hold and it is not off.
+    /// Whether the rule applies: all its conditions are met and its mode is not `off`.
     pub applies: bool,
-    /// The conditions that do not hold.
+    /// The conditions that are not met.
     pub unmet: Vec<Condition>,
-    /// Who is counted, or the chain of attributes none of which is there.
+    /// The subject, or the fallback chain of attributes of which none is present.
     pub subject: Result<Counted, Vec<String>>,
-    /// The override that gives the limit in force, if one does.
+    /// The override that sets the limit, if one applies.
     pub changed_by: Option<Override>,
-    /// What the request costs, and whether that is the default because an expression failed.
+    /// The cost of the request, and whether it is the default because an expression failed.
     pub cost: ResolvedCost,
     /// Whether the subject is in the rollout.
     pub in_rollout: bool,
-    /// Whether its refusal counts. A rule that applies and does not block is a shadow.
+    /// Whether the rule can refuse. A rule that applies and does not block is a shadow rule.
     pub blocking: bool,
-    /// The numbers. None if the rule is not asked, two while one hash key takes the place of another.
+    /// The numbers. Empty if the rule is not checked; two while a hash key is being replaced.
     pub accounts: Vec<Account>,
 }
 
-/// Who is counted: each part's kind and value. `Debug` shows the kinds only: values may be keys, addresses and people.
+/// A subject: the name and value of each attribute. `Debug` shows the names only: values may be secrets or personal data.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Counted {
-    /// In the order of the rule; none means everybody together.
+    /// In the order of `per`. Empty if the rule counts all requests together.
     pub parts: Vec<(String, String)>,
 }
 
-/// One account of a rule, before and after.
+/// The numbers of one subject under one rule, before and after the request.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// How it stands, nothing asked. None if the store could not tell.
+    /// The numbers before the request. `None` if the store did not answer.
     pub before: Option<Standing>,
-    /// What the rule answers to the request.
+    /// The rule's answer to the request.
     pub outcome: RuleOutcome,
-    /// What a check would leave. If the request is refused, by this rule or another, that is what there was before.
+    /// The numbers after a check. If any rule refuses the request, they equal those before.
     pub after: Option<Standing>,
 }
 
@@ -79,48 +77,35 @@ pub struct Account {
 pub struct Standing {
     /// The numbers.
     pub numbers: Numbers,
-    /// A sentence for each of them that says something.
+    /// One sentence for each number that matters.
     pub why: Vec<Reason>,
 }
 
-impl<S: Store> Limiter<S> {
-    /// Why [`check`](Limiter::check) would answer what it would answer. Charges nothing and is not for the hot path:
-    /// the store is asked twice, once for how things stand and once for what the request would leave.
-    ///
-    /// A penalty that counts refused attempts would make the wait longer for a check than is said here: looking is not
-    /// asking.
-    pub async fn explain<'a>(&self, request: impl Into<Request<'a>>) -> Explanation {
-        let request = request.into();
-        // Both questions and the story are about the same rules, also if they are replaced meanwhile.
-        let in_force = self.inner.rules.load_full();
-        let before = self.decide(Guard::from_inner(Arc::clone(&in_force)), request, Intent::Look).await;
-        let answer = self.decide(Guard::from_inner(Arc::clone(&in_force)), request, Intent::Peek).await;
+impl<S: Store> Engine<S> {
+    /// Explains what [`check`](Engine::check) would decide. See [`Limiter::explain`](crate::Limiter::explain).
+    pub async fn explain(&self, request: Request<'_>) -> Explanation {
+        // Both decisions and the explanation use the same rules, also if they are replaced meanwhile.
+        let active = self.inner.rules.load_full();
+        let before = self.decide(Guard::from_inner(Arc::clone(&active)), request, Intent::Look).await;
+        let answer = self.decide(Guard::from_inner(Arc::clone(&active)), request, Intent::Peek).await;
 
         let now = self.inner.store.now();
-        let (rules, hashers) = (&in_force.rules, &self.inner.hashers);
+        let (rules, hashers) = (&active.rules, &self.inner.hashers);
         let exception = match rules.plan(&request, hashers, now) {
             Ok(Planned::Denied(exception) | Planned::Bypassed(exception)) => Some(exception.clone()),
             _ => None,
         };
         let explained = rules.explain(&request, hashers.current(), now);
-        let rules = explained.into_iter().enumerate().map(|(place, explained)| {
-            let accounts = accounts(place, before.as_ref().ok(), answer.as_ref().ok());
+        let rules = explained.into_iter().enumerate().map(|(index, explained)| {
+            let accounts = accounts(index, before.as_ref().ok(), answer.as_ref().ok());
             RuleExplanation::new(&explained, accounts)
         });
         Explanation { rules: rules.collect(), exception, answer }
     }
 }
 
-/// Memory answers at once, so nothing has to be awaited.
-impl<C: Clock> Limiter<MemoryStore<C>> {
-    /// [`explain`](Limiter::explain), without a runtime.
-    pub fn explain_now<'a>(&self, request: impl Into<Request<'a>>) -> Explanation {
-        at_once(self.explain(request))
-    }
-}
-
-fn accounts(place: usize, before: Option<&Decision>, answer: Option<&Decision>) -> Vec<Account> {
-    let of_rule = |rule: &RuleView<'_>| rule.rule_index as usize == place;
+fn accounts(index: usize, before: Option<&Decision>, answer: Option<&Decision>) -> Vec<Account> {
+    let of_rule = |rule: &RuleDecision<'_>| rule.outcome().rule_index as usize == index;
     let after = answer.into_iter().flat_map(Decision::rules).filter(of_rule);
     let mut before = before.into_iter().flat_map(Decision::rules).filter(of_rule);
     after
@@ -132,9 +117,9 @@ fn accounts(place: usize, before: Option<&Decision>, answer: Option<&Decision>) 
         .collect()
 }
 
-fn standing(rule: &RuleView<'_>) -> Option<Standing> {
-    let (numbers, limit) = (rule.numbers?, rule.limit()?);
-    Some(Standing { numbers, why: reasons::reasons(&limit, &numbers, rule.cost) })
+fn standing(rule: &RuleDecision<'_>) -> Option<Standing> {
+    let (numbers, limit) = (rule.outcome().numbers?, rule.limit_in_force()?);
+    Some(Standing { numbers, why: reasons::reasons(&limit, &numbers, rule.cost()) })
 }
 
 impl Explanation {
@@ -170,12 +155,12 @@ impl RuleExplanation {
         self.rule.keyspace.rule()
     }
 
-    /// The limit in force: the override's, if there is one, or the rule's own.
+    /// The limit that applies: the override's limit, or else the rule's own.
     pub fn limit(&self) -> &RuleLimit {
         self.changed_by.as_ref().map_or(&self.rule.limit, |change| &change.limit)
     }
 
-    /// Where that limit is written.
+    /// The file and line of that limit.
     pub fn written_at(&self) -> &Origin {
         self.changed_by.as_ref().map_or(&self.rule.origin, |change| &change.origin)
     }
@@ -187,7 +172,7 @@ impl Counted {
         Counted { parts: subjects.parts.iter().map(own).collect() }
     }
 
-    /// What kind of subject it is: the attributes that were found.
+    /// The names of the attributes that make up the subject.
     pub fn kinds(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|(kind, _)| kind.as_str())
     }
@@ -199,16 +184,16 @@ impl fmt::Debug for Counted {
     }
 }
 
-/// A few lines for a log: the answer, then each rule that applies with its numbers. Subjects by their kinds only.
+/// A few lines for a log: the decision, then each rule that applies with its numbers. Attribute values are left out.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.answer {
-            Ok(decision) if decision.allowed => write!(f, "allowed")?,
+            Ok(decision) if decision.allowed() => write!(f, "allowed")?,
             Ok(_) => write!(f, "refused")?,
             Err(error) => write!(f, "undecided: {error}")?,
         }
         if let Some(exception) = &self.exception {
-            write!(f, ", by the entry at {}: {}", place(&exception.origin), exception.reason)?;
+            write!(f, ", by the entry at {}: {}", location(&exception.origin), exception.reason)?;
         }
         self.applying().try_for_each(|rule| write!(f, "\n{rule}"))
     }
@@ -216,18 +201,18 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for RuleExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.id(), place(&self.rule.origin))?;
+        write!(f, "{} ({})", self.id(), location(&self.rule.origin))?;
         let unmet: Vec<&str> = self.unmet.iter().map(|condition| condition.attribute.as_str()).collect();
         match &self.subject {
-            _ if !unmet.is_empty() => return write!(f, ": does not apply, because of {}", unmet.join(", ")),
+            _ if !unmet.is_empty() => return write!(f, ": does not apply because of {}", unmet.join(", ")),
             _ if !self.applies => return write!(f, ": is off"),
-            Err(chain) => return write!(f, ": nobody to count, none of {} is there", chain.join(", ")),
-            Ok(counted) if counted.parts.is_empty() => write!(f, ": counts everybody together")?,
+            Err(chain) => return write!(f, ": no subject, because none of {} is present", chain.join(", ")),
+            Ok(counted) if counted.parts.is_empty() => write!(f, ": counts all requests together")?,
             Ok(counted) => write!(f, ": counts each {}", counted.kinds().collect::<Vec<_>>().join(" and "))?,
         }
-        write!(f, ", cost {}, limit from {}", self.cost.cost, place(self.written_at()))?;
+        write!(f, ", cost {}, limit from {}", self.cost.cost, location(self.written_at()))?;
         if !self.blocking {
-            write!(f, ", a shadow")?;
+            write!(f, ", shadow")?;
         }
         let after = self.accounts.iter().filter_map(|account| account.after.as_ref());
         after.flat_map(|after| &after.why).try_for_each(|reason| write!(f, "\n  {reason}"))
@@ -235,7 +220,7 @@ impl fmt::Display for RuleExplanation {
 }
 
 /// `rules.yaml:12`.
-fn place(origin: &Origin) -> String {
+fn location(origin: &Origin) -> String {
     match origin.line {
         0 => origin.file.clone(),
         line => format!("{}:{line}", origin.file),
