@@ -35,7 +35,7 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
             "tokens-per-tenant: 1200 counted",
             "8800 left",
             "4300 left",
-            "cost 10001 is above the capacity 10000",
+            "cost 10001 exceeds the capacity 10000",
         ],
     ),
 ];

@@ -593,7 +593,7 @@ bypass:
         assert!(matches!(error, CheckError::Plan(_)));
         assert_eq!(
             error.to_string(),
-            "rule \"bucket\": cost 3 is above the capacity 2; it could never be admitted"
+            "rule \"bucket\": cost 3 exceeds the capacity 2; it could never be admitted"
         );
         assert_eq!(remaining(&limiter), [10, 2]);
         let waited = limiter.acquire(Request::new(&attributes).cost(3), ms(60_000)).await;
@@ -645,7 +645,7 @@ async fn one_that_could_never_be_admitted_keeps_all_from_being_charged() {
     let limiter = limiter(&["{ id: two, per: user, limit: { fixed-window: 2/h } }"]);
     let (u, v) = (user(), Attributes::from([("user", "v")]));
     let error = limiter.check_together(&[Request::new(&u), Request::new(&v).cost(3)]).await.unwrap_err();
-    assert_eq!(error.to_string(), "rule \"two\": cost 3 is above the capacity 2; it could never be admitted");
+    assert_eq!(error.to_string(), "rule \"two\": cost 3 exceeds the capacity 2; it could never be admitted");
     assert_eq!(remaining(&limiter), [2]);
 }
 
