@@ -120,7 +120,17 @@ fn json_outputs_match_their_snapshots() {
         ("estimate", &["estimate", "--rules", SHOP, "--subjects", "1000"]),
         (
             "explain",
-            &["explain", "--rules", PRECEDENCE, "--at", NOW, "path=/v1/items/7", "method=GET", "user=u", "plan=pro"],
+            &[
+                "explain",
+                "--rules",
+                PRECEDENCE,
+                "--at",
+                NOW,
+                "path=/v1/items/7",
+                "method=GET",
+                "user=u",
+                "plan=pro",
+            ],
         ),
     ];
     for (name, args) in cases {
@@ -607,7 +617,7 @@ fn explain_ends_with_what_comes_of_the_request() {
         (&["action=skipped"], "plan", Value::Null, "Allowed: every rule that applies is skipped"),
         (&["action=unheard-of"], "plan", Value::Null, "Allowed: no rule applies"),
         (&["action=named", "user=u"], "plan", Value::Null, "named  charge 1 of 3, may refuse"),
-        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 is above the capacity 3"),
+        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 exceeds the capacity 3"),
     ] {
         let answer = &explained(args)["answer"];
         assert_eq!((answer["kind"].as_str(), &answer["why"]), (Some(kind), &why), "{args:?}");

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let (cost, capacity) = (args.cost, rule_limit.capacity());
     if cost > capacity {
-        let what = format!("cost {cost} is above the capacity {capacity}; it could never be admitted");
+        let what = format!("cost {cost} exceeds the capacity {capacity}; it could never be admitted");
         return Err(Failure::new(what, "lower `--cost`, or raise the limit").into());
     }
     let scope = Keyspace::new("try", algorithm.name())?;

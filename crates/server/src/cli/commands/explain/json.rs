@@ -51,7 +51,7 @@ fn of_rule(explanation: &Explanation<'_>, place: usize, explained: &RuleTrace<'_
         "mode": words::mode(rule.mode),
         "rollout": { "share": words::share(rule.rollout), "included": explained.in_rollout },
         "blocking": matches(explained) && explained.blocking,
-        "on_failure": words::on_failure(rule.on_failure.of(attributes)),
+        "on_failure": words::on_failure(rule.on_failure.for_request(attributes)),
     })
 }
 

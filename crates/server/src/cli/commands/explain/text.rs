@@ -62,7 +62,7 @@ fn block(explanation: &Explanation<'_>, place: usize, explained: &RuleTrace<'_, 
     let cost = words::why_cost(&rule.cost, explained.cost, attributes);
     line(&mut out, "cost", &format!("{}, {cost}", explained.cost.cost));
     line(&mut out, "mode", &mode(explained));
-    line(&mut out, "on failure", &words::on_failure(rule.on_failure.of(attributes)));
+    line(&mut out, "on failure", &words::on_failure(rule.on_failure.for_request(attributes)));
     out
 }
 
