@@ -59,7 +59,7 @@ fn rule() -> Shape {
             name("an id"),
             "The name of the rule in keys, metrics and responses. Changing the id resets its counts.",
         )
-        .required("limit", limit(), "How much is allowed.")
+        .required("limit", limit(), "The algorithm and its numbers.")
         .required(
             "per",
             one_of("a subject")
@@ -350,7 +350,7 @@ fn attribute() -> TextShape {
 }
 
 fn chain() -> TextShape {
-    text("an attribute, or several separated by `|`")
+    text("attribute names separated by `|`")
         .checked(|text| notation::chain(text).map(drop))
         .pattern(r"^\s*[A-Za-z0-9._-]{1,64}\s*(\|\s*[A-Za-z0-9._-]{1,64}\s*)*$")
         .examples(&["tenant", "api_key | user | ip"])

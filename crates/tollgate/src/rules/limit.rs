@@ -215,7 +215,7 @@ fn grace(node: &Node, allowance: u64, problems: &mut Problems) -> Option<u64> {
     let found = if text.contains('%') {
         notation::percent(text).map(|points| (u128::from(allowance) * u128::from(points) / 10_000) as u64)
     } else {
-        tollgate_document::number(text).map_err(|_| format!("invalid amount {}", node.found()))
+        tollgate_document::number(text).map_err(|_| format!("invalid amount {}", quote(text)))
     };
     match found {
         Ok(grace) => Some(grace),

@@ -457,11 +457,11 @@ fn only_entry<'n>(by: &'n Node, several: &str, problems: &mut Problems) -> Optio
 }
 
 fn instant(node: &Node, problems: &mut Problems) -> Option<Time> {
-    let read = node.text()?.parse::<Timestamp>();
-    let message = match read.map(|at| u64::try_from(at.as_microsecond())) {
+    let text = node.text()?;
+    let message = match text.parse::<Timestamp>().map(|at| u64::try_from(at.as_microsecond())) {
         Ok(Ok(us)) => return Some(Time::from_us(us)),
-        Ok(Err(_)) => format!("`until`: instant {} is before 1970", node.found()),
-        Err(_) => format!("`until`: invalid instant {}", node.found()),
+        Ok(Err(_)) => format!("`until`: instant {} is before 1970", quote(text)),
+        Err(_) => format!("`until`: invalid instant {}", quote(text)),
     };
     problems.push(
         Problem::error("bad-instant", node.span, message)
