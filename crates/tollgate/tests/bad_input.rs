@@ -1,19 +1,14 @@
 //! The readers of rules files and of what Redis sends take any bytes: the corpus of their fuzz targets, good files with
 //! something changed, noise.
 
-#[path = "common/files.rs"]
-mod files;
-#[path = "common/mutation.rs"]
-mod mutation;
-#[path = "../fuzz/properties.rs"]
-mod properties;
+mod common;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use files::{CRATE, files_below, read};
-use mutation::{good_files, nearly_good};
-use properties::{redis_reply, rules};
+use common::files::{CRATE, files_below, read};
+use common::mutation::{good_files, nearly_good};
+use common::properties::{redis_reply, rules};
 use proptest::prelude::*;
 
 /// The most that any of the small files here may take to be read, told and used in every way.

@@ -1,19 +1,14 @@
 //! The published JSON Schema: as the code has it, and as an editor would use it, with a validator that is not ours.
 
-#[path = "common/blessing.rs"]
-mod blessing;
-#[path = "common/files.rs"]
-mod files;
-#[path = "common/mutation.rs"]
-mod mutation;
+mod common;
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use blessing::difference;
 use boon::{Compiler, SchemaIndex, Schemas};
-use files::{CRATE, files_below, read};
-use mutation::{good_files, nearly_good};
+use common::blessing::difference;
+use common::files::{CRATE, files_below, read};
+use common::mutation::{good_files, nearly_good};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};
 use tollgate::rules::{load, schema_json};

@@ -13,7 +13,7 @@ use tollgate::store::redis::{Caller, TimeSource};
 use tollgate_document::{Colour, Kind, Node, Problems, Source, parse, sarif};
 
 /// The bytes are what a server sent for two Plans: they are read, waited for or refused, and what is read is in range.
-pub(crate) fn redis_reply(bytes: &[u8]) {
+pub fn redis_reply(bytes: &[u8]) {
     let caller = Caller::new(TimeSource::Store, Duration::from_secs(1), |_, source| source.to_owned());
     let scope = Scope::new("fuzz", "rule").expect("a name");
     let subjects = SubjectHasher::new([1; 32]);
@@ -36,7 +36,7 @@ pub(crate) fn redis_reply(bytes: &[u8]) {
 }
 
 /// The bytes are a rules file: it is refused with a reason or read whole, and whatever it says can be told and used.
-pub(crate) fn rules(bytes: &[u8]) {
+pub fn rules(bytes: &[u8]) {
     let source = Source::new("rules.yaml", bytes);
     let mut problems = Problems::new();
     let rules = load(&source, &mut problems);

@@ -9,22 +9,21 @@ use tollgate_core::key::StoredKey;
 type Property = fn(&[u8]);
 
 /// What can be fed with bytes, by the name of its fuzz target and of the folder of its corpus.
-#[allow(dead_code, reason = "a fuzz target calls its own property only")]
-pub(crate) const PROPERTIES: [(&str, Property); 4] =
+pub const PROPERTIES: [(&str, Property); 4] =
     [("cidr", cidr), ("forwarded", forwarded), ("key", key), ("x_forwarded_for", x_forwarded_for)];
 
 /// The bytes are the values of the header, one per line.
-pub(crate) fn forwarded(bytes: &[u8]) {
+pub fn forwarded(bytes: &[u8]) {
     proxies_decide(bytes, ProxyHeader::Forwarded, "for=\"[2001:db8::7]:4711\";by=_a");
 }
 
 /// The bytes are the values of the header, one per line.
-pub(crate) fn x_forwarded_for(bytes: &[u8]) {
+pub fn x_forwarded_for(bytes: &[u8]) {
     proxies_decide(bytes, ProxyHeader::XForwardedFor, "[2001:db8::7]:4711");
 }
 
 /// The bytes are the text of a block of addresses.
-pub(crate) fn cidr(bytes: &[u8]) {
+pub fn cidr(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match text.parse::<Cidr>() {
         Ok(block) => {
@@ -38,7 +37,7 @@ pub(crate) fn cidr(bytes: &[u8]) {
 }
 
 /// The bytes are the text of a key.
-pub(crate) fn key(bytes: &[u8]) {
+pub fn key(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(stored) = text.parse::<StoredKey>() {
         assert_eq!(stored.key().to_string(), text, "a key has one text");

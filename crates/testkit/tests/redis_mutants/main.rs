@@ -9,7 +9,6 @@ use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::suite;
 use tollgate_testkit::twin::{Twin, on_server};
 
-#[path = "redis_mutants/table.rs"]
 mod table;
 
 use table::MUTANTS;
