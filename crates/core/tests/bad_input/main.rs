@@ -26,7 +26,7 @@ fn the_corpus_of_every_fuzz_target_holds() {
 
 #[test]
 fn every_fuzz_target_has_a_property() {
-    let manifest = include_str!("../fuzz/Cargo.toml");
+    let manifest = include_str!("../../fuzz/Cargo.toml");
     let targets: Vec<_> =
         manifest.lines().filter(|line| line.starts_with("path = \"fuzz_targets/")).collect();
     let expected = PROPERTIES.map(|(name, _)| format!("path = \"fuzz_targets/{name}.rs\""));
