@@ -1,14 +1,11 @@
 //! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema. And that of the
 //! settings of a server, made from their table.
 
-#[path = "../../crates/server/src/config/settings.rs"]
-mod settings;
-
-use settings::{Given, SETTINGS, Setting};
 use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
 use tollgate::rules_file::Shape;
 use tollgate::rules_file::shape::{Fields, OneOf};
+use tollgate_server::settings::{Given, SETTINGS, Setting};
 
 /// Path below `docs/reference` and contents.
 pub(crate) fn all() -> Vec<(&'static str, String)> {

@@ -146,27 +146,6 @@ impl fmt::Display for IdKey<'_> {
     }
 }
 
-/// The key of something that servers which share a store tell each other. All of a namespace are in one slot. No rule can
-/// be called `@hash-key` or the like.
-#[derive(Clone, Debug)]
-pub struct FleetKey {
-    scope: Scope,
-}
-
-impl FleetKey {
-    /// What is called `name` among the servers of `namespace`.
-    pub fn new(namespace: &str, name: &str) -> Result<FleetKey, ScopeError> {
-        Ok(FleetKey { scope: Scope::new(namespace, name)? })
-    }
-}
-
-impl fmt::Display for FleetKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { namespace, rule, .. } = &self.scope;
-        write!(f, "tg:{VERSION}:{namespace}:{{fleet}}:@{rule}")
-    }
-}
-
 /// The only place where the key is written as a string.
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,12 +8,10 @@ use std::process::{Command, Stdio};
 
 use tollgate::Attributes;
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
+use tollgate_testkit::serving::Serving;
 
 #[path = "redis_guide/program.rs"]
 mod program;
-#[path = "common/serving.rs"]
-#[allow(dead_code, reason = "every file of tests uses its own part")]
-mod serving;
 
 /// Its commands need a server, and are run by a test of their own.
 const REDIS_PAGE: &str = "docs/guides/redis.md";
@@ -57,7 +55,7 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
 #[test]
 fn every_command_of_the_server_guide_prints_what_the_page_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let server = serving::start(&[]);
+    let server = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &[]);
     let tollgate = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("it lies in a folder");
     let path = format!("{}:{}", tollgate.display(), std::env::var("PATH").expect("there is a path"));
     let shown = shown_in(&root.join(SERVER_PAGE));
@@ -84,8 +82,9 @@ fn the_page_of_metrics_names_what_servers_count_and_nothing_else() {
     let key = redis.folder().join("key");
     fs::write(&key, "5e".repeat(32)).expect("a file can be written");
     let (url, key) = (redis.url(), key.to_str().expect("a path of text").to_owned());
-    let in_memory = serving::start(&[]);
-    let in_redis = serving::start(&["--store", &url, "--hash-key-file", &key]);
+    let in_memory = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &[]);
+    let in_redis =
+        Serving::start(env!("CARGO_BIN_EXE_tollgate"), &["--store", &url, "--hash-key-file", &key]);
     let mut counted = BTreeSet::new();
     for server in [&in_memory, &in_redis] {
         let url = format!("http://{}/metrics", server.http);

@@ -200,7 +200,7 @@ traces_one_in: 10
     );
     let tls = config.tls.as_ref().expect("there is TLS");
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
-    assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
+    assert_eq!(config.access.scopes_of(&Digest::of(b"abc")), Some(Scopes::CHECK.and(Scopes::ADMIN)));
     assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
     assert!(config.proxies.trust("10.9.8.7".parse().expect("an address")));
     assert!(!config.proxies.trust("11.9.8.7".parse().expect("an address")));

@@ -5,7 +5,7 @@
 
 mod client;
 mod error;
-mod exchange;
+mod eval;
 mod footprint;
 mod protocol;
 mod topology;
@@ -20,7 +20,6 @@ use tollgate_core::{Exactness, Outcome, Plan, Span, Store, StoreError, Time};
 
 pub use client::caller::Caller;
 pub use error::RedisError;
-pub use exchange::Note;
 pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
 pub use topology::target::{Target, TargetError};
 
