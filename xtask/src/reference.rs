@@ -1,10 +1,10 @@
-//! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema. And that of the
-//! settings of a server, made from their table.
+//! Generates the reference of the rules file, a page and a JSON Schema, from the shape that checks files; and the reference
+//! of the server's settings from their table.
 
 use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
-use tollgate::rules_file::Shape;
-use tollgate::rules_file::shape::{Fields, OneOf};
+use tollgate_document::Shape;
+use tollgate_document::shape::{Fields, OneOf};
 use tollgate_server::settings::{Given, SETTINGS, Setting};
 
 /// Path below `docs/reference` and contents.
@@ -21,14 +21,14 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
 fn rules_page() -> String {
     let mut page = String::from(
         "# The rules file\n\n\
-         This page is made from the description by which files are checked. The same description is published as\n\
-         [JSON Schema](rules.schema.json) for editors. How to write rules is told in [Writing rules](../guides/rules.md).\n",
+         This page is generated from the shape that checks rules files. The same shape is published as\n\
+         [JSON Schema](rules.schema.json) for editors. The guide is [Writing rules](../guides/rules.md).\n",
     );
     section(&mut page, "A rules file", file_shape(), 2);
     page
 }
 
-/// A heading, and below it what may stand there; maps inside get sections of their own.
+/// Writes a heading and the allowed keys; nested maps get separate sections.
 fn section(page: &mut String, title: &str, shape: &Shape, level: usize) {
     match shape {
         Shape::Fields(fields) => {
@@ -52,7 +52,7 @@ fn nested(page: &mut String, name: &str, shape: &Shape, level: usize) {
     }
 }
 
-/// A choice between shapes is described once: limits stand in rules and in overrides.
+/// Describes a choice between shapes once: limits occur in rules and in overrides.
 fn described(page: &str, one_of: &OneOf) -> bool {
     let maps = one_of.alternatives.iter().any(|alternative| matches!(alternative.shape, Shape::Fields(_)));
     maps && !page.contains(&format!("Any of these is {}:", one_of.what))
@@ -83,7 +83,7 @@ fn alternatives(page: &mut String, name: &str, one_of: &OneOf, level: usize) {
     }
 }
 
-/// The keys that tell this map from others.
+/// The keys that distinguish this map from the alternatives.
 fn keys(fields: &Fields) -> String {
     let required: Vec<_> =
         fields.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
@@ -99,7 +99,7 @@ fn table(page: &mut String, fields: &Fields) {
     }
 }
 
-/// In a few words what a value looks like.
+/// Describes a value in a few words.
 fn form(shape: &Shape) -> String {
     let text = match shape {
         Shape::Text(text) if text.examples.is_empty() => text.what.to_owned(),
@@ -128,9 +128,9 @@ fn capital(text: &str) -> String {
 fn presets_page() -> String {
     let mut page = String::from(
         "# Presets\n\n\
-         Ready-made rules for the usual cases. `use: NAME` puts a preset's rules into a file; `id` gives them another name,\n\
-         `match` narrows them, `mode` tries them out. The rules are then called `NAME-suffix` or `id-suffix`. When the numbers\n\
-         do not fit, copy the rules and change them: `tollgate presets NAME` prints them.\n",
+         Ready-made rules for common cases. `use: NAME` adds a preset's rules to a file. `id` renames them, `match` narrows\n\
+         them, `mode` tries them in shadow mode. The rules are then called `NAME-suffix` or `id-suffix`. To use other numbers,\n\
+         copy the rules and change them: `tollgate presets NAME` prints them.\n",
     );
     for preset in presets::ALL {
         page.push_str(&format!(
@@ -144,7 +144,7 @@ fn presets_page() -> String {
 fn lints_page() -> String {
     let mut page = String::from(
         "# Lints\n\n\
-         What `tollgate lint` finds in a rules file that is allowed but may not be meant. Each finding says what to write\n\
+         What `tollgate lint` finds: rules that are valid but probably not what you want. Each finding says what to write\n\
          instead. `--deny-warnings` makes warnings fail; notes never do.\n\n\
          | lint | what it finds | why it matters |\n|---|---|---|\n",
     );
@@ -157,9 +157,9 @@ fn lints_page() -> String {
 
 fn config_page() -> String {
     let mut page = String::from(
-        "# The settings of a server\n\n\
-         `tollgate serve` needs none of them. Each can be given in a file in YAML (`--config FILE`, or its path in the variable\n\
-         `TOLLGATE_CONFIG`), as a variable, and as a flag. Variables beat the file, flags beat both:\n\n\
+        "# Server settings\n\n\
+         All settings are optional. Each can be set in a YAML file (`--config FILE`, or its path in the environment variable\n\
+         `TOLLGATE_CONFIG`), as an environment variable, and as a flag. Variables override the file, flags override both:\n\n\
          | file | variable | flag |\n|---|---|---|\n",
     );
     for setting in SETTINGS.iter().filter(|setting| ["http", "hash_key_file"].contains(&setting.name)) {
@@ -169,13 +169,13 @@ fn config_page() -> String {
     }
     page.push_str(
         "\n\
-         In a variable and a flag, commas separate what is a list in the file. A variable that is empty counts as none. Relative paths\n\
-         in the file start in its folder, all others in the current directory. A name that nobody knows is an error, in the file and\n\
-         among the variables that begin with `TOLLGATE_`; only those that Kubernetes sets for a service of that name are passed over.\n\
-         All problems are told at once, each with its place. Secrets are taken from variables and from files of their own, never from\n\
-         the command line or the file of settings, and are never shown.\n\n\
-         [`tollgate config`](cli.md#config) prints every value in force with where it comes from. This page is made from the table that\n\
-         reads them.\n",
+         In a variable or a flag, commas separate the items of a list. An empty variable counts as not set. Relative paths in\n\
+         the file start in its folder, all others in the current directory. Unknown names are errors, in the file and among the\n\
+         variables that begin with `TOLLGATE_`; variables that Kubernetes sets for a service called `tollgate` are ignored. All\n\
+         problems are reported at once, each with its position. Secrets come from variables or from separate files, never from\n\
+         the command line or the configuration file, and are never printed.\n\n\
+         [`tollgate config`](cli.md#config) prints every value in force and its origin. This page is generated from the table\n\
+         of settings.\n",
     );
     let mut group = "";
     for setting in SETTINGS {
@@ -197,13 +197,14 @@ fn config_page() -> String {
            - { name: checkout, digest: \"sha256:…\", scopes: [check] }\n  \
            - { name: grafana, digest: \"sha256:…\", scopes: [read] }\n\
          ```\n\n\
-         [`tollgate token`](cli.md#token) makes a token of 256 random bits and prints the line with its digest. Any number of tokens is\n\
-         known at a time, so that a new one can be handed out before the old one is taken away. A server that others can reach, on any\n\
-         address but `127.0.0.0/8` and `[::1]`, does not start without tokens or client certificates unless `insecure` is `true`.\n\n\
-         | scope | what it lets its bearer do |\n|---|---|\n\
-         | `check` | ask for admission, and everything that follows from it: refunds, leases, reports |\n\
-         | `read` | look: rules, metrics, explanations |\n\
-         | `admin` | change what is counted |\n",
+         [`tollgate token`](cli.md#token) makes a token of 256 random bits and prints the line with its digest. Several tokens\n\
+         can be valid at once, so that you can hand out a new one before you remove the old one. A server that listens on an\n\
+         address other than `127.0.0.0/8` and `[::1]` does not start without tokens or client certificates, unless `insecure` is\n\
+         `true`.\n\n\
+         | scope | what it permits |\n|---|---|\n\
+         | `check` | checks and their follow-ups: refunds, leases, reports |\n\
+         | `read` | reading rules, metrics and explanations |\n\
+         | `admin` | changing what is counted |\n",
     );
     page
 }

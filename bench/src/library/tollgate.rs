@@ -1,4 +1,4 @@
-//! Tollgate itself: one limit by string key, and the limiter with its rules.
+//! Tollgate: one limit by string key, and the limiter with rules.
 
 use std::fmt::Write;
 
@@ -22,9 +22,9 @@ pub(super) const THREE_RULES: Entrant = Entrant::new(
     |_| Box::new(Rules::new("export")),
 );
 
-/// So many of the twenty rules are about other requests.
+/// Number of the twenty rules that match other requests.
 pub(super) const OTHER_RULES: usize = 16;
-/// The path of every request, which some of those rules look at.
+/// The path of every request; some of those rules match on it.
 pub(super) const PATH: &str = "/v1/items/17";
 
 struct OneLimit(Keyed);

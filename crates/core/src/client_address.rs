@@ -57,17 +57,17 @@ pub struct TrustedProxies {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress {
     address: IpAddr,
-    stop: Stop,
+    stop: StopReason,
 }
 
 /// Why the walk from the peer to the client ended where it did.
 ///
-/// After [`Hidden`](Stop::Hidden), [`Malformed`](Stop::Malformed) and [`TooLong`](Stop::TooLong) the address is that
+/// After [`Hidden`](StopReason::Hidden), [`Malformed`](StopReason::Malformed) and [`TooLong`](StopReason::TooLong) the address is that
 /// of the last proxy which could still be told: an element that cannot be read was not written by a proxy of ours,
 /// or says nothing, and whatever stands to the left of it is the client's own word. Such requests share the limit of
 /// that proxy, and must not be given what the proxy itself may do: see [`is_certain`](ClientAddress::is_certain).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Stop {
+pub enum StopReason {
     /// The address is not that of a trusted proxy.
     Untrusted,
     /// The address is inside the trusted blocks, and nothing says who called it.
@@ -89,13 +89,13 @@ pub fn client_address<V: AsRef<[u8]>>(peer: IpAddr, values: &[V], proxies: &Trus
     let mut address = peer.to_canonical();
     let mut elements = Elements::new(proxies.header, values);
     let stop = loop {
-        if !proxies.trust(address) {
-            break Stop::Untrusted;
+        if !proxies.trusts(address) {
+            break StopReason::Untrusted;
         }
         match elements.next_from_the_right() {
             Some(Ok(caller)) => address = caller,
             Some(Err(stop)) => break stop,
-            None => break Stop::Exhausted,
+            None => break StopReason::Exhausted,
         }
     };
     ClientAddress { address, stop }
@@ -129,7 +129,7 @@ impl TrustedProxies {
     }
 
     /// Whether this is the address of a proxy that is believed.
-    pub fn trust(&self, address: IpAddr) -> bool {
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.cidrs.iter().any(|cidr| cidr.contains(address))
     }
 }
@@ -141,14 +141,14 @@ impl ClientAddress {
     }
 
     /// Why it is this one.
-    pub const fn stop(&self) -> Stop {
+    pub const fn stop(&self) -> StopReason {
         self.stop
     }
 
     /// Whether everything up to this address could be read. Otherwise the address is a proxy's, the client is
     /// somebody behind it, and a rule that favours the proxy's address must not apply.
     pub const fn is_certain(&self) -> bool {
-        matches!(self.stop, Stop::Untrusted | Stop::Exhausted)
+        matches!(self.stop, StopReason::Untrusted | StopReason::Exhausted)
     }
 
     /// The block that is counted as one client. Its text is the value of the attribute `ip`.

@@ -141,7 +141,7 @@ pub struct Undecided {
 impl PlanDecision {
     /// The decision of a check.
     pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<PlanDecision, Undecided> {
-        let mut decision = PlanDecision::listed(false);
+        let mut decision = PlanDecision::from_list(false);
         decision.decide(plan, found)?;
         Ok(decision)
     }
@@ -159,7 +159,7 @@ impl PlanDecision {
     }
 
     /// The answer of the deny list or of the bypass list.
-    pub fn listed(allowed: bool) -> PlanDecision {
+    pub fn from_list(allowed: bool) -> PlanDecision {
         PlanDecision {
             allowed,
             headline: None,
@@ -172,9 +172,9 @@ impl PlanDecision {
     }
 
     /// The refusal of a rule that does not ask the store. Waiting does not help.
-    pub fn refused_outright(rule: RuleOutcome) -> PlanDecision {
+    pub fn refused_by_rule(rule: RuleOutcome) -> PlanDecision {
         let rules = SmallVec::from_iter([rule]);
-        PlanDecision { headline: Some(0), rules, source: Source::Rule, ..PlanDecision::listed(false) }
+        PlanDecision { headline: Some(0), rules, source: Source::Rule, ..PlanDecision::from_list(false) }
     }
 
     /// The rule to tell the caller about.
@@ -192,7 +192,7 @@ impl PlanDecision {
         for (item, answer) in plan.items().iter().zip(&outcome.answers) {
             match answer.verdict {
                 Verdict::Declined(why) if item.blocking => {
-                    return Err(Undecided { rule: item.key.scope().rule().to_owned(), why });
+                    return Err(Undecided { rule: item.key.keyspace().rule().to_owned(), why });
                 }
                 _ => self.note(item, answer.is_admitted(), Some(numbers(answer, outcome.now))),
             }

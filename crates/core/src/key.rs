@@ -6,14 +6,14 @@ mod subject;
 use std::fmt;
 use std::str::FromStr;
 
-pub use subject::{NotASubject, RotationError, SecretError, Subject, SubjectHasher, SubjectHashers};
+pub use subject::{RotationError, SecretError, Subject, SubjectHasher, SubjectHashers, SubjectParseError};
 
 /// The version of the key's form.
 const VERSION: u8 = 1;
 
 /// What all keys of one rule have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scope {
+pub struct Keyspace {
     namespace: String,
     rule: String,
     /// Tells the same subject under different rules apart.
@@ -23,7 +23,7 @@ pub struct Scope {
 /// Names one subject's state under one rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key<'r> {
-    scope: &'r Scope,
+    keyspace: &'r Keyspace,
     tag: Subject,
     subject: Subject,
 }
@@ -31,7 +31,7 @@ pub struct Key<'r> {
 /// A key as it was found in a store, by a scan for instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredKey {
-    scope: Scope,
+    keyspace: Keyspace,
     tag: Subject,
     subject: Subject,
 }
@@ -39,34 +39,34 @@ pub struct StoredKey {
 /// A name that a key cannot carry.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} {found:?} must be 1 to 64 letters, digits, `-`, `_` or `.`")]
-pub struct ScopeError {
+pub struct KeyspaceError {
     what: &'static str,
     found: String,
 }
 
 /// Text that is no key of this version.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotAKey {
+pub enum KeyParseError {
     /// It has another form.
     #[error("a key has the form tg:{VERSION}:<namespace>:{{<tag>}}:<rule>:<subject>")]
     Form,
     /// A name is wrong.
     #[error(transparent)]
-    Scope(#[from] ScopeError),
+    Keyspace(#[from] KeyspaceError),
     /// Its tag or its subject is wrong.
     #[error(transparent)]
-    Subject(#[from] NotASubject),
+    Subject(#[from] SubjectParseError),
 }
 
-impl Scope {
-    /// The scope of `rule` in `namespace` (product and environment).
-    pub fn new(namespace: &str, rule: &str) -> Result<Scope, ScopeError> {
+impl Keyspace {
+    /// The keyspace of `rule` in `namespace` (product and environment).
+    pub fn new(namespace: &str, rule: &str) -> Result<Keyspace, KeyspaceError> {
         for (what, name) in [("namespace", namespace), ("rule id", rule)] {
             let fits = (1..=64).contains(&name.len())
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
             if !fits {
                 let found = name.chars().take(80).collect();
-                return Err(ScopeError { what, found });
+                return Err(KeyspaceError { what, found });
             }
         }
         let mut hasher = blake3::Hasher::new();
@@ -75,7 +75,7 @@ impl Scope {
             hasher.update(name.as_bytes());
         }
         let salt = first_half(&hasher.finalize());
-        Ok(Scope { namespace: namespace.to_owned(), rule: rule.to_owned(), salt })
+        Ok(Keyspace { namespace: namespace.to_owned(), rule: rule.to_owned(), salt })
     }
 
     /// The rule's id.
@@ -95,20 +95,20 @@ impl Scope {
 
     /// The key of `subject`, in a slot of its own.
     pub const fn key(&self, subject: Subject) -> Key<'_> {
-        Key { scope: self, tag: subject, subject }
+        Key { keyspace: self, tag: subject, subject }
     }
 
     /// The key of `subject`, in the slot of `tag`, which may depend on nothing but the subject's own parts and is
     /// hashed with the same secret.
     pub const fn key_tagged(&self, tag: Subject, subject: Subject) -> Key<'_> {
-        Key { scope: self, tag, subject }
+        Key { keyspace: self, tag, subject }
     }
 }
 
 impl<'r> Key<'r> {
     /// The rule it belongs to.
-    pub const fn scope(&self) -> &'r Scope {
-        self.scope
+    pub const fn keyspace(&self) -> &'r Keyspace {
+        self.keyspace
     }
 
     /// Whose state it is.
@@ -122,26 +122,26 @@ impl<'r> Key<'r> {
     }
 
     /// Where `id` is remembered for a Plan that begins with this key.
-    pub const fn of_request(self, id: Subject) -> IdKey<'r> {
-        IdKey { first: self, id }
+    pub const fn request_id_key(self, id: Subject) -> RequestIdKey<'r> {
+        RequestIdKey { first: self, id }
     }
 
     /// 128 bits that tell this key from every other, for stores in memory. All but the first 8 are as good as random.
     pub const fn fingerprint(&self) -> u128 {
-        self.subject.0 ^ self.scope.salt
+        self.subject.0 ^ self.keyspace.salt
     }
 }
 
 /// The key under which a request id is remembered: in the slot of the Plan's first item. No rule can be called `@id`.
 #[derive(Clone, Copy, Debug)]
-pub struct IdKey<'r> {
+pub struct RequestIdKey<'r> {
     first: Key<'r>,
     id: Subject,
 }
 
-impl fmt::Display for IdKey<'_> {
+impl fmt::Display for RequestIdKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespace = self.first.scope.namespace();
+        let namespace = self.first.keyspace.namespace();
         write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@id:{}", self.first.tag, self.id)
     }
 }
@@ -149,7 +149,7 @@ impl fmt::Display for IdKey<'_> {
 /// The only place where the key is written as a string.
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { namespace, rule, .. } = self.scope;
+        let Keyspace { namespace, rule, .. } = self.keyspace;
         write!(f, "tg:{VERSION}:{namespace}:{{{}}}:{rule}:{}", self.tag, self.subject)
     }
 }
@@ -157,23 +157,25 @@ impl fmt::Display for Key<'_> {
 impl StoredKey {
     /// The key.
     pub const fn key(&self) -> Key<'_> {
-        self.scope.key_tagged(self.tag, self.subject)
+        self.keyspace.key_tagged(self.tag, self.subject)
     }
 }
 
 /// Takes exactly what [`Key`] writes.
 impl FromStr for StoredKey {
-    type Err = NotAKey;
+    type Err = KeyParseError;
 
-    fn from_str(text: &str) -> Result<StoredKey, NotAKey> {
+    fn from_str(text: &str) -> Result<StoredKey, KeyParseError> {
         let parts: smallvec::SmallVec<[&str; 6]> = text.splitn(6, ':').collect();
-        let [product, version, namespace, tag, rule, subject] = parts[..] else { return Err(NotAKey::Form) };
+        let [product, version, namespace, tag, rule, subject] = parts[..] else {
+            return Err(KeyParseError::Form);
+        };
         if product != "tg" || version != VERSION.to_string() {
-            return Err(NotAKey::Form);
+            return Err(KeyParseError::Form);
         }
-        let tag = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}')).ok_or(NotAKey::Form)?;
-        let scope = Scope::new(namespace, rule)?;
-        Ok(StoredKey { scope, tag: tag.parse()?, subject: subject.parse()? })
+        let tag = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}')).ok_or(KeyParseError::Form)?;
+        let keyspace = Keyspace::new(namespace, rule)?;
+        Ok(StoredKey { keyspace, tag: tag.parse()?, subject: subject.parse()? })
     }
 }
 

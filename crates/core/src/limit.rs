@@ -2,10 +2,10 @@
 
 pub mod error;
 
-use crate::algorithm::bucket::{Bucket, Shape};
+use crate::algorithm::bucket::{Bucket, BucketKind};
 use crate::algorithm::concurrency::Concurrency;
 use crate::algorithm::fixed_window::FixedWindow;
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::algorithm::meter::Meter;
 use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
@@ -102,10 +102,10 @@ impl Limit {
             Limit::FixedWindow(_) => Algorithm::FixedWindow,
             Limit::SlidingWindow(_) => Algorithm::SlidingWindow,
             Limit::SlidingLog(_) => Algorithm::SlidingLog,
-            Limit::Bucket(bucket) => match bucket.shape() {
-                Shape::Tokens => Algorithm::TokenBucket,
-                Shape::Meter => Algorithm::LeakyMeter,
-                Shape::Queue => Algorithm::LeakyShaper,
+            Limit::Bucket(bucket) => match bucket.kind() {
+                BucketKind::Tokens => Algorithm::TokenBucket,
+                BucketKind::Meter => Algorithm::LeakyMeter,
+                BucketKind::Queue => Algorithm::LeakyShaper,
             },
             Limit::Concurrency(_) => Algorithm::Concurrency,
             Limit::Quota(_) => Algorithm::Quota,
@@ -129,7 +129,7 @@ impl Limit {
     }
 
     /// The number that every answer tells as the limit in force.
-    pub const fn stated(&self) -> u64 {
+    pub const fn reported_limit(&self) -> u64 {
         match self {
             Limit::FixedWindow(limit) => limit.limit(),
             Limit::SlidingWindow(limit) => limit.limit(),
@@ -183,11 +183,11 @@ impl Limit {
     /// State of another algorithm counts as none: a rule that changes its algorithm starts afresh.
     pub fn decide(&self, state: Option<&State>, now: Time, operation: &Operation) -> Step<Change> {
         if operation.cost().is_some_and(|cost| cost > self.capacity()) {
-            return self.standing(state, now).keep(Verdict::Refused(Retry::Never));
+            return self.status(state, now).unchanged(Verdict::Refused(Retry::Never));
         }
         if *operation == Operation::Reset {
             let done = Verdict::Done { amount: 0 };
-            return self.standing(None, now).write(done, Mark::None, Change::Reset, now);
+            return self.status(None, now).write(done, Mark::None, Change::Reset, now);
         }
         macro_rules! step {
             ($limit:ident, $kind:ident) => {{
@@ -214,8 +214,8 @@ impl Limit {
     }
 
     /// How it stands at `now`, nothing asked.
-    fn standing(&self, state: Option<&State>, now: Time) -> Standing {
+    fn status(&self, state: Option<&State>, now: Time) -> LimitStatus {
         let answer = self.decide(state, now, &Operation::Peek { cost: 0 }).answer;
-        Standing { limit: answer.limit, remaining: answer.remaining, reset_at: answer.reset_at }
+        LimitStatus { limit: answer.limit, remaining: answer.remaining, reset_at: answer.reset_at }
     }
 }

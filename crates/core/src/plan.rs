@@ -90,7 +90,7 @@ pub enum PlanError {
 }
 
 /// A [`PlanError`] before the rule is named, which takes an allocation.
-enum Objection {
+enum ItemFault {
     CostAboveCapacity { cost: u64, capacity: u64 },
     CostTooLarge { cost: u64 },
     TokenMissing,
@@ -98,18 +98,18 @@ enum Objection {
     Mixed,
 }
 
-impl Objection {
+impl ItemFault {
     #[cold]
-    fn against(self, key: Key<'_>) -> PlanError {
-        let rule = key.scope().rule().to_owned();
+    fn into_error(self, key: Key<'_>) -> PlanError {
+        let rule = key.keyspace().rule().to_owned();
         match self {
-            Objection::CostAboveCapacity { cost, capacity } => {
+            ItemFault::CostAboveCapacity { cost, capacity } => {
                 PlanError::CostAboveCapacity { rule, cost, capacity }
             }
-            Objection::CostTooLarge { cost } => PlanError::CostTooLarge { rule, cost },
-            Objection::TokenMissing => PlanError::TokenMissing { rule },
-            Objection::DuplicateKey => PlanError::DuplicateKey { rule },
-            Objection::Mixed => PlanError::Mixed { rule },
+            ItemFault::CostTooLarge { cost } => PlanError::CostTooLarge { rule, cost },
+            ItemFault::TokenMissing => PlanError::TokenMissing { rule },
+            ItemFault::DuplicateKey => PlanError::DuplicateKey { rule },
+            ItemFault::Mixed => PlanError::Mixed { rule },
         }
     }
 }
@@ -124,17 +124,17 @@ impl<'r> Plan<'r> {
     // Inlined, so that an item is made where it stays.
     #[inline(always)]
     pub fn push(&mut self, item: Item<'r>) -> Result<(), PlanError> {
-        match self.objection(&item) {
+        match self.fault(&item) {
             None => {
                 self.items.push(item);
                 Ok(())
             }
-            Some(objection) => Err(objection.against(item.key)),
+            Some(fault) => Err(fault.into_error(item.key)),
         }
     }
 
     /// Adds an item, unless there is one for its key: then the dearer of the two stays. Says which one it is now.
-    pub fn join(&mut self, item: Item<'r>) -> Result<usize, PlanError> {
+    pub fn push_or_merge(&mut self, item: Item<'r>) -> Result<usize, PlanError> {
         let same = |other: &Item<'r>| other.key.fingerprint() == item.key.fingerprint();
         let Some(at) = self.items.iter().position(same) else {
             self.push(item)?;
@@ -148,21 +148,22 @@ impl<'r> Plan<'r> {
 
     /// Adds an item like the last one under another key.
     #[cold]
-    pub(crate) fn push_again(&mut self, key: Key<'r>) -> Result<(), PlanError> {
+    pub(crate) fn push_last_under(&mut self, key: Key<'r>) -> Result<(), PlanError> {
         self.items.last().copied().map_or(Ok(()), |last| self.push(Item { key, ..last }))
     }
 
     #[inline(always)]
-    fn objection(&self, item: &Item<'r>) -> Option<Objection> {
-        let own = item.objection();
+    fn fault(&self, item: &Item<'r>) -> Option<ItemFault> {
+        let own = item.fault();
         if own.is_some() {
             return own;
         }
         if self.items.iter().any(|other| other.key.fingerprint() == item.key.fingerprint()) {
-            return Some(Objection::DuplicateKey);
+            return Some(ItemFault::DuplicateKey);
         }
-        let mixed = self.items.first().is_some_and(|first| first.asks() != item.asks());
-        mixed.then_some(Objection::Mixed)
+        let mixed =
+            self.items.first().is_some_and(|first| first.asks_for_admission() != item.asks_for_admission());
+        mixed.then_some(ItemFault::Mixed)
     }
 
     /// Empties it.
@@ -172,12 +173,12 @@ impl<'r> Plan<'r> {
     }
 
     /// Carries it out once, however often it is sent under this id. Everything else about it must be settled before.
-    pub fn once(&mut self, id: Subject, horizon: Span, rules_version: u64) {
+    pub fn set_request_id(&mut self, id: Subject, horizon: Span, rules_version: u64) {
         self.request = Some(RequestId::new(id, horizon, rules_version, &self.items));
     }
 
     /// The id it is carried out under, if it has one.
-    pub const fn request(&self) -> Option<&RequestId> {
+    pub const fn request_id(&self) -> Option<&RequestId> {
         self.request.as_ref()
     }
 
@@ -191,7 +192,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Turns its questions into how things stand, whatever they were to cost.
-    pub fn look(&mut self) {
+    pub fn peek_status(&mut self) {
         for item in &mut self.items {
             item.operation = Operation::Peek { cost: 0 };
         }
@@ -207,13 +208,13 @@ impl<'r> Plan<'r> {
     }
 
     /// Those of its items that `keep` wants by their index, under the same request id.
-    pub fn part(&self, keep: impl Fn(usize) -> bool) -> Plan<'r> {
+    pub fn subset(&self, keep: impl Fn(usize) -> bool) -> Plan<'r> {
         let kept = self.items.iter().enumerate().filter(|(index, _)| keep(*index));
         Plan { items: kept.map(|(_, item)| *item).collect(), request: self.request }
     }
 
     /// The same without a request id.
-    pub fn nameless(self) -> Plan<'r> {
+    pub fn without_request_id(self) -> Plan<'r> {
         Plan { request: None, ..self }
     }
 
@@ -237,23 +238,23 @@ impl Item<'_> {
     /// Why no Plan may hold it, not even alone.
     #[inline]
     pub fn validate(&self) -> Result<(), PlanError> {
-        self.objection().map_or(Ok(()), |objection| Err(objection.against(self.key)))
+        self.fault().map_or(Ok(()), |fault| Err(fault.into_error(self.key)))
     }
 
     #[inline(always)]
-    fn objection(&self) -> Option<Objection> {
+    fn fault(&self) -> Option<ItemFault> {
         let asked = match self.operation {
             Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
             _ => self.operation.cost().unwrap_or(0),
         };
         if asked > EXACT_MAX {
-            return Some(Objection::CostTooLarge { cost: asked });
+            return Some(ItemFault::CostTooLarge { cost: asked });
         }
         if let Some(cost) = self.operation.cost() {
             let capacity = self.limit.capacity();
             // A rule in shadow may refuse for ever: that is what it is there to show.
             if cost > capacity && self.blocking {
-                return Some(Objection::CostAboveCapacity { cost, capacity });
+                return Some(ItemFault::CostAboveCapacity { cost, capacity });
             }
         }
         let nameless = match self.operation {
@@ -263,7 +264,7 @@ impl Item<'_> {
             Operation::Reserve { token, .. } => token == Token::NONE,
             _ => false,
         };
-        nameless.then_some(Objection::TokenMissing)
+        nameless.then_some(ItemFault::TokenMissing)
     }
 }
 
@@ -284,7 +285,7 @@ impl<'r> Item<'r> {
     }
 
     /// Whether it asks for admission.
-    pub const fn asks(&self) -> bool {
+    pub const fn asks_for_admission(&self) -> bool {
         self.operation.cost().is_some()
     }
 }
@@ -300,10 +301,10 @@ pub struct Outcome {
 
 impl Outcome {
     /// Whether it booked something: a refusal books nothing, nor does what costs nothing.
-    pub fn books(&self, plan: &Plan<'_>) -> bool {
+    pub fn took_effect(&self, plan: &Plan<'_>) -> bool {
         let mut booked = false;
         for (item, answer) in plan.items().iter().zip(&self.answers) {
-            if item.asks() && item.blocking && !answer.is_admitted() {
+            if item.asks_for_admission() && item.blocking && !answer.is_admitted() {
                 return false;
             }
             booked |= match (item.operation, answer.verdict) {
@@ -319,7 +320,7 @@ impl Outcome {
     }
 
     /// The first answer that could not be decided, if any.
-    pub fn declined(&self) -> Option<(usize, Decline)> {
+    pub fn first_declined(&self) -> Option<(usize, Decline)> {
         self.answers.iter().enumerate().find_map(|(index, answer)| match answer.verdict {
             Verdict::Declined(why) => Some((index, why)),
             _ => None,

@@ -6,19 +6,19 @@
 pub mod condition;
 pub mod cost;
 mod index;
-pub mod per;
 pub mod placement;
 pub mod planning;
 pub mod rule;
 pub mod rule_limit;
 pub mod rule_set;
+pub mod subject_selector;
 mod tree;
 
 pub use condition::{Condition, Test};
 pub use cost::Cost;
-pub use per::{Per, Subjects};
 pub use placement::Placement;
-pub use planning::{Explained, Planned, Request};
-pub use rule::{FailureRule, Missing, Mode, Origin, Override, Rollout, Rule};
+pub use planning::{Planned, Request, RuleTrace};
+pub use rule::{FailurePolicy, Missing, Mode, Origin, Override, Rollout, Rule};
 pub use rule_limit::RuleLimit;
 pub use rule_set::{RuleSet, RuleSetError};
+pub use subject_selector::{SubjectParts, SubjectSelector};

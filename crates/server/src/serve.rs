@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tollgate::core::{Scope, SubjectHashers};
+use tollgate::core::{Keyspace, SubjectHashers};
 use tollgate::limiter::BuildError;
 use tollgate::{Limiter, MemoryStore};
 use tollgate_document::Source;
@@ -62,7 +62,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     // In the namespace of the rules, which separates fleets on one store.
-    let throttled = Scope::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
+    let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let state = Arc::new(ServerState {
         gate: Gate::new(limiter, recorder, throttled),
         rules,

@@ -49,7 +49,7 @@ impl Run {
 fn binary(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TOLLGATE_HASH_KEY"] {
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TOLLGATE_BLESS", "TOLLGATE_HASH_KEY"] {
         command.env_remove(name);
     }
     command
@@ -88,6 +88,55 @@ fn scratch(name: &str) -> PathBuf {
         std::fs::remove_dir_all(&folder).expect("old files can be removed");
     }
     folder
+}
+
+/// Compares output with a file below `tests`. `TOLLGATE_BLESS=1 cargo test -p tollgate-server --test cli` writes the
+/// files; read the difference before you commit it.
+fn assert_snapshot(file: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+    if std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&path, found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_else(|error| format!("{error}\n"));
+    assert!(expected == found, "{file}\n--- expected\n{expected}--- found\n{found}");
+}
+
+#[test]
+fn help_of_every_command_matches_its_snapshot() {
+    assert_snapshot("help/tollgate.txt", &tollgate(&["--help"]).stdout);
+    for command in COMMANDS {
+        assert_snapshot(&format!("help/{command}.txt"), &tollgate(&[command, "--help"]).stdout);
+    }
+    for format in ["envoy", "limitador"] {
+        let help = tollgate(&["import", format, "--help"]).stdout;
+        assert_snapshot(&format!("help/import-{format}.txt"), &help);
+    }
+}
+
+#[test]
+fn json_outputs_match_their_snapshots() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("config", &["config", "--threads", "2"]),
+        ("estimate", &["estimate", "--rules", SHOP, "--subjects", "1000"]),
+        (
+            "explain",
+            &[
+                "explain",
+                "--rules",
+                PRECEDENCE,
+                "--at",
+                NOW,
+                "path=/v1/items/7",
+                "method=GET",
+                "user=u",
+                "plan=pro",
+            ],
+        ),
+    ];
+    for (name, args) in cases {
+        let run = tollgate(&[args, &["--format", "json"]].concat());
+        assert_snapshot(&format!("json/{name}.json"), &run.stdout);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tollgate::{Attributes, Clock, Keyed, Limiter, ManualClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{
-    Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
 use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
 
@@ -66,11 +66,11 @@ fn memory_store_agrees_with_the_model_of_plans() {
 fn i2_64_threads_get_exactly_the_limit_under_every_algorithm() {
     for limit in limits(LIMIT) {
         let store = MemoryStore::with_clock(clock());
-        let scope = Scope::new("test", "rule").unwrap();
+        let keyspace = Keyspace::new("test", "rule").unwrap();
         let count = admitted(|attempt| {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost: 1, token: Token(attempt as u128 + 1) };
-            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
             store.apply_now(&plan).answers[0].is_admitted()
         });
         assert_eq!(count, LIMIT as usize, "{limit:?}");
@@ -81,7 +81,7 @@ fn i2_64_threads_get_exactly_the_limit_under_every_algorithm() {
 #[test]
 fn i2_64_threads_get_exactly_the_limit_under_three_mixed_rules() {
     let (tight, loose) = (limits(LIMIT), limits(LIMIT + 500));
-    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+    let keyspaces = ["a", "b", "c"].map(|rule| Keyspace::new("test", rule).unwrap());
     for first in 0..tight.len() {
         let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
         let store = MemoryStore::with_clock(clock());
@@ -91,7 +91,7 @@ fn i2_64_threads_get_exactly_the_limit_under_three_mixed_rules() {
             for place in 0..3 {
                 let at = (place + attempt) % 3;
                 let operation = Operation::Charge { cost, token: Token(attempt as u128 + 1) };
-                plan.push(Item::new(scopes[at].key(subject("u")), mixed[at], operation)).unwrap();
+                plan.push(Item::new(keyspaces[at].key(subject("u")), mixed[at], operation)).unwrap();
             }
             plan
         };
@@ -132,10 +132,10 @@ fn a_remembered_refusal_ends_when_it_says_and_when_something_is_given_back() {
     for limit in [limits(2)[0], limits(2)[4], limits(2)[9]] {
         let clock = clock();
         let store = MemoryStore::with_clock(clock);
-        let scope = Scope::new("test", "rule").unwrap();
+        let keyspace = Keyspace::new("test", "rule").unwrap();
         let ask = |operation| {
             let mut plan = Plan::new();
-            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
             store.apply_now(&plan).answers[0]
         };
         let first = ask(Operation::charge(1));
@@ -163,10 +163,10 @@ fn a_remembered_refusal_ends_when_it_says_and_when_something_is_given_back() {
 #[test]
 fn a_remembered_refusal_is_for_its_own_limit_and_ends_with_a_reset() {
     let store = MemoryStore::with_clock(clock());
-    let scope = Scope::new("test", "rule").unwrap();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
     let ask = |limit, operation| {
         let mut plan = Plan::new();
-        plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+        plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
         store.apply_now(&plan).answers[0]
     };
     let window = |limit| Limit::FixedWindow(FixedWindow::new(limit, Span::from_secs(3_600)).unwrap());
@@ -186,11 +186,12 @@ fn idle_state_disappears() {
     for (round, limit) in limits(5).into_iter().cycle().take(200).enumerate() {
         let store = MemoryStore::with_clock(clock);
         clock.set(NOW);
-        let scope = Scope::new("test", "rule").unwrap();
+        let keyspace = Keyspace::new("test", "rule").unwrap();
         for name in 0..500_u32 {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost: 1, token: Token(1) };
-            plan.push(Item::new(scope.key(subject(&format!("{round}-{name}"))), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject(&format!("{round}-{name}"))), limit, operation))
+                .unwrap();
             store.apply_now(&plan);
         }
         assert_eq!((store.len(), store.sweep()), (500, 0), "nothing that counts is forgotten");
@@ -279,10 +280,10 @@ rules:
 fn a_lease_on_the_shared_account_can_be_given_back() {
     let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(30)).unwrap());
     let store = MemoryStore::with_clock(clock()).keys_max(0);
-    let scope = Scope::new("test", "rule").unwrap();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
     let ask = |name: &str, operation| {
         let mut plan = Plan::new();
-        plan.push(Item::new(scope.key(subject(name)), limit, operation)).unwrap();
+        plan.push(Item::new(keyspace.key(subject(name)), limit, operation)).unwrap();
         store.apply_now(&plan).answers[0]
     };
     assert!(ask("a", Operation::Charge { cost: 1, token: Token(1) }).is_admitted());
@@ -294,14 +295,14 @@ fn a_lease_on_the_shared_account_can_be_given_back() {
 #[test]
 fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
     let clock = clock();
-    let scope = Scope::new("test", "rule").unwrap();
-    let scopes: Vec<Scope> =
-        (0..limits(9).len()).map(|n| Scope::new("test", &format!("r{n}")).unwrap()).collect();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
+    let keyspaces: Vec<Keyspace> =
+        (0..limits(9).len()).map(|n| Keyspace::new("test", &format!("r{n}")).unwrap()).collect();
     let charge = |store: &MemoryStore<&ManualClock>, cost: u64| -> Vec<Answer> {
-        let asked = limits(9).into_iter().zip(&scopes).map(|(limit, scope)| {
+        let asked = limits(9).into_iter().zip(&keyspaces).map(|(limit, keyspace)| {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost, token: Token(u128::from(cost) + 1) };
-            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
             store.apply_now(&plan).answers[0]
         });
         asked.collect()
@@ -309,10 +310,10 @@ fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
     let old: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
     charge(&old, 4);
     let mut bytes = Vec::new();
-    assert_eq!(old.snapshot(&mut bytes).unwrap(), scopes.len());
+    assert_eq!(old.snapshot(&mut bytes).unwrap(), keyspaces.len());
 
     let new: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
-    assert_eq!(new.restore(&mut bytes.as_slice()).unwrap().keys, scopes.len());
+    assert_eq!(new.restore(&mut bytes.as_slice()).unwrap().keys, keyspaces.len());
     assert_eq!(charge(&new, 3), charge(&old, 3), "both go on in the same way");
 
     for cut in (0..bytes.len()).step_by(7) {
@@ -326,11 +327,11 @@ fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
 
     clock.advance(Span::from_secs(30 * 3_600));
     let late: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
-    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().dead, scopes.len());
-    assert!(late.is_empty() && clock.now() > NOW && scope.rule() == "rule");
+    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().dead, keyspaces.len());
+    assert!(late.is_empty() && clock.now() > NOW && keyspace.rule() == "rule");
     let folder = std::env::temp_dir().join(format!("tollgate-snapshot-{}", std::process::id()));
-    assert_eq!(old.save(&folder).unwrap(), scopes.len());
-    assert_eq!(late.load(&folder).unwrap().dead, scopes.len());
+    assert_eq!(old.save(&folder).unwrap(), keyspaces.len());
+    assert_eq!(late.load(&folder).unwrap().dead, keyspaces.len());
     std::fs::remove_file(&folder).unwrap();
 }
 

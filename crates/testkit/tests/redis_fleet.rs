@@ -154,7 +154,7 @@ fn over_four_slots(limits: [Limit; 4], id: Option<u64>) -> Plan<'static> {
         plan.push(Item::new(shared().key(subject(name)), limit, Operation::charge(1))).unwrap();
     }
     if let Some(id) = id {
-        plan.once(subject(&format!("request {id}")), Span::from_secs(60), 0);
+        plan.set_request_id(subject(&format!("request {id}")), Span::from_secs(60), 0);
     }
     plan
 }

@@ -52,7 +52,7 @@ fn through_losses<S: Store>(
     for number in 0..REQUESTS {
         let mut plan = plan_of(number, Operation::charge(1));
         if named {
-            plan.once(subject(&format!("request {number}")), Span::from_secs(60), 0);
+            plan.set_request_id(subject(&format!("request {number}")), Span::from_secs(60), 0);
         }
         match runtime.block_on(store.apply(&plan)) {
             Ok(outcome) => admitted += u64::from(outcome.answers[0].is_admitted()),

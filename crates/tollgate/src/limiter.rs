@@ -92,7 +92,7 @@ struct Checking<'q, S> {
 
 impl<'q, S: Store> Checking<'q, S> {
     fn new(limiter: &'q Inner<S>, rules: &RuleSet, request: Request<'q>, intent: Intent) -> Checking<'q, S> {
-        let now = if rules.is_timeless() { Time::ZERO } else { limiter.store.now() };
+        let now = if rules.is_time_independent() { Time::ZERO } else { limiter.store.now() };
         Checking::at(limiter, rules, request, intent, now)
     }
 
@@ -126,12 +126,12 @@ impl<'q, S: Store> Checking<'q, S> {
         match self.intent {
             Intent::Charge => (),
             Intent::Peek => plan.peek(),
-            Intent::Look => plan.look(),
+            Intent::Look => plan.peek_status(),
             Intent::Reserve { hold } => plan.reserve(hold),
         }
         if let (Some(id), Intent::Charge | Intent::Reserve { .. }) = (self.request.id, self.intent) {
             let id = self.limiter.hashers.current().subject([("request", id)]);
-            plan.once(id, self.limiter.horizon, in_force.text_hash);
+            plan.set_request_id(id, self.limiter.horizon, in_force.text_hash);
         }
         Ok(true)
     }

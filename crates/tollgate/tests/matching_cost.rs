@@ -11,10 +11,10 @@ use std::thread;
 
 use tollgate::core::rules::condition::PathPattern;
 use tollgate::core::rules::{
-    Condition, Cost, FailureRule, Missing, Mode, Origin, Per, Placement, Rollout, Rule, RuleLimit, RuleSet,
-    Test,
+    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Placement, Rollout, Rule, RuleLimit, RuleSet,
+    SubjectSelector, Test,
 };
-use tollgate::core::{Attributes, Scope};
+use tollgate::core::{Attributes, Keyspace};
 
 const FEW: usize = 20;
 const MANY: usize = 2_000;
@@ -110,15 +110,15 @@ fn path(pattern: &str) -> Condition {
 
 fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
     Rule {
-        scope: Scope::new("test", &format!("r{number}")).expect("the name is one"),
+        keyspace: Keyspace::new("test", &format!("r{number}")).expect("the name is one"),
         description: String::new(),
         conditions,
-        per: Per::default(),
+        per: SubjectSelector::default(),
         ip_subjects_max: None,
         missing: Missing::Skip,
         limit: RuleLimit::Deny,
-        cost: Cost::Asked,
-        on_failure: FailureRule::default(),
+        cost: Cost::FromRequest,
+        on_failure: FailurePolicy::default(),
         mode: Mode::Enforce,
         rollout: Rollout::ALL,
         tags: Vec::new(),

@@ -41,7 +41,7 @@ fn json_of(bytes: &[u8]) -> Option<Value> {
 /// By the core schema of YAML 1.2.
 fn value_of(node: &Node) -> Value {
     match &node.value {
-        tollgate_document::Value::Null | tollgate_document::Value::Refused => Value::Null,
+        tollgate_document::Value::Null | tollgate_document::Value::Invalid => Value::Null,
         tollgate_document::Value::Bool(value) => json!(value),
         tollgate_document::Value::Text(text) if node.looks_like_a_number() => number_of(&text.text),
         tollgate_document::Value::Text(text) => json!(text.text),

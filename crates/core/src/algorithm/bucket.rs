@@ -6,9 +6,9 @@
 //! Largest intermediate: `debt + cost * scale`, at most 2^53 - 1, because the loader demands
 //! `2 * capacity * scale <= 2^53 - 1` and a debt read from a store is cut to what leaves room for one capacity.
 
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
@@ -21,12 +21,12 @@ pub struct Bucket {
     /// Debt drained per tick.
     drain: u64,
     tick: Tick,
-    shape: Shape,
+    kind: BucketKind,
 }
 
 /// What a full bucket means to who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Shape {
+pub enum BucketKind {
     /// Tokens saved up: admit at once while there are some.
     Tokens,
     /// A meter that overflows: admit at once while there is room.
@@ -49,26 +49,26 @@ pub struct BucketState {
 impl Bucket {
     /// A token bucket: `amount` per `period`, saved up to `capacity`.
     pub fn tokens(rate: u64, period: Span, capacity: u64) -> Result<Bucket, LimitError> {
-        Bucket::new(rate, period, capacity, Shape::Tokens)
+        Bucket::new(rate, period, capacity, BucketKind::Tokens)
     }
 
     /// A leaky bucket that refuses above `capacity`.
     pub fn meter(rate: u64, period: Span, capacity: u64) -> Result<Bucket, LimitError> {
-        Bucket::new(rate, period, capacity, Shape::Meter)
+        Bucket::new(rate, period, capacity, BucketKind::Meter)
     }
 
     /// A leaky bucket that delays, with at most `queue` units waiting behind the one that passes.
     pub fn queue(rate: u64, period: Span, queue: u64) -> Result<Bucket, LimitError> {
-        Bucket::new(rate, period, amount("queue", queue)?.saturating_add(1), Shape::Queue)
+        Bucket::new(rate, period, positive("queue", queue)?.saturating_add(1), BucketKind::Queue)
     }
 
-    fn new(rate: u64, period: Span, capacity: u64, shape: Shape) -> Result<Bucket, LimitError> {
-        let rate = amount("rate", rate)?;
-        let period = span("period", period)?;
-        let capacity = amount("capacity", capacity)?;
+    fn new(rate: u64, period: Span, capacity: u64, kind: BucketKind) -> Result<Bucket, LimitError> {
+        let rate = positive("rate", rate)?;
+        let period = positive_span("period", period)?;
+        let capacity = positive("capacity", capacity)?;
         [Tick::Micro, Tick::Milli].into_iter().find_map(|tick| fit(rate, period, capacity, tick)).map_or_else(
             || Err(inexact(rate, period, capacity)),
-            |(scale, drain, tick)| Ok(Bucket { capacity, scale, drain, tick, shape }),
+            |(scale, drain, tick)| Ok(Bucket { capacity, scale, drain, tick, kind }),
         )
     }
 
@@ -79,8 +79,8 @@ impl Bucket {
     }
 
     /// Which of the three readings it is.
-    pub const fn shape(&self) -> Shape {
-        self.shape
+    pub const fn kind(&self) -> BucketKind {
+        self.kind
     }
 
     /// The tick it counts in.
@@ -123,8 +123,8 @@ impl Bucket {
     }
 
     #[inline]
-    fn standing(&self, debt: u64, now: Time) -> Standing {
-        Standing {
+    fn status(&self, debt: u64, now: Time) -> LimitStatus {
+        LimitStatus {
             limit: self.capacity,
             remaining: self.ceiling().saturating_sub(debt) / self.scale,
             reset_at: now.plus(self.drained_in(debt)),
@@ -142,20 +142,20 @@ impl Bucket {
         let needed = debt + cost.max(1) * self.scale;
         if needed > self.ceiling() {
             let wait = self.ticks((needed - self.ceiling()).div_ceil(self.drain));
-            return self.standing(debt, now).keep(Verdict::Refused(Retry::At(now.plus(wait))));
+            return self.status(debt, now).unchanged(Verdict::Refused(Retry::At(now.plus(wait))));
         }
         if cost == 0 {
-            return self.standing(debt, now).keep(Verdict::Admitted { delay: self.delay(debt) });
+            return self.status(debt, now).unchanged(Verdict::Admitted { delay: self.delay(debt) });
         }
         let left = BucketState { debt: debt + cost * self.scale, time: now, scale: self.scale };
-        let answer = self.admitted(&left, cost);
+        let answer = self.admission_answer(&left, cost);
         Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
     }
 
     /// What a charge of 1 to `capacity` leaves behind, if it is admitted: all that a store must find out under a lock. It
     /// takes no division; those are for the numbers that people see.
     #[inline]
-    pub fn charged(&self, state: Option<&BucketState>, now: Time, cost: u64) -> Option<BucketState> {
+    pub fn try_charge(&self, state: Option<&BucketState>, now: Time, cost: u64) -> Option<BucketState> {
         let (debt, time) = self.current(state, now);
         let debt = debt + cost * self.scale;
         (debt <= self.ceiling()).then_some(BucketState { debt, time, scale: self.scale })
@@ -163,22 +163,22 @@ impl Bucket {
 
     /// The answer to the charge of `cost` that left this behind.
     #[inline]
-    pub fn admitted(&self, left: &BucketState, cost: u64) -> Answer {
+    pub fn admission_answer(&self, left: &BucketState, cost: u64) -> Answer {
         let (debt, now) = (left.debt - cost * self.scale, left.time);
-        let mark = match self.shape {
-            Shape::Queue => Mark::None,
-            Shape::Tokens | Shape::Meter => Mark::At { time: now },
+        let mark = match self.kind {
+            BucketKind::Queue => Mark::None,
+            BucketKind::Tokens | BucketKind::Meter => Mark::At { time: now },
         };
         let verdict = Verdict::Admitted { delay: self.delay(debt) };
-        Answer { mark, ..self.standing(left.debt, now).answer(verdict) }
+        Answer { mark, ..self.status(left.debt, now).answer(verdict) }
     }
 
     /// How long who comes after this debt has to wait.
     #[inline]
     const fn delay(&self, debt: u64) -> Span {
-        match self.shape {
-            Shape::Queue => self.ticks(debt.div_ceil(self.drain)),
-            Shape::Tokens | Shape::Meter => Span::ZERO,
+        match self.kind {
+            BucketKind::Queue => self.ticks(debt.div_ceil(self.drain)),
+            BucketKind::Tokens | BucketKind::Meter => Span::ZERO,
         }
     }
 
@@ -188,7 +188,7 @@ impl Bucket {
         let elapsed = (now - charged_at.floor(tick)).us() / self.tick.us();
         let charged = cost.min(self.capacity) * self.scale;
         if elapsed >= charged.div_ceil(self.drain) || debt == 0 {
-            return self.standing(debt, now).decline(Decline::NotHeld);
+            return self.status(debt, now).decline(Decline::NotHeld);
         }
         let given = (charged - elapsed * self.drain).min(debt);
         self.set(debt - given, now, Verdict::Done { amount: given / self.scale }, Mark::None)
@@ -196,8 +196,8 @@ impl Bucket {
 
     #[inline]
     fn set(&self, debt: u64, time: Time, verdict: Verdict, mark: Mark) -> Step<BucketState> {
-        let standing = self.standing(debt, time);
-        standing.write(verdict, mark, BucketState { debt, time, scale: self.scale }, standing.reset_at)
+        let status = self.status(debt, time);
+        status.write(verdict, mark, BucketState { debt, time, scale: self.scale }, status.reset_at)
     }
 }
 
@@ -279,16 +279,16 @@ impl Machine for Bucket {
     #[inline]
     fn decide(&self, state: Option<&BucketState>, now: Time, operation: &Operation) -> Step<BucketState> {
         let (debt, now) = self.current(state, now);
-        match (*operation, self.shape) {
+        match (*operation, self.kind) {
             (Operation::Charge { cost, .. }, _) => self.charge(debt, now, cost),
-            (Operation::Peek { cost }, _) => self.charge(debt, now, cost).dry(),
-            (Operation::Refund { mark: Mark::At { time }, cost }, Shape::Tokens | Shape::Meter) => {
+            (Operation::Peek { cost }, _) => self.charge(debt, now, cost).without_write(),
+            (Operation::Refund { mark: Mark::At { time }, cost }, BucketKind::Tokens | BucketKind::Meter) => {
                 self.refund(debt, now, time, cost)
             }
-            (Operation::Refund { .. }, Shape::Tokens | Shape::Meter) => {
-                self.standing(debt, now).decline(Decline::NotHeld)
+            (Operation::Refund { .. }, BucketKind::Tokens | BucketKind::Meter) => {
+                self.status(debt, now).decline(Decline::NotHeld)
             }
-            _ => self.standing(debt, now).decline(Decline::NotSupported),
+            _ => self.status(debt, now).decline(Decline::NotSupported),
         }
     }
 

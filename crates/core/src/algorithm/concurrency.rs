@@ -2,9 +2,9 @@
 //!
 //! Largest intermediate: `held + cost`, at most twice [`LEASES_MAX`].
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, at_most, span};
+use crate::limit::error::{LimitError, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{Span, Time};
 
@@ -52,7 +52,10 @@ pub struct LeaseChange {
 impl Concurrency {
     /// At most `limit` units at once, in leases of length `lease`.
     pub fn new(limit: u64, lease: Span) -> Result<Concurrency, LimitError> {
-        Ok(Concurrency { limit: at_most("limit", limit, LEASES_MAX)?, lease: span("lease", lease)? })
+        Ok(Concurrency {
+            limit: positive_at_most("limit", limit, LEASES_MAX)?,
+            lease: positive_span("lease", lease)?,
+        })
     }
 
     /// Units at once.
@@ -65,8 +68,8 @@ impl Concurrency {
         self.lease
     }
 
-    fn standing(&self, live: Live<'_>) -> Standing {
-        Standing {
+    fn status(&self, live: Live<'_>) -> LimitStatus {
+        LimitStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(live.weight()),
             reset_at: live.leases.last().map_or(live.now, |lease| lease.until),
@@ -76,25 +79,25 @@ impl Concurrency {
     fn charge(&self, live: Live<'_>, cost: u64, token: Token) -> Step<LeaseChange> {
         let held = live.weight();
         let needed = cost.max(1);
-        let standing = self.standing(live);
+        let status = self.status(live);
         if live.find(token).is_some() {
-            return standing.decline(Decline::TokenInUse);
+            return status.decline(Decline::TokenInUse);
         }
         if held + needed > self.limit {
-            return standing.keep(Verdict::Refused(Retry::At(self.retry(live, held + needed))));
+            return status.unchanged(Verdict::Refused(Retry::At(self.retry(live, held + needed))));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return standing.keep(admitted);
+            return status.unchanged(admitted);
         }
         let until = live.now.plus(self.lease);
-        let reset_at = if live.leases.is_empty() { until } else { until.max(standing.reset_at) };
+        let reset_at = if live.leases.is_empty() { until } else { until.max(status.reset_at) };
         let change = LeaseChange {
             now: live.now,
             remove: Token::NONE,
             add: Some(Lease { until, token, weight: cost }),
         };
-        Standing { remaining: self.limit - held - cost, reset_at, ..standing }.write(
+        LimitStatus { remaining: self.limit - held - cost, reset_at, ..status }.write(
             admitted,
             Mark::Held { token, until },
             change,
@@ -115,14 +118,14 @@ impl Concurrency {
     }
 
     fn renew(&self, live: Live<'_>, token: Token) -> Step<LeaseChange> {
-        let standing = self.standing(live);
+        let status = self.status(live);
         let Some(lease) = live.find(token) else {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         };
         let until = lease.until.max(live.now.plus(self.lease));
-        let reset_at = standing.reset_at.max(until);
+        let reset_at = status.reset_at.max(until);
         let change = LeaseChange { now: live.now, remove: token, add: Some(Lease { until, ..*lease }) };
-        Standing { reset_at, ..standing }.write(
+        LimitStatus { reset_at, ..status }.write(
             Verdict::Done { amount: lease.weight },
             Mark::Held { token, until },
             change,
@@ -131,15 +134,15 @@ impl Concurrency {
     }
 
     fn release(&self, live: Live<'_>, token: Token) -> Step<LeaseChange> {
-        let standing = self.standing(live);
+        let status = self.status(live);
         let Some(lease) = live.find(token) else {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         };
         let rest = live.leases.iter().rev().find(|lease| lease.token != token);
         let reset_at = rest.map_or(live.now, |lease| lease.until);
         let remaining = self.limit.saturating_sub(live.weight() - lease.weight);
         let change = LeaseChange { now: live.now, remove: token, add: None };
-        Standing { remaining, reset_at, ..standing }.write(
+        LimitStatus { remaining, reset_at, ..status }.write(
             Verdict::Done { amount: lease.weight },
             Mark::None,
             change,
@@ -190,10 +193,10 @@ impl Machine for Concurrency {
         let live = Live::at(state, now);
         match *operation {
             Operation::Charge { cost, token } => self.charge(live, cost, token),
-            Operation::Peek { cost } => self.charge(live, cost, Token::NONE).dry(),
+            Operation::Peek { cost } => self.charge(live, cost, Token::NONE).without_write(),
             Operation::Renew { token } => self.renew(live, token),
             Operation::Release { token } => self.release(live, token),
-            _ => self.standing(live).decline(Decline::NotSupported),
+            _ => self.status(live).decline(Decline::NotSupported),
         }
     }
 

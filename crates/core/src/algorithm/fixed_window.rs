@@ -2,9 +2,9 @@
 //!
 //! Largest intermediate: `used + cost`, below 2^54 and compared as `cost <= limit - used` in other hosts.
 
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{Span, Time};
 
@@ -31,7 +31,7 @@ pub struct FixedWindowState {
 impl FixedWindow {
     /// A limit of `limit` units per `window`.
     pub fn new(limit: u64, window: Span) -> Result<FixedWindow, LimitError> {
-        Ok(FixedWindow { limit: amount("limit", limit)?, window: span("window", window)? })
+        Ok(FixedWindow { limit: positive("limit", limit)?, window: positive_span("window", window)? })
     }
 
     /// Units per window.
@@ -57,26 +57,26 @@ impl FixedWindow {
         Current { start, used, free_at }
     }
 
-    fn standing(&self, used: u64, reset_at: Time) -> Standing {
-        Standing { limit: self.limit, remaining: self.limit.saturating_sub(used), reset_at }
+    fn status(&self, used: u64, reset_at: Time) -> LimitStatus {
+        LimitStatus { limit: self.limit, remaining: self.limit.saturating_sub(used), reset_at }
     }
 
     fn charge(&self, current: Current, cost: u64) -> Step<FixedWindowState> {
         let Current { start, used, free_at } = current;
         if used + cost.max(1) > self.limit {
-            return self.standing(used, free_at).keep(Verdict::Refused(Retry::At(free_at)));
+            return self.status(used, free_at).unchanged(Verdict::Refused(Retry::At(free_at)));
         }
         if cost == 0 {
-            return self.standing(used, free_at).keep(Verdict::Admitted { delay: Span::ZERO });
+            return self.status(used, free_at).unchanged(Verdict::Admitted { delay: Span::ZERO });
         }
         let left = FixedWindowState { start, window: self.window, used: used + cost };
-        let answer = self.admitted(&left);
+        let answer = self.admission_answer(&left);
         Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
     }
 
     /// What a charge of 1 to `limit` leaves behind, if it is admitted: all that a store must find out under a lock.
     #[inline]
-    pub fn charged(
+    pub fn try_charge(
         &self,
         state: Option<&FixedWindowState>,
         now: Time,
@@ -89,10 +89,10 @@ impl FixedWindow {
 
     /// The answer to the charge that left this behind.
     #[inline]
-    pub fn admitted(&self, left: &FixedWindowState) -> Answer {
-        let standing = self.standing(left.used, left.start.plus(self.window));
+    pub fn admission_answer(&self, left: &FixedWindowState) -> Answer {
+        let status = self.status(left.used, left.start.plus(self.window));
         let mark = Mark::Window { start: left.start };
-        Answer { mark, ..standing.answer(Verdict::Admitted { delay: Span::ZERO }) }
+        Answer { mark, ..status.answer(Verdict::Admitted { delay: Span::ZERO }) }
     }
 
     fn refund(
@@ -105,12 +105,12 @@ impl FixedWindow {
         let Current { start, used, free_at } = current;
         let held = used > 0 && state.is_some_and(|state| mark == Mark::Window { start: state.start });
         if !held {
-            return self.standing(used, free_at).decline(Decline::NotHeld);
+            return self.status(used, free_at).decline(Decline::NotHeld);
         }
         let given = cost.min(used);
         let end = start.plus(self.window);
         let next = FixedWindowState { start, window: self.window, used: used - given };
-        self.standing(next.used, end).write(Verdict::Done { amount: given }, Mark::None, next, end)
+        self.status(next.used, end).write(Verdict::Done { amount: given }, Mark::None, next, end)
     }
 }
 
@@ -140,9 +140,9 @@ impl Machine for FixedWindow {
         let current = self.current(state, now);
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
-            Operation::Peek { cost } => self.charge(current, cost).dry(),
+            Operation::Peek { cost } => self.charge(current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(state, current, mark, cost),
-            _ => self.standing(current.used, current.free_at).decline(Decline::NotSupported),
+            _ => self.status(current.used, current.free_at).decline(Decline::NotSupported),
         }
     }
 

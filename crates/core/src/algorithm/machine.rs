@@ -35,7 +35,7 @@ pub struct Step<C> {
 
 impl<C> Step<C> {
     /// The same answer, with nothing written and nothing booked.
-    pub fn dry(mut self) -> Step<C> {
+    pub fn without_write(mut self) -> Step<C> {
         self.answer.mark = Mark::None;
         self.write = None;
         self
@@ -54,7 +54,7 @@ pub struct Write<C> {
 
 /// How a limit stands at an instant: the numbers every answer carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct LimitStatus {
     /// The limit in force.
     pub limit: u64,
     /// What is left.
@@ -63,7 +63,7 @@ pub struct Standing {
     pub reset_at: Time,
 }
 
-impl Standing {
+impl LimitStatus {
     /// An answer with these numbers that books nothing.
     pub const fn answer(self, verdict: Verdict) -> Answer {
         Answer {
@@ -76,13 +76,13 @@ impl Standing {
     }
 
     /// A step that changes nothing.
-    pub const fn keep<C>(self, verdict: Verdict) -> Step<C> {
+    pub const fn unchanged<C>(self, verdict: Verdict) -> Step<C> {
         Step { answer: self.answer(verdict), write: None }
     }
 
     /// A step that declines.
     pub const fn decline<C>(self, why: Decline) -> Step<C> {
-        self.keep(Verdict::Declined(why))
+        self.unchanged(Verdict::Declined(why))
     }
 
     /// A step that writes, booked at `mark`.

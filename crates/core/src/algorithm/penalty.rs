@@ -2,9 +2,9 @@
 //!
 //! Largest intermediate: `base * factor^n`, computed saturating and cut to `longest`.
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, at_most, span};
+use crate::limit::error::{LimitError, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation, Report};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -64,10 +64,10 @@ impl Penalty {
         }
         Ok(Penalty {
             free,
-            base: span("base", base)?,
-            factor: at_most("factor", factor, FACTOR_MAX)?,
+            base: positive_span("base", base)?,
+            factor: positive_at_most("factor", factor, FACTOR_MAX)?,
             longest,
-            memory: span("memory", memory)?,
+            memory: positive_span("memory", memory)?,
             count_refused,
         })
     }
@@ -107,8 +107,8 @@ impl Penalty {
         current.failures > self.free && now < current.until
     }
 
-    fn standing(&self, current: PenaltyState, now: Time) -> Standing {
-        Standing {
+    fn status(&self, current: PenaltyState, now: Time) -> LimitStatus {
+        LimitStatus {
             limit: self.free + 1,
             remaining: if self.waits(current, now) {
                 0
@@ -121,18 +121,18 @@ impl Penalty {
 
     fn attempt(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
         if !self.waits(current, now) {
-            return self.standing(current, now).keep(Verdict::Admitted { delay: Span::ZERO });
+            return self.status(current, now).unchanged(Verdict::Admitted { delay: Span::ZERO });
         }
         if !self.count_refused {
             return self.refuse(current, now);
         }
         let next = self.failed(current, now);
-        let standing = self.standing(next, now);
-        standing.write(Verdict::Refused(Retry::At(next.until)), Mark::None, Some(next), standing.reset_at)
+        let status = self.status(next, now);
+        status.write(Verdict::Refused(Retry::At(next.until)), Mark::None, Some(next), status.reset_at)
     }
 
     fn refuse(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
-        self.standing(current, now).keep(Verdict::Refused(Retry::At(current.until)))
+        self.status(current, now).unchanged(Verdict::Refused(Retry::At(current.until)))
     }
 
     /// What an attempt would meet. Looking is not asking: it never counts as a failure.
@@ -144,18 +144,13 @@ impl Penalty {
         match result {
             Report::Failure => {
                 let next = self.failed(current, now);
-                let standing = self.standing(next, now);
-                standing.write(
-                    Verdict::Done { amount: next.failures },
-                    Mark::None,
-                    Some(next),
-                    standing.reset_at,
-                )
+                let status = self.status(next, now);
+                status.write(Verdict::Done { amount: next.failures }, Mark::None, Some(next), status.reset_at)
             }
             Report::Success => {
                 let clear = PenaltyState { failures: 0, until: Time::ZERO };
                 let done = Verdict::Done { amount: current.failures };
-                self.standing(clear, now).write(done, Mark::None, None, now)
+                self.status(clear, now).write(done, Mark::None, None, now)
             }
         }
     }
@@ -180,7 +175,7 @@ impl Machine for Penalty {
             Operation::Charge { cost: 0, .. } | Operation::Peek { .. } => self.peek(current, now),
             Operation::Charge { .. } => self.attempt(current, now),
             Operation::Report { result } => self.report(current, now, result),
-            _ => self.standing(current, now).decline(Decline::NotSupported),
+            _ => self.status(current, now).decline(Decline::NotSupported),
         }
     }
 

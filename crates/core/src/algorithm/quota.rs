@@ -2,10 +2,10 @@
 //!
 //! Largest intermediate: `used + reserved + cost`, below 2^55 and compared against 2^53 - 1 at most.
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
 use crate::calendar::Periods;
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -77,12 +77,12 @@ pub struct QuotaChange {
 impl Quota {
     /// `allowance` per `period`, with `grace` units on top.
     pub fn new(allowance: u64, grace: u64, period: QuotaPeriod) -> Result<Quota, LimitError> {
-        let allowance = amount("quota", allowance)?;
+        let allowance = positive("quota", allowance)?;
         if grace > EXACT_MAX - allowance {
             return Err(LimitError::TooLarge { what: "grace", found: grace, max: EXACT_MAX - allowance });
         }
         if let QuotaPeriod::Rolling(length) = period {
-            span("period", length)?;
+            positive_span("period", length)?;
         }
         Ok(Quota { allowance, grace, period })
     }
@@ -139,8 +139,8 @@ impl Quota {
         })
     }
 
-    fn standing(&self, current: &Current<'_>) -> Standing {
-        Standing {
+    fn status(&self, current: &Current<'_>) -> LimitStatus {
+        LimitStatus {
             limit: self.allowance,
             remaining: self.allowance.saturating_sub(current.used + current.reserved()),
             reset_at: current.free_at,
@@ -149,7 +149,7 @@ impl Quota {
 
     fn refuse(&self, current: &Current<'_>, needed: u64) -> Step<QuotaChange> {
         let retry = self.retry(current, needed);
-        self.standing(current).keep(Verdict::Refused(Retry::At(retry)))
+        self.status(current).unchanged(Verdict::Refused(Retry::At(retry)))
     }
 
     /// When enough reservations will have ended, or else the period has.
@@ -173,7 +173,7 @@ impl Quota {
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current).keep(admitted);
+            return self.status(current).unchanged(admitted);
         }
         let mark = Mark::Window { start: current.start };
         self.set(current, admitted, mark, QuotaChange { used: current.used + cost, ..current.unchanged() })
@@ -182,17 +182,17 @@ impl Quota {
     fn reserve(&self, current: &Current<'_>, cost: u64, token: Token, hold: Span) -> Step<QuotaChange> {
         let needed = cost.max(1);
         if current.find(token).is_some() {
-            return self.standing(current).decline(Decline::TokenInUse);
+            return self.status(current).decline(Decline::TokenInUse);
         }
         if !self.fits(current, needed) {
             return self.refuse(current, needed);
         }
         if current.held.len() >= RESERVATIONS_MAX {
-            return self.standing(current).decline(Decline::TooManyReservations);
+            return self.status(current).decline(Decline::TooManyReservations);
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current).keep(admitted);
+            return self.status(current).unchanged(admitted);
         }
         let until = current.now.plus(hold).min(current.end);
         let add = Some(Reservation { until, token, cost });
@@ -201,10 +201,10 @@ impl Quota {
 
     fn settle(&self, current: &Current<'_>, token: Token, actual: u64) -> Step<QuotaChange> {
         if current.find(token).is_none() {
-            return self.standing(current).decline(Decline::NotHeld);
+            return self.status(current).decline(Decline::NotHeld);
         }
         if actual > EXACT_MAX - current.used {
-            return self.standing(current).decline(Decline::Overflow);
+            return self.status(current).decline(Decline::Overflow);
         }
         let change = QuotaChange { used: current.used + actual, remove: token, ..current.unchanged() };
         self.set(current, Verdict::Done { amount: actual }, Mark::Window { start: current.start }, change)
@@ -212,7 +212,7 @@ impl Quota {
 
     fn cancel(&self, current: &Current<'_>, token: Token) -> Step<QuotaChange> {
         let Some(held) = current.find(token) else {
-            return self.standing(current).decline(Decline::NotHeld);
+            return self.status(current).decline(Decline::NotHeld);
         };
         let change = QuotaChange { remove: token, ..current.unchanged() };
         self.set(current, Verdict::Done { amount: held.cost }, Mark::None, change)
@@ -227,7 +227,7 @@ impl Quota {
     ) -> Step<QuotaChange> {
         let booked_here = state.is_some_and(|state| mark == Mark::Window { start: state.start });
         if current.used == 0 || !booked_here {
-            return self.standing(current).decline(Decline::NotHeld);
+            return self.status(current).decline(Decline::NotHeld);
         }
         let given = cost.min(current.used);
         let change = QuotaChange { used: current.used - given, ..current.unchanged() };
@@ -245,7 +245,7 @@ impl Quota {
         let added = change.add.map_or(0, |held| held.cost);
         let taken = change.used.saturating_add(current.reserved() + added - removed);
         let remaining = self.allowance.saturating_sub(taken);
-        Standing { limit: self.allowance, remaining, reset_at: change.end }
+        LimitStatus { limit: self.allowance, remaining, reset_at: change.end }
             .write(verdict, mark, change, change.end)
     }
 }
@@ -298,18 +298,18 @@ impl Machine for Quota {
         let current = match self.current(state, now) {
             Ok(current) => current,
             Err(at) => {
-                return Standing { limit: self.allowance, remaining: 0, reset_at: at }
+                return LimitStatus { limit: self.allowance, remaining: 0, reset_at: at }
                     .decline(Decline::Recompute { at });
             }
         };
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
-            Operation::Peek { cost } => self.charge(&current, cost).dry(),
+            Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(state, &current, mark, cost),
             Operation::Reserve { cost, token, hold } => self.reserve(&current, cost, token, hold),
             Operation::Settle { token, actual } => self.settle(&current, token, actual),
             Operation::Cancel { token } => self.cancel(&current, token),
-            _ => self.standing(&current).decline(Decline::NotSupported),
+            _ => self.status(&current).decline(Decline::NotSupported),
         }
     }
 

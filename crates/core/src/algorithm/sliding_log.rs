@@ -8,9 +8,9 @@
 
 use std::collections::VecDeque;
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, at_most, span};
+use crate::limit::error::{LimitError, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -82,9 +82,9 @@ impl SlidingLog {
     /// The same, remembering at most `entries` instants: a charge that would need one more is refused.
     pub fn with_entries(limit: u64, window: Span, entries: u64) -> Result<SlidingLog, LimitError> {
         Ok(SlidingLog {
-            limit: at_most("limit", limit, LIMIT_MAX)?,
-            window: span("window", window)?,
-            entries: at_most("entries", entries, ENTRIES_MAX)?,
+            limit: positive_at_most("limit", limit, LIMIT_MAX)?,
+            window: positive_span("window", window)?,
+            entries: positive_at_most("entries", entries, ENTRIES_MAX)?,
         })
     }
 
@@ -114,8 +114,8 @@ impl SlidingLog {
         Current { now, entries: Some(&state.entries), expired, base, used, room }
     }
 
-    fn standing(&self, current: &Current<'_>, used: u64, newest: Option<Time>) -> Standing {
-        Standing {
+    fn status(&self, current: &Current<'_>, used: u64, newest: Option<Time>) -> LimitStatus {
+        LimitStatus {
             limit: self.limit,
             remaining: self.remaining(current, used),
             reset_at: newest.map_or(current.now, |time| time.plus(self.window)),
@@ -131,17 +131,17 @@ impl SlidingLog {
         if current.used + needed > self.limit || !current.room {
             let retry = self.retry(current, needed);
             return self
-                .standing(current, current.used, current.newest_cost())
-                .keep(Verdict::Refused(Retry::At(retry)));
+                .status(current, current.used, current.newest_cost())
+                .unchanged(Verdict::Refused(Retry::At(retry)));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current, current.used, current.newest_cost()).keep(admitted);
+            return self.status(current, current.used, current.newest_cost()).unchanged(admitted);
         }
         let time = current.now;
-        let standing = self.standing(current, current.used + cost, Some(time));
+        let status = self.status(current, current.used + cost, Some(time));
         let change = LogChange::Add { expired: current.expired, time, cost };
-        standing.write(admitted, Mark::At { time }, change, time.plus(self.window))
+        status.write(admitted, Mark::At { time }, change, time.plus(self.window))
     }
 
     /// When enough of the oldest cost, and enough of the oldest entries, will have left.
@@ -158,29 +158,29 @@ impl SlidingLog {
     }
 
     fn refund(&self, current: &Current<'_>, mark: Mark, cost: u64) -> Step<LogChange> {
-        let standing = self.standing(current, current.used, current.newest_cost());
+        let status = self.status(current, current.used, current.newest_cost());
         let (Mark::At { time }, Some(entries)) = (mark, current.entries) else {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         };
         let Ok(index) = entries.binary_search_by_key(&time, |entry| entry.time) else {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         };
         if index < current.expired {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         }
         if index + REFUND_REACH < entries.len() {
-            return standing.decline(Decline::TooOld);
+            return status.decline(Decline::TooOld);
         }
         let before = if index > current.expired { entries[index - 1].total } else { current.base };
         let given = cost.min(distance(before, entries[index].total));
         if given == 0 {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         }
         let rest = current.used - given;
         let reset_at = self.reset_without(entries, index, given, rest, current.now);
         let dies_at = entries.back().map_or(current.now, |newest| newest.time.plus(self.window));
-        let standing = Standing { remaining: self.remaining(current, rest), reset_at, ..standing };
-        standing.write(
+        let status = LimitStatus { remaining: self.remaining(current, rest), reset_at, ..status };
+        status.write(
             Verdict::Done { amount: given },
             Mark::None,
             LogChange::Take { index, cost: given },
@@ -275,9 +275,9 @@ impl Machine for SlidingLog {
         let current = self.current(state, now);
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
-            Operation::Peek { cost } => self.charge(&current, cost).dry(),
+            Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(&current, mark, cost),
-            _ => self.standing(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
+            _ => self.status(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
         }
     }
 

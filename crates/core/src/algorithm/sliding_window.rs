@@ -8,9 +8,9 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, at_most, span};
+use crate::limit::error::{LimitError, positive, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
@@ -51,7 +51,7 @@ pub struct SlidingWindowState {
 
 /// A charge that adds to the newest bucket and moves none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InNewest {
+pub struct NewestBucketCharge {
     /// First instant of that bucket.
     newest: Time,
     cost: u64,
@@ -59,7 +59,7 @@ pub struct InNewest {
     used: u64,
 }
 
-impl InNewest {
+impl NewestBucketCharge {
     /// Writes it into the state it was found for.
     #[inline]
     pub fn add_to(&self, state: &mut SlidingWindowState) {
@@ -80,9 +80,9 @@ impl SlidingWindow {
         buckets: u64,
         counting: Counting,
     ) -> Result<SlidingWindow, LimitError> {
-        let limit = amount("limit", limit)?;
-        let window = span("window", window)?;
-        let buckets = at_most("buckets", buckets, BUCKETS_MAX)?;
+        let limit = positive("limit", limit)?;
+        let window = positive_span("window", window)?;
+        let buckets = positive_at_most("buckets", buckets, BUCKETS_MAX)?;
         let bucket = cut(window, buckets, Tick::Micro)?;
         let fits = |tick: Tick| limit <= EXACT_MAX / (bucket.us() / tick.us());
         let tick = match counting {
@@ -187,7 +187,7 @@ impl SlidingWindow {
         sum(newer).saturating_add(oldest)
     }
 
-    fn standing(&self, current: &Current, used: u64) -> Standing {
+    fn status(&self, current: &Current, used: u64) -> LimitStatus {
         let newest = match current.ahead {
             Some((start, _)) => Some(start),
             None => {
@@ -195,7 +195,7 @@ impl SlidingWindow {
                 age.map(|age| current.start.minus(self.span_of(age as u64)))
             }
         };
-        Standing {
+        LimitStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
             reset_at: newest.map_or(current.now, |start| start.plus(self.span_of(self.buckets + 1))),
@@ -211,11 +211,11 @@ impl SlidingWindow {
         let needed = cost.max(1);
         if used + needed > self.limit {
             let retry = self.retry(&current, needed);
-            return self.standing(&current, used).keep(Verdict::Refused(Retry::At(retry)));
+            return self.status(&current, used).unchanged(Verdict::Refused(Retry::At(retry)));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(&current, used).keep(admitted);
+            return self.status(&current, used).unchanged(admitted);
         }
         let mark = Mark::Window { start: current.start };
         current.counts[0] = current.counts[0].saturating_add(cost).min(self.count_max());
@@ -225,7 +225,7 @@ impl SlidingWindow {
     /// What a charge of 1 to `limit` leaves behind, if it is admitted and adds to the newest bucket without moving any, as
     /// most do: all that a store must find out under a lock.
     #[inline]
-    pub fn charged(&self, state: &SlidingWindowState, now: Time, cost: u64) -> Option<InNewest> {
+    pub fn try_charge(&self, state: &SlidingWindowState, now: Time, cost: u64) -> Option<NewestBucketCharge> {
         let SlidingWindowState { bucket, newest, counts } = state;
         let takes_more = *bucket != self.bucket
             || counts.len() as u64 != self.buckets + 1
@@ -236,22 +236,22 @@ impl SlidingWindow {
             return None;
         }
         let used = self.counted(counts, now - *newest) + cost;
-        (used <= self.limit).then_some(InNewest { newest: *newest, cost, used })
+        (used <= self.limit).then_some(NewestBucketCharge { newest: *newest, cost, used })
     }
 
     /// The answer to the charge that left this behind.
     #[inline]
-    pub const fn admitted(&self, left: &InNewest) -> Answer {
+    pub const fn admission_answer(&self, left: &NewestBucketCharge) -> Answer {
         let (limit, remaining) = (self.limit, self.limit - left.used);
-        let standing = Standing { limit, remaining, reset_at: self.over_at(left) };
-        let mut answer = standing.answer(Verdict::Admitted { delay: Span::ZERO });
+        let status = LimitStatus { limit, remaining, reset_at: self.dies_at(left) };
+        let mut answer = status.answer(Verdict::Admitted { delay: Span::ZERO });
         answer.mark = Mark::Window { start: left.newest };
         answer
     }
 
     /// From when on the state that the charge left behind counts for nothing.
     #[inline]
-    pub const fn over_at(&self, left: &InNewest) -> Time {
+    pub const fn dies_at(&self, left: &NewestBucketCharge) -> Time {
         left.newest.plus(self.span_of(self.buckets + 1))
     }
 
@@ -303,7 +303,7 @@ impl SlidingWindow {
         };
         let Some(count) = held else {
             let used = self.used(&current);
-            return self.standing(&current, used).decline(Decline::NotHeld);
+            return self.status(&current, used).decline(Decline::NotHeld);
         };
         let given = cost.min(*count);
         *count -= given;
@@ -315,9 +315,9 @@ impl SlidingWindow {
         if let Some((_, count)) = current.ahead.take() {
             current.counts[0] = current.counts[0].saturating_add(count).min(self.count_max());
         }
-        let standing = self.standing(&current, used);
+        let status = self.status(&current, used);
         let next = SlidingWindowState { bucket: self.bucket, newest: current.start, counts: current.counts };
-        standing.write(verdict, mark, next, standing.reset_at)
+        status.write(verdict, mark, next, status.reset_at)
     }
 }
 
@@ -369,11 +369,11 @@ impl Machine for SlidingWindow {
         let current = self.current(state, now);
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
-            Operation::Peek { cost } => self.charge(current, cost).dry(),
+            Operation::Peek { cost } => self.charge(current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(current, mark, cost),
             _ => {
                 let used = self.used(&current);
-                self.standing(&current, used).decline(Decline::NotSupported)
+                self.status(&current, used).decline(Decline::NotSupported)
             }
         }
     }

@@ -6,7 +6,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::borrow::Cow;
 
-use super::{BYTES_MAX, ELEMENTS_MAX, ProxyHeader, Stop};
+use super::{BYTES_MAX, ELEMENTS_MAX, ProxyHeader, StopReason};
 
 /// The elements of all values of a header, as one list.
 pub(super) struct Elements<'v, V> {
@@ -27,7 +27,7 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
 
     /// The address that the next element names, in canonical form, or why it names none. Empty elements mean
     /// nothing in a list (RFC 9110, 5.6.1) and are passed over.
-    pub(super) fn next_from_the_right(&mut self) -> Option<Result<IpAddr, Stop>> {
+    pub(super) fn next_from_the_right(&mut self) -> Option<Result<IpAddr, StopReason>> {
         loop {
             let value = match self.value.take() {
                 Some(value) => value,
@@ -38,7 +38,7 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
                 }
             };
             if self.elements_left == 0 {
-                return Some(Err(Stop::TooLong));
+                return Some(Err(StopReason::TooLong));
             }
             self.elements_left -= 1;
             let unseen = value.len().saturating_sub(self.bytes_left);
@@ -48,7 +48,7 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
                     self.value = Some(&value[..unseen + comma]);
                     &seen[comma + 1..]
                 }
-                None if unseen > 0 => return Some(Err(Stop::TooLong)),
+                None if unseen > 0 => return Some(Err(StopReason::TooLong)),
                 None => seen,
             };
             self.bytes_left = self.bytes_left.saturating_sub(element.len() + 1);
@@ -80,7 +80,7 @@ fn is_escaped(before: &[u8]) -> bool {
 }
 
 /// The value of the parameter `for` of one element of `Forwarded`.
-fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, Stop> {
+fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, StopReason> {
     let mut found = None;
     let mut rest = element;
     while !rest.is_empty() {
@@ -90,33 +90,37 @@ fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, Stop> {
             Some(behind) if !name.is_empty() => {
                 let (value, behind) = value(behind)?;
                 if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
-                    return Err(Stop::Malformed);
+                    return Err(StopReason::Malformed);
                 }
                 behind
             }
             // The grammar allows an empty pair between semicolons.
             None if name.is_empty() => behind,
-            _ => return Err(Stop::Malformed),
+            _ => return Err(StopReason::Malformed),
         };
         rest = match trim(behind) {
             [] => &[],
             [b';', behind @ ..] => trim(behind),
-            _ => return Err(Stop::Malformed),
+            _ => return Err(StopReason::Malformed),
         };
     }
-    found.ok_or(Stop::Hidden)
+    found.ok_or(StopReason::Hidden)
 }
 
 /// A token or a quoted string, and what follows. Colons and brackets belong into quotes, but not every proxy puts
 /// them there.
-fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Stop> {
+fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), StopReason> {
     let Some(inside) = text.strip_prefix(b"\"") else {
         let len = text.iter().take_while(|&&byte| is_token(byte) || b":[]".contains(&byte)).count();
         let (value, behind) = text.split_at(len);
-        return if value.is_empty() { Err(Stop::Malformed) } else { Ok((Cow::Borrowed(value), behind)) };
+        return if value.is_empty() {
+            Err(StopReason::Malformed)
+        } else {
+            Ok((Cow::Borrowed(value), behind))
+        };
     };
     let ends = |&at: &usize| inside[at] == b'"' && !is_escaped(&inside[..at]);
-    let end = (0..inside.len()).find(ends).ok_or(Stop::Malformed)?;
+    let end = (0..inside.len()).find(ends).ok_or(StopReason::Malformed)?;
     let (value, behind) = (&inside[..end], &inside[end + 1..]);
     if !value.contains(&b'\\') {
         return Ok((Cow::Borrowed(value), behind));
@@ -132,25 +136,25 @@ fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Stop> {
 
 /// The address in `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`. A zone is refused: it
 /// means something on the proxy only.
-fn address(node: &[u8]) -> Result<IpAddr, Stop> {
-    let node = std::str::from_utf8(node).map_err(|_| Stop::Malformed)?;
+fn address(node: &[u8]) -> Result<IpAddr, StopReason> {
+    let node = std::str::from_utf8(node).map_err(|_| StopReason::Malformed)?;
     if let Some(inside) = node.strip_prefix('[') {
-        let (address, port) = inside.split_once(']').ok_or(Stop::Malformed)?;
-        let address: Ipv6Addr = address.parse().map_err(|_| Stop::Malformed)?;
+        let (address, port) = inside.split_once(']').ok_or(StopReason::Malformed)?;
+        let address: Ipv6Addr = address.parse().map_err(|_| StopReason::Malformed)?;
         let is_whole = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
-        return if is_whole { Ok(IpAddr::V6(address).to_canonical()) } else { Err(Stop::Malformed) };
+        return if is_whole { Ok(IpAddr::V6(address).to_canonical()) } else { Err(StopReason::Malformed) };
     }
     if let Ok(address) = node.parse::<Ipv6Addr>() {
         return Ok(IpAddr::V6(address).to_canonical());
     }
     let (name, port) = node.split_once(':').map_or((node, None), |(name, port)| (name, Some(port)));
     if !port.is_none_or(is_port) {
-        return Err(Stop::Malformed);
+        return Err(StopReason::Malformed);
     }
     if name.eq_ignore_ascii_case("unknown") || is_obfuscated(name) {
-        return Err(Stop::Hidden);
+        return Err(StopReason::Hidden);
     }
-    name.parse::<Ipv4Addr>().map(IpAddr::V4).map_err(|_| Stop::Malformed)
+    name.parse::<Ipv4Addr>().map(IpAddr::V4).map_err(|_| StopReason::Malformed)
 }
 
 fn is_port(text: &str) -> bool {

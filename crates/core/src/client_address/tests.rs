@@ -14,36 +14,36 @@ fn trusting(header: ProxyHeader) -> TrustedProxies {
 }
 
 /// From the trusted peer 10.0.0.1.
-fn found(header: ProxyHeader, values: &[&str]) -> (String, Stop) {
+fn found(header: ProxyHeader, values: &[&str]) -> (String, StopReason) {
     let client = client_address(ip("10.0.0.1"), values, &trusting(header));
     (client.ip().to_string(), client.stop())
 }
 
-fn x_forwarded_for(values: &[&str]) -> (String, Stop) {
+fn x_forwarded_for(values: &[&str]) -> (String, StopReason) {
     found(ProxyHeader::XForwardedFor, values)
 }
 
-fn forwarded(value: &str) -> (String, Stop) {
+fn forwarded(value: &str) -> (String, StopReason) {
     found(ProxyHeader::Forwarded, &[value])
 }
 
 #[test]
 fn the_walk_ends_at_the_first_address_from_the_right_that_is_not_trusted() {
     for (values, address, stop) in [
-        (&[][..], "10.0.0.1", Stop::Exhausted),
-        (&["203.0.113.7"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7,10.9.9.9"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7", "10.9.9.9", "192.0.2.80"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7 \t,\tfd12::1,10.0.0.3"], "203.0.113.7", Stop::Untrusted),
-        (&["10.0.0.9, 10.0.0.8"], "10.0.0.9", Stop::Exhausted),
-        (&["6.6.6.6, 192.0.2.81, 192.0.2.80"], "192.0.2.81", Stop::Untrusted),
-        (&["203.0.113.7", "", " , ,"], "203.0.113.7", Stop::Untrusted),
-        (&["", ","], "10.0.0.1", Stop::Exhausted),
-        (&["6.6.6.6, unknown, 10.0.0.2"], "10.0.0.2", Stop::Hidden),
-        (&["6.6.6.6, _gateway-7, 10.0.0.2"], "10.0.0.2", Stop::Hidden),
-        (&["6.6.6.6, bogus, 10.0.0.2"], "10.0.0.2", Stop::Malformed),
-        (&["6.6.6.6", "bogus"], "10.0.0.1", Stop::Malformed),
+        (&[][..], "10.0.0.1", StopReason::Exhausted),
+        (&["203.0.113.7"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7,10.9.9.9"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7", "10.9.9.9", "192.0.2.80"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7 \t,\tfd12::1,10.0.0.3"], "203.0.113.7", StopReason::Untrusted),
+        (&["10.0.0.9, 10.0.0.8"], "10.0.0.9", StopReason::Exhausted),
+        (&["6.6.6.6, 192.0.2.81, 192.0.2.80"], "192.0.2.81", StopReason::Untrusted),
+        (&["203.0.113.7", "", " , ,"], "203.0.113.7", StopReason::Untrusted),
+        (&["", ","], "10.0.0.1", StopReason::Exhausted),
+        (&["6.6.6.6, unknown, 10.0.0.2"], "10.0.0.2", StopReason::Hidden),
+        (&["6.6.6.6, _gateway-7, 10.0.0.2"], "10.0.0.2", StopReason::Hidden),
+        (&["6.6.6.6, bogus, 10.0.0.2"], "10.0.0.2", StopReason::Malformed),
+        (&["6.6.6.6", "bogus"], "10.0.0.1", StopReason::Malformed),
     ] {
         assert_eq!(x_forwarded_for(values), (address.to_owned(), stop), "{values:?}");
     }
@@ -53,17 +53,17 @@ fn the_walk_ends_at_the_first_address_from_the_right_that_is_not_trusted() {
 fn a_peer_that_is_not_trusted_is_the_client_whatever_it_says() {
     for header in [ProxyHeader::None, ProxyHeader::Forwarded, ProxyHeader::XForwardedFor] {
         let client = client_address(ip("203.0.113.9"), &["10.0.0.2", "for=10.0.0.2"], &trusting(header));
-        assert_eq!((client.ip(), client.stop()), (ip("203.0.113.9"), Stop::Untrusted));
+        assert_eq!((client.ip(), client.stop()), (ip("203.0.113.9"), StopReason::Untrusted));
     }
 }
 
 #[test]
 fn without_a_header_or_a_trusted_block_the_peer_is_the_client() {
     let client = client_address(ip("10.0.0.1"), &["203.0.113.7"], &trusting(ProxyHeader::None));
-    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), Stop::Exhausted));
+    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), StopReason::Exhausted));
     let nobody = TrustedProxies::new(Vec::new(), ProxyHeader::XForwardedFor);
     let client = client_address(ip("10.0.0.1"), &["203.0.113.7"], &nobody);
-    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), Stop::Untrusted));
+    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), StopReason::Untrusted));
     assert_eq!(TrustedProxies::default(), TrustedProxies::new(Vec::new(), ProxyHeader::None));
 }
 
@@ -81,7 +81,7 @@ fn every_spelling_of_an_address_is_read() {
         ("::ffff:203.0.113.7", "203.0.113.7"),
         ("[::ffff:cb00:7107]:80", "203.0.113.7"),
     ] {
-        let expected = (address.to_owned(), Stop::Untrusted);
+        let expected = (address.to_owned(), StopReason::Untrusted);
         assert_eq!(x_forwarded_for(&[text]), expected, "{text}");
         assert_eq!(forwarded(&format!("for=\"{text}\"")), expected, "{text}");
         assert_eq!(forwarded(&format!("for={text}")), expected, "{text} without quotes");
@@ -118,18 +118,18 @@ fn what_only_looks_like_an_address_ends_the_walk() {
         "_hid den",
         "localhost",
     ] {
-        let expected = ("10.0.0.1".to_owned(), Stop::Malformed);
+        let expected = ("10.0.0.1".to_owned(), StopReason::Malformed);
         assert_eq!(x_forwarded_for(&["6.6.6.6", text]), expected, "{text}");
         assert_eq!(forwarded(&format!("for=6.6.6.6, for=\"{text}\"")), expected, "{text}");
     }
     let not_text: &[&[u8]] = &[b"6.6.6.6", b"\xff"];
     let client = client_address(ip("10.0.0.1"), not_text, &trusting(ProxyHeader::XForwardedFor));
-    assert_eq!(client.stop(), Stop::Malformed);
+    assert_eq!(client.stop(), StopReason::Malformed);
 }
 
 #[test]
 fn forwarded_is_read_as_rfc_7239_has_it() {
-    let client = ("203.0.113.7".to_owned(), Stop::Untrusted);
+    let client = ("203.0.113.7".to_owned(), StopReason::Untrusted);
     for value in [
         "for=203.0.113.7",
         "For=\"203.0.113.7\"",
@@ -151,27 +151,27 @@ fn forwarded_is_read_as_rfc_7239_has_it() {
 #[test]
 fn an_element_of_forwarded_that_names_nobody_ends_the_walk() {
     for (element, stop) in [
-        ("for=unknown", Stop::Hidden),
-        ("for=Unknown", Stop::Hidden),
-        ("for=\"_SEVKISEK\"", Stop::Hidden),
-        ("for=\"_gazonk:80\"", Stop::Hidden),
-        ("proto=https;by=10.0.0.1", Stop::Hidden),
-        (";", Stop::Hidden),
-        ("203.0.113.7", Stop::Malformed),
-        ("for", Stop::Malformed),
-        ("for=", Stop::Malformed),
-        ("for=\"\"", Stop::Malformed),
-        ("for =203.0.113.7", Stop::Malformed),
-        ("for= 203.0.113.7", Stop::Malformed),
-        ("=203.0.113.7", Stop::Malformed),
-        ("for=203.0.113.7;for=203.0.113.8", Stop::Malformed),
-        ("for=203.0.113.7 proto=http", Stop::Malformed),
-        ("for=\"203.0.113.7\"x", Stop::Malformed),
-        ("for=203.0.113.7;host=\"a", Stop::Malformed),
-        ("for=203.0.113.7;host=a\"b\"", Stop::Malformed),
-        ("for=\"203.0.113.7\\\"", Stop::Malformed),
-        ("for=\"203.0.113.7\\\\\"", Stop::Malformed),
-        ("for='203.0.113.7'", Stop::Malformed),
+        ("for=unknown", StopReason::Hidden),
+        ("for=Unknown", StopReason::Hidden),
+        ("for=\"_SEVKISEK\"", StopReason::Hidden),
+        ("for=\"_gazonk:80\"", StopReason::Hidden),
+        ("proto=https;by=10.0.0.1", StopReason::Hidden),
+        (";", StopReason::Hidden),
+        ("203.0.113.7", StopReason::Malformed),
+        ("for", StopReason::Malformed),
+        ("for=", StopReason::Malformed),
+        ("for=\"\"", StopReason::Malformed),
+        ("for =203.0.113.7", StopReason::Malformed),
+        ("for= 203.0.113.7", StopReason::Malformed),
+        ("=203.0.113.7", StopReason::Malformed),
+        ("for=203.0.113.7;for=203.0.113.8", StopReason::Malformed),
+        ("for=203.0.113.7 proto=http", StopReason::Malformed),
+        ("for=\"203.0.113.7\"x", StopReason::Malformed),
+        ("for=203.0.113.7;host=\"a", StopReason::Malformed),
+        ("for=203.0.113.7;host=a\"b\"", StopReason::Malformed),
+        ("for=\"203.0.113.7\\\"", StopReason::Malformed),
+        ("for=\"203.0.113.7\\\\\"", StopReason::Malformed),
+        ("for='203.0.113.7'", StopReason::Malformed),
     ] {
         let value = format!("for=6.6.6.6, {element}");
         assert_eq!(forwarded(&value), ("10.0.0.1".to_owned(), stop), "{value}");
@@ -182,7 +182,7 @@ fn an_element_of_forwarded_that_names_nobody_ends_the_walk() {
 fn an_open_quote_of_the_client_swallows_no_proxy() {
     for mine in ["for=\"", "for=\"6.6.6.6", "x=\"\\", "for=6.6.6.6;x=\"a\\\"", "\"", "\\", ",\"\",\""] {
         let value = format!("{mine}, for=203.0.113.7, for=10.0.0.2");
-        assert_eq!(forwarded(&value), ("203.0.113.7".to_owned(), Stop::Untrusted), "{value}");
+        assert_eq!(forwarded(&value), ("203.0.113.7".to_owned(), StopReason::Untrusted), "{value}");
     }
 }
 
@@ -190,26 +190,29 @@ fn an_open_quote_of_the_client_swallows_no_proxy() {
 fn no_more_than_32_elements_are_looked_at() {
     let hops = |count: usize| vec!["10.0.0.2"; count].join(",");
     let ends_at = |value: &str| x_forwarded_for(&[value]).1;
-    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(31))), Stop::Untrusted);
-    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(32))), Stop::TooLong);
-    assert_eq!(ends_at(&hops(32)), Stop::Exhausted);
-    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(31))), Stop::Untrusted);
-    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(32))), Stop::TooLong);
+    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(31))), StopReason::Untrusted);
+    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(32))), StopReason::TooLong);
+    assert_eq!(ends_at(&hops(32)), StopReason::Exhausted);
+    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(31))), StopReason::Untrusted);
+    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(32))), StopReason::TooLong);
     let lines = ["203.0.113.7"].into_iter().chain([""; 32]).collect::<Vec<_>>();
-    assert_eq!(x_forwarded_for(&lines).1, Stop::TooLong);
+    assert_eq!(x_forwarded_for(&lines).1, StopReason::TooLong);
 }
 
 #[test]
 fn no_more_than_8_kib_are_looked_at() {
     assert_eq!(BYTES_MAX, 8_192);
     let blanks = |count: usize| " ".repeat(count);
-    assert_eq!(x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 11))]).1, Stop::Untrusted);
-    assert_eq!(x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 10))]).1, Stop::TooLong);
+    assert_eq!(
+        x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 11))]).1,
+        StopReason::Untrusted
+    );
+    assert_eq!(x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 10))]).1, StopReason::TooLong);
     let half = blanks(BYTES_MAX / 2);
-    assert_eq!(x_forwarded_for(&["203.0.113.7", &half]).1, Stop::Untrusted);
-    assert_eq!(x_forwarded_for(&["203.0.113.7", &half, &half]).1, Stop::TooLong);
+    assert_eq!(x_forwarded_for(&["203.0.113.7", &half]).1, StopReason::Untrusted);
+    assert_eq!(x_forwarded_for(&["203.0.113.7", &half, &half]).1, StopReason::TooLong);
     let mine = "6.6.6.6,".repeat(100_000);
-    assert_eq!(x_forwarded_for(&[&mine, "203.0.113.7, 10.0.0.2"]).1, Stop::Untrusted);
+    assert_eq!(x_forwarded_for(&[&mine, "203.0.113.7, 10.0.0.2"]).1, StopReason::Untrusted);
 }
 
 #[test]
@@ -399,7 +402,7 @@ proptest! {
         as_own_value in prop::collection::vec(any::<bool>(), 6),
     ) {
         let proxies = trusting(header);
-        let client = if proxies.trust(client) { ip("203.0.113.7") } else { client };
+        let client = if proxies.trusts(client) { ip("203.0.113.7") } else { client };
         let inner = inner.into_iter().map(|bits| IpAddr::V4(Ipv4Addr::from_bits(10 << 24 | bits)));
         for (hop, address) in [client].into_iter().chain(inner).enumerate() {
             let element = written(header, address, styles[hop]);
@@ -409,7 +412,7 @@ proptest! {
             }
         }
         let found = client_address(ip("10.0.0.1"), &values, &proxies);
-        prop_assert_eq!((found.ip(), found.stop()), (client.to_canonical(), Stop::Untrusted), "{:?}", values);
+        prop_assert_eq!((found.ip(), found.stop()), (client.to_canonical(), StopReason::Untrusted), "{:?}", values);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::algorithm::meter::Meter;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
 use crate::calendar::{Calendar, Period};
-use crate::key::{Scope, SubjectHasher};
+use crate::key::{Keyspace, SubjectHasher};
 use crate::limit::Limit;
 use crate::plan::PlanError;
 use crate::plan::evaluate::evaluate;
@@ -21,13 +21,13 @@ fn window(limit: u64, secs: u64) -> Limit {
     Limit::FixedWindow(FixedWindow::new(limit, Span::from_secs(secs)).unwrap())
 }
 
-fn scopes() -> Vec<Scope> {
-    PLACES.iter().map(|rule| Scope::new("test", rule).unwrap()).collect()
+fn keyspaces() -> Vec<Keyspace> {
+    PLACES.iter().map(|rule| Keyspace::new("test", rule).unwrap()).collect()
 }
 
-fn item<'r>(scope: &'r Scope, limit: Limit, cost: u64) -> Item<'r> {
-    let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
-    let rule_index = PLACES.iter().position(|rule| *rule == scope.rule()).unwrap() as u32;
+fn item<'r>(keyspace: &'r Keyspace, limit: Limit, cost: u64) -> Item<'r> {
+    let key = keyspace.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
+    let rule_index = PLACES.iter().position(|rule| *rule == keyspace.rule()).unwrap() as u32;
     Item { rule_index, ..Item::new(key, limit, Operation::charge(cost)) }
 }
 
@@ -65,12 +65,12 @@ fn no_rule_matched_is_allowed_and_says_so() {
 
 #[test]
 fn headline_of_a_refusal_is_the_refusing_rule_with_the_longest_wait() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let plan = plan([
-        item(&scopes[0], window(1, 10), 1),
-        item(&scopes[1], window(1, 60), 1),
-        item(&scopes[2], window(5, 3_600), 1),
-        item(&scopes[3], window(1, 60), 1),
+        item(&keyspaces[0], window(1, 10), 1),
+        item(&keyspaces[1], window(1, 60), 1),
+        item(&keyspaces[2], window(5, 3_600), 1),
+        item(&keyspaces[3], window(1, 60), 1),
     ]);
     let decision = decide(&plan, &[1, 1, 0, 1]);
     assert!(!decision.allowed);
@@ -84,11 +84,11 @@ fn headline_of_a_refusal_is_the_refusing_rule_with_the_longest_wait() {
 
 #[test]
 fn headline_of_an_admission_is_the_rule_with_the_least_left_for_its_cost() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let plan = plan([
-        item(&scopes[0], window(10, 60), 1),
-        item(&scopes[1], window(20, 60), 5),
-        item(&scopes[2], window(4, 60), 1),
+        item(&keyspaces[0], window(10, 60), 1),
+        item(&keyspaces[1], window(20, 60), 5),
+        item(&keyspaces[2], window(4, 60), 1),
     ]);
     let decision = decide(&plan, &[0, 0, 0]);
     assert!(decision.allowed);
@@ -101,9 +101,9 @@ fn headline_of_an_admission_is_the_rule_with_the_least_left_for_its_cost() {
 
 #[test]
 fn waits_round_up_and_what_remains_rounds_down() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let bucket = Limit::Bucket(Bucket::tokens(3, Span::from_us(10_000), 1).unwrap());
-    let plan = plan([item(&scopes[0], bucket, 1)]);
+    let plan = plan([item(&keyspaces[0], bucket, 1)]);
     let numbers = decide(&plan, &[1]).rules[0].numbers.unwrap();
     // A third of 10 ms is 3.33 ms.
     assert_eq!((numbers.retry_after, numbers.remaining), (RetryAfter::Ms(4), 0));
@@ -112,10 +112,10 @@ fn waits_round_up_and_what_remains_rounds_down() {
 
 #[test]
 fn a_shadow_rule_is_reported_and_never_refuses() {
-    let scopes = scopes();
-    let mut shadow = item(&scopes[0], window(1, 60), 1);
+    let keyspaces = keyspaces();
+    let mut shadow = item(&keyspaces[0], window(1, 60), 1);
     shadow.blocking = false;
-    let plan = plan([shadow, item(&scopes[1], window(9, 60), 1)]);
+    let plan = plan([shadow, item(&keyspaces[1], window(9, 60), 1)]);
     let decision = decide(&plan, &[1, 0]);
     assert!(decision.allowed);
     assert_eq!(
@@ -128,9 +128,9 @@ fn a_shadow_rule_is_reported_and_never_refuses() {
 
 #[test]
 fn a_shadow_rule_too_small_for_the_cost_says_so_and_refuses_nobody() {
-    let scopes = scopes();
-    let shadow = Item { blocking: false, ..item(&scopes[0], window(3, 60), 5) };
-    let decision = decide(&plan([shadow, item(&scopes[1], window(9, 60), 5)]), &[0, 0]);
+    let keyspaces = keyspaces();
+    let shadow = Item { blocking: false, ..item(&keyspaces[0], window(3, 60), 5) };
+    let decision = decide(&plan([shadow, item(&keyspaces[1], window(9, 60), 5)]), &[0, 0]);
     assert!(decision.allowed);
     let rejected: Vec<_> = decision.shadow_rejected().map(|rule| rule.numbers.unwrap().retry_after).collect();
     assert_eq!(rejected, [RetryAfter::Never]);
@@ -138,14 +138,14 @@ fn a_shadow_rule_too_small_for_the_cost_says_so_and_refuses_nobody() {
 
 #[test]
 fn exactness_is_the_worst_of_the_rules_that_block() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let sliding =
         |counting| Limit::SlidingWindow(SlidingWindow::new(9, Span::from_secs(6), 3, counting).unwrap());
-    let mut items = vec![item(&scopes[0], window(9, 60), 1)];
+    let mut items = vec![item(&keyspaces[0], window(9, 60), 1)];
     assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Exact);
-    items.push(item(&scopes[1], sliding(Counting::Strict), 1));
+    items.push(item(&keyspaces[1], sliding(Counting::Strict), 1));
     assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Conservative);
-    items.push(item(&scopes[2], sliding(Counting::Interpolated), 1));
+    items.push(item(&keyspaces[2], sliding(Counting::Interpolated), 1));
     assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Bounded);
     items[2].blocking = false;
     assert_eq!(decide(&plan(items), &[]).exactness, Exactness::Conservative);
@@ -153,13 +153,13 @@ fn exactness_is_the_worst_of_the_rules_that_block() {
 
 #[test]
 fn a_store_that_cannot_answer_is_answered_for_by_each_rules_policy() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let down = || StoreError::Transient("connection refused".into());
     let of = |policies: &[OnFailure], error: StoreError| {
         let items = policies
             .iter()
-            .zip(&scopes)
-            .map(|(&on_failure, scope)| Item { on_failure, ..item(scope, window(1, 60), 1) });
+            .zip(&keyspaces)
+            .map(|(&on_failure, keyspace)| Item { on_failure, ..item(keyspace, window(1, 60), 1) });
         let plan = plan(items);
         let decision = PlanDecision::new(&plan, Err(&error)).unwrap();
         (decision.allowed, decision.degraded, decision.source)
@@ -178,10 +178,10 @@ fn a_store_that_cannot_answer_is_answered_for_by_each_rules_policy() {
 
 #[test]
 fn a_quota_whose_periods_do_not_reach_is_undecided_and_not_refused() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let periods = Calendar::new(Period::Day, "UTC").unwrap().around(Time::from_us(86_400_000_000 * 10));
     let quota = Limit::Quota(Quota::new(5, 0, QuotaPeriod::Calendar(periods)).unwrap());
-    let plan = plan([item(&scopes[0], quota, 1)]);
+    let plan = plan([item(&keyspaces[0], quota, 1)]);
     let evaluation = evaluate(&plan, NOW, |_| None);
     assert!(evaluation.writes.is_empty());
     let undecided = PlanDecision::new(&plan, Ok(&evaluation.outcome)).unwrap_err();
@@ -190,14 +190,14 @@ fn a_quota_whose_periods_do_not_reach_is_undecided_and_not_refused() {
 
 #[test]
 fn a_plan_takes_no_item_that_could_never_be_decided() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let refuse = |[first, second]: [Item<'_>; 2]| {
         let mut plan = Plan::new();
         plan.push(first).unwrap();
         plan.push(second).unwrap_err()
     };
-    let fine = || item(&scopes[0], window(5, 60), 1);
-    let on = |operation| Item { operation, ..item(&scopes[1], window(5, 60), 1) };
+    let fine = || item(&keyspaces[0], window(5, 60), 1);
+    let on = |operation| Item { operation, ..item(&keyspaces[1], window(5, 60), 1) };
     let error = refuse([fine(), on(Operation::charge(6))]);
     assert_eq!(error, PlanError::CostAboveCapacity { rule: "b".into(), cost: 6, capacity: 5 });
     assert!(error.to_string().contains('6') && error.to_string().contains('5'), "{error} names both numbers");
@@ -211,9 +211,9 @@ fn a_plan_takes_no_item_that_could_never_be_decided() {
 
 #[test]
 fn receipts_of_an_admission_survive_their_bytes_and_give_it_back() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let meter = Limit::Meter(Meter::new(Some(9), None).unwrap());
-    let plan = plan([item(&scopes[0], window(5, 60), 2), item(&scopes[1], meter, 3)]);
+    let plan = plan([item(&keyspaces[0], window(5, 60), 2), item(&keyspaces[1], meter, 3)]);
     let receipts = Receipt::of(&plan, &decide(&plan, &[]), 7);
     assert_eq!(
         receipts.iter().map(|receipt| (receipt.rule.as_str(), receipt.cost)).collect::<Vec<_>>(),

@@ -113,7 +113,7 @@ pub enum RotationError {
 /// Text that is no subject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a subject is {TEXT_LEN} characters of URL-safe base 64 that make 128 bits")]
-pub struct NotASubject;
+pub struct SubjectParseError;
 
 const SECRET_LEN: usize = 32;
 /// Six bits each, the first has two.
@@ -204,7 +204,7 @@ impl fmt::Debug for SubjectHasher {
 
 impl SubjectHashers {
     /// Both keys of a change. They must differ in their ids and in their secrets.
-    pub fn changing(
+    pub fn rotating(
         current: SubjectHasher,
         previous: SubjectHasher,
     ) -> Result<SubjectHashers, RotationError> {
@@ -255,7 +255,7 @@ impl Subject {
     }
 
     /// One of so many that stand for all subjects, the same one for the same subject. 0 counts as 1.
-    pub const fn one_of(self, parts: u16) -> Subject {
+    pub const fn slot_tag(self, parts: u16) -> Subject {
         let hash = self.0 & ((1 << HASH_BITS) - 1);
         Subject(hash % if parts == 0 { 1 } else { parts as u128 })
     }
@@ -279,11 +279,11 @@ impl fmt::Display for Subject {
 }
 
 impl FromStr for Subject {
-    type Err = NotASubject;
+    type Err = SubjectParseError;
 
-    fn from_str(text: &str) -> Result<Subject, NotASubject> {
+    fn from_str(text: &str) -> Result<Subject, SubjectParseError> {
         if text.len() != TEXT_LEN {
-            return Err(NotASubject);
+            return Err(SubjectParseError);
         }
         text.bytes()
             .try_fold(0_u128, |sum, byte| {
@@ -292,7 +292,7 @@ impl FromStr for Subject {
                 room.then_some(sum << 6 | six_bits as u128)
             })
             .map(Subject)
-            .ok_or(NotASubject)
+            .ok_or(SubjectParseError)
     }
 }
 

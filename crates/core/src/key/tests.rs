@@ -21,7 +21,7 @@ fn counting_up(key_id: u8) -> SubjectHasher {
 /// every subject would start afresh after an update.
 #[test]
 fn the_text_of_a_key_is_a_stored_format() {
-    let scope = Scope::new("shop-prod", "search.per_key").unwrap();
+    let keyspace = Keyspace::new("shop-prod", "search.per_key").unwrap();
     let parts = [("tenant", "acme"), ("ip", "203.0.113.7")];
     for (key_id, text) in
         [(0, "AAmmpGwVpSRuop3O5zlJeM"), (7, "AHmmpGwVpSRuop3O5zlJeM"), (255, "D_mmpGwVpSRuop3O5zlJeM")]
@@ -31,7 +31,7 @@ fn the_text_of_a_key_is_a_stored_format() {
         assert_eq!(subject.key_id(), key_id);
     }
     let hasher = counting_up(7);
-    let key = scope.key_tagged(hasher.subject([parts[0]]), hasher.subject(parts));
+    let key = keyspace.key_tagged(hasher.subject([parts[0]]), hasher.subject(parts));
     assert_eq!(
         key.to_string(),
         "tg:1:shop-prod:{AHxREeGJLI3tvKl6P6BmWM}:search.per_key:AHmmpGwVpSRuop3O5zlJeM"
@@ -65,7 +65,7 @@ fn subjects_of_different_secrets_or_ids_are_different() {
 
 #[test]
 fn no_secret_and_no_whole_subject_is_shown() {
-    let hashers = SubjectHashers::changing(counting_up(7), SubjectHasher::with_id(6, [0xab; 32])).unwrap();
+    let hashers = SubjectHashers::rotating(counting_up(7), SubjectHasher::with_id(6, [0xab; 32])).unwrap();
     assert_eq!(
         format!("{hashers:?}"),
         "SubjectHashers { current: SubjectHasher { key_id: 7, .. }, previous: Some(SubjectHasher { key_id: 6, .. }) }"
@@ -104,7 +104,7 @@ fn errors_about_a_secret_say_what_is_allowed_and_repeat_none_of_it() {
 #[test]
 fn two_keys_of_a_change_differ_in_id_and_secret() {
     let old = SubjectHasher::with_id(1, [1; 32]);
-    let change = |id, secret| SubjectHashers::changing(SubjectHasher::with_id(id, secret), old.clone());
+    let change = |id, secret| SubjectHashers::rotating(SubjectHasher::with_id(id, secret), old.clone());
     assert_eq!(change(1, [2; 32]).unwrap_err(), RotationError::SameId { key_id: 1 });
     assert_eq!(change(2, [1; 32]).unwrap_err(), RotationError::SameSecret);
     let both = change(2, [2; 32]).unwrap();
@@ -141,7 +141,7 @@ fn text_that_is_no_key_is_refused() {
         assert!(changed.parse::<StoredKey>().is_err(), "{changed}");
     }
     assert!(format!("{whole}:").parse::<StoredKey>().is_err());
-    assert_eq!(format!("{whole}=").parse::<StoredKey>(), Err(NotAKey::Subject(NotASubject)));
+    assert_eq!(format!("{whole}=").parse::<StoredKey>(), Err(KeyParseError::Subject(SubjectParseError)));
 }
 
 /// One or two pairs, made by cutting the text at these places.
@@ -173,8 +173,8 @@ proptest! {
 
     #[test]
     fn a_key_survives_its_text(namespace in "[a-zA-Z0-9_.-]{1,64}", rule in "[a-zA-Z0-9_.-]{1,64}", tag: u128, subject: u128) {
-        let scope = Scope::new(&namespace, &rule).unwrap();
-        let key = scope.key_tagged(Subject::from_u128(tag), Subject::from_u128(subject));
+        let keyspace = Keyspace::new(&namespace, &rule).unwrap();
+        let key = keyspace.key_tagged(Subject::from_u128(tag), Subject::from_u128(subject));
         let stored: StoredKey = key.to_string().parse().unwrap();
         prop_assert_eq!(stored.key(), key);
         prop_assert_eq!(stored.key().fingerprint(), key.fingerprint());
@@ -183,7 +183,7 @@ proptest! {
 
 /// One limit of one subject in one store, which several servers ask.
 struct Counted {
-    scope: Scope,
+    keyspace: Keyspace,
     limit: Limit,
     states: HashMap<u128, State>,
     checks: u128,
@@ -198,13 +198,13 @@ struct Told {
 
 impl Counted {
     fn new(limit: Limit) -> Counted {
-        Counted { scope: Scope::new("test", "rule").unwrap(), limit, states: HashMap::new(), checks: 0 }
+        Counted { keyspace: Keyspace::new("test", "rule").unwrap(), limit, states: HashMap::new(), checks: 0 }
     }
 
     fn ask(&mut self, hashers: &SubjectHashers, now: Time, operation: Operation) -> Vec<Answer> {
         let mut plan = Plan::new();
         for hasher in hashers.iter() {
-            let key = self.scope.key(hasher.subject([("user", "u")]));
+            let key = self.keyspace.key(hasher.subject([("user", "u")]));
             plan.push(Item::new(key, self.limit, operation)).unwrap();
         }
         let keys: Vec<u128> = plan.items().iter().map(|item| item.key.fingerprint()).collect();
@@ -243,7 +243,7 @@ impl Counted {
 /// The steps of a change: the old key, both, the new key.
 fn steps() -> [SubjectHashers; 3] {
     let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
-    [old.clone().into(), SubjectHashers::changing(new.clone(), old).unwrap(), new.into()]
+    [old.clone().into(), SubjectHashers::rotating(new.clone(), old).unwrap(), new.into()]
 }
 
 const WINDOW_US: u64 = 600;

@@ -71,12 +71,12 @@ pub enum LimitError {
 }
 
 /// `found`, if it is a positive exact integer.
-pub fn amount(what: &'static str, found: u64) -> Result<u64, LimitError> {
-    at_most(what, found, EXACT_MAX)
+pub fn positive(what: &'static str, found: u64) -> Result<u64, LimitError> {
+    positive_at_most(what, found, EXACT_MAX)
 }
 
 /// `found`, if it is positive and at most `max`.
-pub fn at_most(what: &'static str, found: u64, max: u64) -> Result<u64, LimitError> {
+pub fn positive_at_most(what: &'static str, found: u64, max: u64) -> Result<u64, LimitError> {
     match found {
         0 => Err(LimitError::Zero { what }),
         found if found > max => Err(LimitError::TooLarge { what, found, max }),
@@ -85,7 +85,7 @@ pub fn at_most(what: &'static str, found: u64, max: u64) -> Result<u64, LimitErr
 }
 
 /// `found`, if it is not empty.
-pub fn span(what: &'static str, found: Span) -> Result<Span, LimitError> {
+pub fn positive_span(what: &'static str, found: Span) -> Result<Span, LimitError> {
     if found.is_zero() { Err(LimitError::Zero { what }) } else { Ok(found) }
 }
 

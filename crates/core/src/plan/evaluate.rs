@@ -29,7 +29,7 @@ pub fn evaluate<'s>(plan: &Plan<'_>, now: Time, state_of: impl Fn(usize) -> Opti
     let mut blocked = false;
     for (index, item) in plan.items().iter().enumerate() {
         let Step { answer, write } = item.limit.decide(state_of(index), now, &item.operation);
-        blocked |= item.asks() && item.blocking && !answer.is_admitted();
+        blocked |= item.asks_for_admission() && item.blocking && !answer.is_admitted();
         answers.push(answer);
         writes.extend(write.map(|write| (index, write)));
     }
@@ -46,14 +46,14 @@ pub fn evaluate<'s>(plan: &Plan<'_>, now: Time, state_of: impl Fn(usize) -> Opti
 }
 
 /// Whether a Plan of one item is written: always, if it wants to be, but for a penalty that does not block and refuses.
-pub const fn writes_alone(item: &Item<'_>, answer: &Answer) -> bool {
+pub const fn single_item_writes(item: &Item<'_>, answer: &Answer) -> bool {
     item.blocking || !answer.is_refused()
 }
 
 /// An item that would have been admitted on its own says so, with the numbers of nothing charged.
 fn uncharge(answer: &mut Answer, item: &Item<'_>, state: Option<&State>, now: Time) {
     if answer.is_admitted() {
-        let standing = item.limit.decide(state, now, &Operation::Peek { cost: 0 }).answer;
-        *answer = Answer { verdict: Verdict::Admitted { delay: Span::ZERO }, mark: Mark::None, ..standing };
+        let status = item.limit.decide(state, now, &Operation::Peek { cost: 0 }).answer;
+        *answer = Answer { verdict: Verdict::Admitted { delay: Span::ZERO }, mark: Mark::None, ..status };
     }
 }

@@ -32,7 +32,7 @@ pub struct Receipt {
 /// Bytes that are no receipt of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this is no receipt: {0}")]
-pub struct BadReceipt(&'static str);
+pub struct ReceiptError(&'static str);
 
 impl Receipt {
     /// The receipts of an admitted check: one for each rule that booked something and enforces it.
@@ -42,7 +42,7 @@ impl Receipt {
             .filter_map(|(item, rule)| {
                 let mark = rule.numbers.map(|numbers| numbers.mark).filter(|&mark| mark != Mark::None)?;
                 Some(Receipt {
-                    rule: item.key.scope().rule().to_owned(),
+                    rule: item.key.keyspace().rule().to_owned(),
                     rules_version,
                     tag: item.key.tag(),
                     subject: item.key.subject(),
@@ -84,7 +84,7 @@ impl Receipt {
             subject as u64,
             self.cost,
         ];
-        // A rule id is at most 64 bytes long (see `Scope::new`).
+        // A rule id is at most 64 bytes long (see `Keyspace::new`).
         let mut bytes = vec![VERSION, kind, self.rule.len() as u8];
         head.iter().chain(&words).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         bytes.extend_from_slice(self.rule.as_bytes());
@@ -92,24 +92,24 @@ impl Receipt {
     }
 
     /// From bytes that anybody may have sent.
-    pub fn decode(bytes: &[u8]) -> Result<Receipt, BadReceipt> {
+    pub fn decode(bytes: &[u8]) -> Result<Receipt, ReceiptError> {
         let [VERSION, kind, rule_len, rest @ ..] = bytes else {
-            return Err(BadReceipt("it is too short or of another version"));
+            return Err(ReceiptError("it is too short or of another version"));
         };
         let Some((words, rule)) = rest.split_at_checked(9 * 8) else {
-            return Err(BadReceipt("it is too short"));
+            return Err(ReceiptError("it is too short"));
         };
         if rule.len() != usize::from(*rule_len) {
-            return Err(BadReceipt("its length is wrong"));
+            return Err(ReceiptError("its length is wrong"));
         }
-        let rule = std::str::from_utf8(rule).map_err(|_| BadReceipt("its rule id is not text"))?;
+        let rule = std::str::from_utf8(rule).map_err(|_| ReceiptError("its rule id is not text"))?;
         let word = |index: usize| {
             words[index * 8..][..8].iter().rev().fold(0_u64, |sum, &byte| sum << 8 | u64::from(byte))
         };
         let wide = |index: usize| u128::from(word(index)) << 64 | u128::from(word(index + 1));
         let exact = |index: usize| Some(word(index)).filter(|&number| number <= EXACT_MAX);
         let (Some(cost), Some(instant)) = (exact(5), exact(6)) else {
-            return Err(BadReceipt("a number is out of range"));
+            return Err(ReceiptError("a number is out of range"));
         };
         let mark = match kind {
             0 => Mark::None,
@@ -117,7 +117,7 @@ impl Receipt {
             2 => Mark::At { time: Time::from_us(instant) },
             3 => Mark::Held { token: Token(wide(7)), until: Time::from_us(instant) },
             4 => Mark::Counter,
-            _ => return Err(BadReceipt("its kind is not known")),
+            _ => return Err(ReceiptError("its kind is not known")),
         };
         Ok(Receipt {
             rule: rule.to_owned(),

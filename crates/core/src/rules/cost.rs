@@ -10,7 +10,7 @@ use crate::attributes::Attributes;
 #[derive(Clone, Debug)]
 pub enum Cost {
     /// What the caller says; 1 if it says nothing.
-    Asked,
+    FromRequest,
     /// Always this.
     Constant(u64),
     /// By the value of an attribute.
@@ -42,7 +42,7 @@ type Evaluate = dyn Fn(&Attributes<'_>) -> Option<u64> + Send + Sync;
 
 /// A price, and whether the rule had to fall back to its default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Priced {
+pub struct ResolvedCost {
     /// The cost.
     pub cost: u64,
     /// The expression failed and the default was charged: to be counted and logged.
@@ -51,10 +51,10 @@ pub struct Priced {
 
 impl Cost {
     /// The price of a request for which the caller asks `asked`.
-    pub fn of(&self, attributes: &Attributes<'_>, asked: u64) -> Priced {
-        let fine = |cost| Priced { cost, failed: false };
+    pub fn of(&self, attributes: &Attributes<'_>, asked: u64) -> ResolvedCost {
+        let fine = |cost| ResolvedCost { cost, failed: false };
         match self {
-            Cost::Asked => fine(asked),
+            Cost::FromRequest => fine(asked),
             Cost::Constant(cost) => fine(*cost),
             Cost::Table { attribute, costs, default } => {
                 let value = attributes.get(attribute);
@@ -62,7 +62,7 @@ impl Cost {
             }
             Cost::Expression { value, default, .. } => match (value.0)(attributes) {
                 Some(cost) => fine(cost),
-                None => Priced { cost: *default, failed: true },
+                None => ResolvedCost { cost: *default, failed: true },
             },
         }
     }
@@ -70,7 +70,7 @@ impl Cost {
     /// The largest cost that can be told without a request; `None` if only a request can tell.
     pub fn largest(&self) -> Option<u64> {
         match self {
-            Cost::Asked | Cost::Expression { .. } => None,
+            Cost::FromRequest | Cost::Expression { .. } => None,
             Cost::Constant(cost) => Some(*cost),
             Cost::Table { costs, default, .. } => Some(costs.values().copied().fold(*default, u64::max)),
         }

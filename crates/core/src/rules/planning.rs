@@ -1,11 +1,11 @@
 //! From a request to a Plan, and the story of how it came about.
 
-use super::cost::Priced;
-use super::per::Subjects;
+use super::cost::ResolvedCost;
 use super::placement::Placement;
 use super::rule::{Missing, Mode, Override, Rule};
 use super::rule_limit::RuleLimit;
-use super::rule_set::{Exception, RuleSet};
+use super::rule_set::{ListEntry, RuleSet};
+use super::subject_selector::SubjectParts;
 use crate::attributes::Attributes;
 use crate::key::{Key, Subject, SubjectHasher, SubjectHashers};
 use crate::plan::operation::{Operation, Token};
@@ -61,9 +61,9 @@ impl<'a> From<&'a Attributes<'a>> for Request<'a> {
 #[derive(Clone, Debug)]
 pub enum Planned<'r, P = Plan<'r>> {
     /// On the deny list: refused before any store is asked.
-    Denied(&'r Exception),
+    Denied(&'r ListEntry),
     /// On the bypass list: allowed before any store is asked.
-    Bypassed(&'r Exception),
+    Bypassed(&'r ListEntry),
     /// A rule refuses without asking: it allows nothing, or the subject it demands is not there.
     Refused {
         /// The rule.
@@ -88,19 +88,19 @@ pub enum Planned<'r, P = Plan<'r>> {
 
 /// How one rule looks at a request.
 #[derive(Clone, Debug)]
-pub struct Explained<'r, 'a> {
+pub struct RuleTrace<'r, 'a> {
     /// The rule.
     pub rule: &'r Rule,
     /// The conditions that do not hold; it matches if there are none and it is not off.
     pub unmet: Vec<&'r super::condition::Condition>,
     /// Who is counted, or the chain of attributes none of which is there.
-    pub subject: Result<Subjects<'a>, &'a [String]>,
+    pub subject: Result<SubjectParts<'a>, &'a [String]>,
     /// The override that gives the number in force, if one does.
     pub changed_by: Option<&'r Override>,
     /// The number in force.
     pub limit: &'r RuleLimit,
     /// What it costs.
-    pub cost: Priced,
+    pub cost: ResolvedCost,
     /// Whether the subject is in the rollout.
     pub in_rollout: bool,
     /// Whether its refusal counts.
@@ -148,7 +148,7 @@ impl RuleSet {
         }
         let (mut skipped, mut cost_failed) = (0, 0);
         // Rules that follow each other mostly count the same subjects: found and hashed once.
-        let (mut counted_like, mut subjects) = (None, Subjects::default());
+        let (mut counted_like, mut subjects) = (None, SubjectParts::default());
         for &rule_index in &self.candidates(attributes) {
             if !self.matches(rule_index, attributes) {
                 continue;
@@ -189,7 +189,7 @@ impl RuleSet {
                 }
                 continue;
             };
-            let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
+            let ResolvedCost { cost, failed } = rule.cost.of(attributes, request.cost);
             cost_failed += u32::from(failed);
             let item = Item {
                 key: self.key(rule_index, &subjects, subject, hashers.current()),
@@ -204,7 +204,7 @@ impl RuleSet {
             plan.push(item)?;
             if let Some(previous) = hashers.previous() {
                 let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);
-                plan.push_again(key)?;
+                plan.push_last_under(key)?;
             }
         }
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
@@ -216,7 +216,7 @@ impl RuleSet {
         request: &Request<'a>,
         hasher: &SubjectHasher,
         now: Time,
-    ) -> Vec<Explained<'r, 'a>>
+    ) -> Vec<RuleTrace<'r, 'a>>
     where
         'r: 'a,
     {
@@ -227,7 +227,7 @@ impl RuleSet {
             let (variant, limit) = self.in_force(rule_index, attributes, now);
             let changed_by =
                 variant.checked_sub(1).map(|number| &self.overrides_of(rule_index)[number as usize]);
-            Explained {
+            RuleTrace {
                 rule,
                 unmet: rule.conditions.iter().filter(|condition| !condition.holds(attributes)).collect(),
                 subject,
@@ -245,15 +245,18 @@ impl RuleSet {
     fn key(
         &self,
         rule_index: usize,
-        subjects: &Subjects<'_>,
+        subjects: &SubjectParts<'_>,
         subject: Subject,
         hasher: &SubjectHasher,
     ) -> Key<'_> {
-        let scope = &self.rules[rule_index].scope;
+        let keyspace = &self.rules[rule_index].keyspace;
         let Placement { partition, slots } = &self.placement;
-        let tag =
-            if self.compiled[rule_index].shares_slot { subjects.hash_of(hasher, partition) } else { subject };
-        scope.key_tagged(slots.map_or(tag, |slots| tag.one_of(slots)), subject)
+        let tag = if self.compiled[rule_index].shares_slot {
+            subjects.hash_partition(hasher, partition)
+        } else {
+            subject
+        };
+        keyspace.key_tagged(slots.map_or(tag, |slots| tag.slot_tag(slots)), subject)
     }
 }
 

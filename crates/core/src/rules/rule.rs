@@ -4,24 +4,24 @@ use std::collections::HashMap;
 
 use super::condition::Condition;
 use super::cost::Cost;
-use super::per::Per;
 use super::rule_limit::RuleLimit;
+use super::subject_selector::SubjectSelector;
 use crate::attributes::Attributes;
 use crate::decision::OnFailure;
-use crate::key::{Scope, Subject};
+use crate::key::{Keyspace, Subject};
 use crate::time::Time;
 
 /// Which requests, on whose account, how much.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Namespace and id.
-    pub scope: Scope,
+    pub keyspace: Keyspace,
     /// For people.
     pub description: String,
     /// All of these must hold.
     pub conditions: Vec<Condition>,
     /// Who is counted.
-    pub per: Per,
+    pub per: SubjectSelector,
     /// How many subjects known by nothing but their address are counted one by one; further ones share one account.
     pub ip_subjects_max: Option<u32>,
     /// What a request without a subject gets.
@@ -31,7 +31,7 @@ pub struct Rule {
     /// What a request costs.
     pub cost: Cost,
     /// What happens when the store cannot answer.
-    pub on_failure: FailureRule,
+    pub on_failure: FailurePolicy,
     /// Whether it counts.
     pub mode: Mode,
     /// For whom it is enforced.
@@ -94,14 +94,14 @@ impl Rollout {
 
 /// A failure policy that may depend on the request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FailureRule {
+pub struct FailurePolicy {
     /// For all others.
     pub default: OnFailure,
     /// By the value of an attribute.
     pub by: Option<(String, HashMap<String, OnFailure>)>,
 }
 
-impl FailureRule {
+impl FailurePolicy {
     /// The policy for this request.
     pub fn of(&self, attributes: &Attributes<'_>) -> OnFailure {
         let special = self.by.as_ref().and_then(|(name, policies)| policies.get(attributes.get(name)?));

@@ -17,8 +17,8 @@ pub struct RuleSet {
     pub(super) rules: Vec<Rule>,
     /// Per rule.
     pub(super) compiled: Vec<Compiled>,
-    pub(super) deny: Vec<Exception>,
-    pub(super) bypass: Vec<Exception>,
+    pub(super) deny: Vec<ListEntry>,
+    pub(super) bypass: Vec<ListEntry>,
     pub(super) placement: Placement,
     leases: bool,
     timeless: bool,
@@ -38,7 +38,7 @@ pub(super) struct Compiled {
 
 /// Requests that no rule is asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exception {
+pub struct ListEntry {
     /// All of these must hold.
     pub conditions: Vec<Condition>,
     /// For people.
@@ -76,18 +76,18 @@ impl RuleSet {
     pub fn new(
         rules: Vec<Rule>,
         overrides: Vec<(String, Override)>,
-        deny: Vec<Exception>,
-        bypass: Vec<Exception>,
+        deny: Vec<ListEntry>,
+        bypass: Vec<ListEntry>,
         placement: Placement,
     ) -> Result<RuleSet, RuleSetError> {
         let mut ids = HashSet::new();
-        if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.scope.rule())) {
-            return Err(RuleSetError::DuplicateId { id: twice.scope.rule().to_owned() });
+        if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.keyspace.rule())) {
+            return Err(RuleSetError::DuplicateId { id: twice.keyspace.rule().to_owned() });
         }
         let mut by_rule: Vec<Vec<Override>> = vec![Vec::new(); rules.len()];
         // The later of equals wins: reversed, a stable sort leaves it in front.
         for (id, change) in overrides.into_iter().rev() {
-            let Some(at) = rules.iter().position(|rule| rule.scope.rule() == id) else {
+            let Some(at) = rules.iter().position(|rule| rule.keyspace.rule() == id) else {
                 return Err(RuleSetError::UnknownRule { rule: id });
             };
             let (own, other) = (rules[at].limit.algorithm(), change.limit.algorithm());
@@ -108,7 +108,7 @@ impl RuleSet {
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
             overrides,
             counts_like: rules.iter().take_while(|other| other.per != rule.per).count() as u32,
-            shares_slot: !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)),
+            shares_slot: !partition.is_empty() && partition.iter().all(|name| rule.per.always_includes(name)),
         };
         let compiled = rules.iter().zip(by_rule).map(compile).collect();
         Ok(RuleSet { rules, compiled, deny, bypass, placement, leases, timeless, index })
@@ -125,12 +125,12 @@ impl RuleSet {
     }
 
     /// Requests that are always refused.
-    pub fn deny(&self) -> &[Exception] {
+    pub fn deny(&self) -> &[ListEntry] {
         &self.deny
     }
 
     /// Requests that always pass.
-    pub fn bypass(&self) -> &[Exception] {
+    pub fn bypass(&self) -> &[ListEntry] {
         &self.bypass
     }
 
@@ -146,7 +146,7 @@ impl RuleSet {
 
     /// The rule with this id, and its index.
     pub fn find(&self, id: &str) -> Option<(usize, &Rule)> {
-        self.rules.iter().enumerate().find(|(_, rule)| rule.scope.rule() == id)
+        self.rules.iter().enumerate().find(|(_, rule)| rule.keyspace.rule() == id)
     }
 
     /// Whether a request may need a token, because some rule hands out leases.
@@ -155,7 +155,7 @@ impl RuleSet {
     }
 
     /// Whether Plans are the same at any time: no calendar, nothing that ends.
-    pub const fn is_timeless(&self) -> bool {
+    pub const fn is_time_independent(&self) -> bool {
         self.timeless
     }
 
@@ -204,7 +204,7 @@ impl RuleSet {
     }
 }
 
-impl Exception {
+impl ListEntry {
     pub(super) fn holds(&self, attributes: &Attributes<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(attributes))
     }

@@ -2,7 +2,9 @@
 
 use core::net::IpAddr;
 
-use tollgate_core::client_address::{Cidr, Prefixes, ProxyHeader, Stop, TrustedProxies, client_address};
+use tollgate_core::client_address::{
+    Cidr, Prefixes, ProxyHeader, StopReason, TrustedProxies, client_address,
+};
 use tollgate_core::key::StoredKey;
 
 /// Holds for any bytes, or panics.
@@ -52,7 +54,7 @@ fn proxies_decide(bytes: &[u8], header: ProxyHeader, element: &str) {
 
     let client = client_address(peer, &values, &proxies);
     assert_eq!(client.ip(), client.ip().to_canonical());
-    assert_eq!(proxies.trust(client.ip()), client.stop() != Stop::Untrusted);
+    assert_eq!(proxies.trusts(client.ip()), client.stop() != StopReason::Untrusted);
     let block = client.block(Prefixes::default());
     assert!(block.contains(client.ip()));
     assert_eq!(block.to_string().parse(), Ok(block));
@@ -60,7 +62,7 @@ fn proxies_decide(bytes: &[u8], header: ProxyHeader, element: &str) {
     let named: IpAddr = "2001:db8::7".parse().expect("an address");
     let is_named = |values: &[Vec<u8>]| {
         let client = client_address(peer, values, &proxies);
-        client.ip() == named && client.stop() == Stop::Untrusted
+        client.ip() == named && client.stop() == StopReason::Untrusted
     };
     values.push(element.into());
     assert!(is_named(&values), "a proxy added a value");

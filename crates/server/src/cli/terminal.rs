@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use tollgate::core::Time;
-use tollgate_document::{Colour, Problems, Source, shown};
+use tollgate_document::{Colour, Problems, Source, quote};
 
 use crate::cli::exit;
 use crate::failure::{Failure, FailureKind};
@@ -58,7 +58,7 @@ pub(crate) fn problems(problems: &Problems, source: &Source) -> String {
 
 /// A value as it was typed; in quotes, and cut if it is long, where it would confuse the terminal or the reader.
 pub(crate) fn typed(value: &str) -> String {
-    let quoted = shown(value);
+    let quoted = quote(value);
     let plain =
         !value.is_empty() && !value.contains([' ', ',']) && quoted.get(1..quoted.len() - 1) == Some(value);
     if plain { value.to_owned() } else { quoted }

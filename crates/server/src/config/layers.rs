@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tollgate_document::{
-    Colour, Entry, Kind as NodeKind, Node, Place, Problem, Problems, Source, Text, Value,
+    Colour, Entry, Kind as NodeKind, Node, Problem, Problems, Source, SourceSpan, Text, Value,
 };
 use tollgate_document::{check, parse, suggest};
 
@@ -61,7 +61,7 @@ struct Read {
     source: Source,
     problems: Problems,
     /// What must not be shown.
-    hidden: Vec<Place>,
+    hidden: Vec<SourceSpan>,
 }
 
 /// Every setting that was given, as its highest layer has it, and every problem of all layers.
@@ -89,7 +89,7 @@ impl Layers {
                 };
                 if setting.kind != Kind::Secret {
                     shapes::check_bounds(setting.kind, value, &mut problems);
-                    let line = source.position(key.place.start).line;
+                    let line = source.position(key.span.start).line;
                     let origin = Origin::File { name: source.name().to_owned(), line };
                     self.values
                         .insert(setting.name, Given { node: value.clone(), origin, text: self.texts.len() });
@@ -117,8 +117,8 @@ impl Layers {
                 (Some(setting), Ok(value)) => self.add(setting, Origin::Variable(name), &value),
                 (Some(_), Err(_)) => {
                     let message = format!("the value of {name} is no text");
-                    let problem = |place| {
-                        Problem::error("not-text", place, message).help("write it in UTF-8, or unset it")
+                    let problem = |span| {
+                        Problem::error("not-text", span, message).help("write it in UTF-8, or unset it")
                     };
                     self.refuse(&name, problem);
                 }
@@ -126,7 +126,7 @@ impl Layers {
                 (None, _) => {
                     let message = format!("no setting has the variable {name}");
                     let help = instead_of(&name);
-                    self.refuse(&name, |place| Problem::error("unknown-variable", place, message).help(help));
+                    self.refuse(&name, |span| Problem::error("unknown-variable", span, message).help(help));
                 }
             }
         }
@@ -157,10 +157,10 @@ impl Layers {
     }
 
     /// Notes a problem with a variable whose value is not to be shown, or of no use.
-    fn refuse(&mut self, name: &str, problem: impl FnOnce(Place) -> Problem) {
+    fn refuse(&mut self, name: &str, problem: impl FnOnce(SourceSpan) -> Problem) {
         let source = Source::new("environment", name.as_bytes());
         let mut problems = Problems::new();
-        problems.push(problem(Place::new(0, source.text().len())));
+        problems.push(problem(SourceSpan::new(0, source.text().len())));
         self.texts.push(Read { source, problems, hidden: Vec::new() });
     }
 
@@ -185,11 +185,16 @@ impl Layers {
     }
 
     /// Notes a problem with what was given for a setting; `at` is the part it is about, if not the whole.
-    pub(super) fn report(&mut self, name: &str, at: Option<Place>, problem: impl FnOnce(Place) -> Problem) {
+    pub(super) fn report(
+        &mut self,
+        name: &str,
+        at: Option<SourceSpan>,
+        problem: impl FnOnce(SourceSpan) -> Problem,
+    ) {
         match self.values.get(name) {
             Some(Given { node, text, .. }) => {
                 if let Some(read) = self.texts.get_mut(*text) {
-                    read.problems.push(problem(at.unwrap_or(node.place)));
+                    read.problems.push(problem(at.unwrap_or(node.span)));
                 }
             }
             // A default that does not go with what was given elsewhere.
@@ -212,13 +217,13 @@ impl Layers {
 }
 
 /// The text without what must not be shown, at the same places.
-fn redacted(source: &Source, hidden: &[Place]) -> Source {
+fn redacted(source: &Source, hidden: &[SourceSpan]) -> Source {
     if hidden.is_empty() {
         return source.clone();
     }
     let mut bytes = source.text().as_bytes().to_vec();
-    for place in hidden {
-        bytes.get_mut(place.start..place.end).unwrap_or_default().fill(b'*');
+    for span in hidden {
+        bytes.get_mut(span.start..span.end).unwrap_or_default().fill(b'*');
     }
     Source::new(source.name(), &bytes)
 }
@@ -226,20 +231,20 @@ fn redacted(source: &Source, hidden: &[Place]) -> Source {
 /// What a variable or a flag stands for. `length` is that of the text that is shown of it.
 fn node(kind: Kind, value: &str, length: usize) -> Node {
     let text = |text: &str| Value::Text(Text { text: text.to_owned(), quoted: false });
-    let place = Place::new(0, length);
+    let span = SourceSpan::new(0, length);
     match (kind, value) {
-        (Kind::Switch, "true" | "false") => Node { value: Value::Bool(value == "true"), place },
+        (Kind::Switch, "true" | "false") => Node { value: Value::Bool(value == "true"), span },
         (Kind::Blocks | Kind::Scopes | Kind::Names, _) => {
             let mut at = 0;
             let items = value.split(',').map(|item| {
                 let blanks = item.len() - item.trim_start().len();
                 let start = at + blanks;
                 at += item.len() + 1;
-                Node { value: text(item.trim()), place: Place::new(start, start + item.trim().len()) }
+                Node { value: text(item.trim()), span: SourceSpan::new(start, start + item.trim().len()) }
             });
-            Node { value: Value::List(items.collect()), place }
+            Node { value: Value::List(items.collect()), span }
         }
-        _ => Node { value: text(value), place },
+        _ => Node { value: text(value), span },
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate::core::{Cidr, Prefixes, ProxyHeader, SubjectHasher, SubjectHashers, TrustedProxies};
 use tollgate::headers::{Dialect, Reset};
-use tollgate_document::{Node, Place, Problem};
+use tollgate_document::{Node, Problem, SourceSpan};
 
 use super::layers::{Layers, Origin};
 use super::settings::SETTINGS;
@@ -86,7 +86,7 @@ fn address(layers: &Layers, name: &str) -> Option<SocketAddr> {
 }
 
 /// The texts of a list, each with its place; those of the default have none.
-fn words(layers: &Layers, name: &str) -> Vec<(String, Option<Place>)> {
+fn words(layers: &Layers, name: &str) -> Vec<(String, Option<SourceSpan>)> {
     match layers.given(name) {
         Some(given) => texts(&given.node),
         None => word(layers, name)
@@ -97,17 +97,17 @@ fn words(layers: &Layers, name: &str) -> Vec<(String, Option<Place>)> {
     }
 }
 
-fn texts(node: &Node) -> Vec<(String, Option<Place>)> {
-    node.one_or_many().iter().filter_map(|item| Some((item.text()?.to_owned(), Some(item.place)))).collect()
+fn texts(node: &Node) -> Vec<(String, Option<SourceSpan>)> {
+    node.one_or_many().iter().filter_map(|item| Some((item.text()?.to_owned(), Some(item.span)))).collect()
 }
 
 fn scopes(layers: &mut Layers, name: &str) -> Scopes {
     let words = words(layers, name);
     if words.len() > 1
-        && let Some((_, place)) = words.iter().find(|(word, _)| word == "none")
+        && let Some((_, span)) = words.iter().find(|(word, _)| word == "none")
     {
         let message = "`none` stands beside other scopes";
-        layers.report(name, *place, |at| {
+        layers.report(name, *span, |at| {
             Problem::error("none-and-more", at, message).help("keep one or the other")
         });
     }
@@ -202,7 +202,7 @@ fn hashers(layers: &mut Layers) -> Option<SubjectHashers> {
     let previous = hasher(layers, "previous_hash_key", "previous_hash_key_file", "previous_hash_key_id");
     match (current, previous) {
         (Some((current, _)), None) => Some(current.into()),
-        (Some((current, _)), Some((previous, name))) => match SubjectHashers::changing(current, previous) {
+        (Some((current, _)), Some((previous, name))) => match SubjectHashers::rotating(current, previous) {
             Ok(hashers) => Some(hashers),
             Err(error) => {
                 let help = "while a key takes the place of another they differ, and so do hash_key_id and \
@@ -288,16 +288,16 @@ fn access(layers: &mut Layers) -> Access {
         else {
             continue;
         };
-        let place = |key: &str| item.get(key).map_or(item.place, |node| node.place);
+        let span = |key: &str| item.get(key).map_or(item.span, |node| node.span);
         if tokens.iter().any(|token| token.name == name) {
             let message = format!("two tokens are called `{name}`");
             let help = "a name stands for one token, also while one takes the place of another";
-            problems.push((place("name"), "duplicate-token", message, help));
+            problems.push((span("name"), "duplicate-token", message, help));
         }
         if let Some(other) = tokens.iter().find(|token| token.digest == digest) {
             let message = format!("`{name}` has the digest of `{}`", other.name);
             problems.push((
-                place("digest"),
+                span("digest"),
                 "duplicate-token",
                 message,
                 "make another one with `tollgate token`",
@@ -311,8 +311,8 @@ fn access(layers: &mut Layers) -> Access {
         let scopes = words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and);
         tokens.push(Token { name: name.to_owned(), digest, scopes });
     }
-    for (place, code, message, help) in problems {
-        layers.report("tokens", Some(place), |at| Problem::error(code, at, message).help(help));
+    for (span, code, message, help) in problems {
+        layers.report("tokens", Some(span), |at| Problem::error(code, at, message).help(help));
     }
     Access::new(tokens)
 }
@@ -350,7 +350,7 @@ fn proxies(layers: &mut Layers) -> TrustedProxies {
 
 /// The attributes that entries of descriptors are, by their keys.
 fn names(layers: &Layers) -> Vec<(String, String)> {
-    let pair = |(word, _): &(String, Option<Place>)| {
+    let pair = |(word, _): &(String, Option<SourceSpan>)| {
         let (key, name) = shapes::key_and_name(word).ok()?;
         Some((key.to_owned(), name.to_owned()))
     };

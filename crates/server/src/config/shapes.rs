@@ -8,7 +8,7 @@ use tollgate::core::Cidr;
 use tollgate::shorthand;
 use tollgate::store::redis::RedisSettings;
 use tollgate_document::shape::{Fields, Shape, check, choice, fields, list, number, text};
-use tollgate_document::{Node, Place, Problem, Problems, shown, suggest};
+use tollgate_document::{Node, Problem, Problems, SourceSpan, quote, suggest};
 
 use super::settings::{Kind, SETTINGS, Setting};
 use crate::access::Digest;
@@ -47,7 +47,7 @@ pub(super) fn check_bounds(kind: Kind, node: &Node, problems: &mut Problems) {
     let bounds = Duration::from_millis(least_ms)..=Duration::from_millis(most_ms);
     if !bounds.contains(&span) {
         let message = format!("found {}, expected {}", node.found(), kind.form());
-        problems.push(Problem::error("span-out-of-range", node.place, message));
+        problems.push(Problem::error("span-out-of-range", node.span, message));
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn store(text: &str) -> Result<(), String> {
     }
     if !text.contains("://") {
         let near = if suggest(text, ["memory"]).is_some() { "; did you mean `memory`?" } else { "" };
-        return Err(format!("{} is neither `memory` nor a URL like redis://HOST:PORT{near}", shown(text)));
+        return Err(format!("{} is neither `memory` nor a URL like redis://HOST:PORT{near}", quote(text)));
     }
     RedisSettings::url(text).map(drop).map_err(|error| error.to_string())
 }
@@ -123,7 +123,7 @@ pub(super) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     }
     text.parse().map(Some).map_err(|_| {
         let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok()).unwrap_or("8080");
-        let found = shown(text);
+        let found = quote(text);
         match text.rsplit_once(':').map(|(host, _)| host) {
             _ if ["on", "no", "none", "false", "disabled"].contains(&text) => {
                 format!("{found} is no address; to listen nowhere write off")
@@ -168,7 +168,7 @@ pub(super) fn key_and_name(text: &str) -> Result<(&str, &str), String> {
         _ => Err(format!(
             "{} names no key; write the key of an entry, = and an attribute of up to 64 letters, digits, `-`, `_` and `.`, \
              like generic_key=action",
-            shown(text)
+            quote(text)
         )),
     }
 }
@@ -179,7 +179,7 @@ pub(crate) fn name(text: &str) -> Result<(), String> {
     if (1..=64).contains(&text.len()) && text.chars().all(plain) {
         Ok(())
     } else {
-        Err(format!("{} is no name; names have up to 64 letters, digits, `-`, `_` and `.`", shown(text)))
+        Err(format!("{} is no name; names have up to 64 letters, digits, `-`, `_` and `.`", quote(text)))
     }
 }
 
@@ -195,7 +195,7 @@ fn filter(text: &str) -> Result<(), String> {
                 suggest(level, LEVELS).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             return Err(format!(
                 "{} is no level; there are off, error, warn, info, debug and trace{near}",
-                shown(level)
+                quote(level)
             ));
         }
     }
@@ -211,16 +211,16 @@ fn endpoint(text: &str) -> Result<(), String> {
     } else if text.contains('@') {
         Err("a collector's URL has no user and no password; write one like http://localhost:4317".to_owned())
     } else {
-        Err(format!("{} is no URL of a collector; write one like http://localhost:4317", shown(text)))
+        Err(format!("{} is no URL of a collector; write one like http://localhost:4317", quote(text)))
     }
 }
 
 /// Where in a tree something stands that is not to be shown, right or wrong: passwords in URLs, tokens instead of digests.
-pub(super) fn secrets(node: &Node, into: &mut Vec<Place>) {
+pub(super) fn secrets(node: &Node, into: &mut Vec<SourceSpan>) {
     if let Some(text) = node.text()
         && (text.starts_with(super::TOKEN_PREFIX) || text.contains("://") && holds_password(text))
     {
-        into.push(node.place);
+        into.push(node.span);
     }
     node.list().unwrap_or_default().iter().for_each(|item| secrets(item, into));
     for entry in node.entries() {
@@ -233,7 +233,7 @@ pub(super) fn secrets(node: &Node, into: &mut Vec<Place>) {
                 .any(|word| key.ends_with(word))
         });
         if (misplaced || named) && entry.value.text().is_some() {
-            into.push(entry.value.place);
+            into.push(entry.value.span);
         }
         secrets(&entry.value, into);
     }

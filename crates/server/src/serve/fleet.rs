@@ -146,7 +146,7 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
 
 /// The namespace of the rules.
 pub(crate) fn namespace(rules: &RuleSet) -> String {
-    rules.rules().first().map_or(NAMESPACE_DEFAULT, |rule| rule.scope.namespace()).to_owned()
+    rules.rules().first().map_or(NAMESPACE_DEFAULT, |rule| rule.keyspace.namespace()).to_owned()
 }
 
 impl Fleet {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn both(current: u8, previous: u8) -> SubjectHashers {
-        SubjectHashers::changing(key(current), key(previous)).expect("they differ")
+        SubjectHashers::rotating(key(current), key(previous)).expect("they differ")
     }
 
     #[tokio::test]

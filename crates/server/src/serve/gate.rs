@@ -6,7 +6,7 @@ use std::time::Instant;
 use http::HeaderMap;
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
-    Algorithm, Answer, Attributes, Item, Limit, Operation, Plan, PlanError, Receipt, Report, Scope, Store,
+    Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store,
     StoreError, SubjectHashers, Time,
 };
 use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
@@ -26,8 +26,8 @@ pub(crate) struct Gate {
 struct Inner {
     limiter: Backed,
     recorder: Recorder,
-    /// The scope of the keys that callers send together with a limit. No rule has it.
-    own_limits: Scope,
+    /// The keyspace of the keys that callers send together with a limit. No rule uses it.
+    own_limits: Keyspace,
 }
 
 /// The limiter, by its store.
@@ -133,7 +133,7 @@ macro_rules! either {
 }
 
 impl Gate {
-    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Scope) -> Gate {
+    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace) -> Gate {
         Gate { inner: Arc::new(Inner { limiter, recorder, own_limits }) }
     }
 

@@ -2,7 +2,6 @@
 
 mod client;
 mod docs;
-mod redis_cell;
 
 use std::fs;
 use std::path::Path;

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tollgate::store::redis::{RedisError, RedisStore};
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{
-    Item, Limit, Operation, Plan, Scope, Span, State, Store, StoreError, Subject, SubjectHasher, Time,
+    Item, Keyspace, Limit, Operation, Plan, Span, State, Store, StoreError, Subject, SubjectHasher, Time,
 };
 
 use super::DrillError;
@@ -32,7 +32,7 @@ pub(super) struct Book {
     pub(super) limit: Limit,
     pub(super) most: u64,
     /// One for every item of a Plan.
-    scopes: Vec<Scope>,
+    keyspaces: Vec<Keyspace>,
     pub(super) accounts: Vec<Account>,
     slowest_us: AtomicU64,
     began: Instant,
@@ -160,11 +160,11 @@ impl Book {
             unknown: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         };
-        let scopes = (0..shape.rules).map(|rule| Scope::new("drill", &format!("rule-{rule}")));
+        let keyspaces = (0..shape.rules).map(|rule| Keyspace::new("drill", &format!("rule-{rule}")));
         Ok(Book {
             limit: Limit::FixedWindow(FixedWindow::new(shape.most, WINDOW)?),
             most: shape.most,
-            scopes: scopes.collect::<Result<_, _>>()?,
+            keyspaces: keyspaces.collect::<Result<_, _>>()?,
             accounts: (0..shape.subjects).map(account).collect(),
             slowest_us: AtomicU64::new(0),
             began: Instant::now(),
@@ -179,13 +179,13 @@ impl Book {
 
     fn keys(&self, number: usize) -> Vec<String> {
         let subject = self.accounts[number].subject;
-        self.scopes.iter().map(|scope| scope.key(subject).to_string()).collect()
+        self.keyspaces.iter().map(|keyspace| keyspace.key(subject).to_string()).collect()
     }
 
     fn plan(&self, subject: Subject, operation: Operation) -> Result<Plan<'_>, DrillError> {
         let mut plan = Plan::new();
-        for scope in &self.scopes {
-            plan.push(Item::new(scope.key(subject), self.limit, operation))?;
+        for keyspace in &self.keyspaces {
+            plan.push(Item::new(keyspace.key(subject), self.limit, operation))?;
         }
         Ok(plan)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate::store::redis::RedisSettings;
-use tollgate_core::{Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Token};
+use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Token};
 use tollgate_testkit::redis::{Server, no_orphans};
 
 pub(crate) const LIMIT: u64 = 1_000;
@@ -29,17 +29,17 @@ pub(crate) fn settings(url: &str) -> RedisSettings {
     RedisSettings::url(url).unwrap().deadline(LONG)
 }
 
-pub(crate) fn charge(limit: Limit, scope: &Scope, number: u64) -> Plan<'_> {
+pub(crate) fn charge(limit: Limit, keyspace: &Keyspace, number: u64) -> Plan<'_> {
     let mut plan = Plan::new();
     let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
-    plan.push(Item::new(scope.key(subject(USER)), limit, operation)).unwrap();
+    plan.push(Item::new(keyspace.key(subject(USER)), limit, operation)).unwrap();
     plan
 }
 
-/// The scope of whatever several tasks ask for at once.
-pub(crate) fn shared() -> &'static Scope {
-    static SCOPE: OnceLock<Scope> = OnceLock::new();
-    SCOPE.get_or_init(|| Scope::new("test", "crowded").unwrap())
+/// The keyspace of whatever several tasks ask for at once.
+pub(crate) fn shared() -> &'static Keyspace {
+    static KEYSPACE: OnceLock<Keyspace> = OnceLock::new();
+    KEYSPACE.get_or_init(|| Keyspace::new("test", "crowded").unwrap())
 }
 
 /// Nothing without an end, nothing in plain text.

@@ -9,7 +9,7 @@ use shuttle::{check_pct, check_random, thread};
 use tollgate::core::algorithm::bucket::Bucket;
 use tollgate::core::algorithm::concurrency::Concurrency;
 use tollgate::core::algorithm::fixed_window::FixedWindow;
-use tollgate::core::{Answer, Item, Limit, Operation, Plan, Scope, Span, SubjectHasher, Time, Token};
+use tollgate::core::{Answer, Item, Limit, Operation, Plan, Keyspace, Span, SubjectHasher, Time, Token};
 use tollgate::{Clock, Keyed, MemoryStore};
 
 /// Each schedule starts from scratch, so a store must be cheap to make: its shards are.
@@ -62,7 +62,7 @@ fn yes(ask: impl Fn(usize) -> bool + Send + Sync + 'static) -> usize {
 fn plans_over_several_shards_neither_wait_for_each_other_nor_miscount() {
     tried(|| {
         let store = MemoryStore::with_clock(Frozen);
-        let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+        let scopes = ["a", "b", "c"].map(|rule| Keyspace::new("test", rule).unwrap());
         let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);
         let admitted = yes(move |attempt| {
             let mut plan = Plan::new();
@@ -91,7 +91,7 @@ fn one_hot_key_gets_exactly_its_limit_with_refusals_remembered() {
 fn a_key_that_is_fought_for_is_charged_exactly_by_whoever_asks_in_whatever_way() {
     tried(|| {
         let store = MemoryStore::with_clock(Frozen);
-        let scopes = ["a", "b"].map(|rule| Scope::new("test", rule).unwrap());
+        let scopes = ["a", "b"].map(|rule| Keyspace::new("test", rule).unwrap());
         let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);
         let ask = move |keys: usize| {
             let mut plan = Plan::new();
@@ -139,7 +139,7 @@ fn at_the_cap_threads_share_the_overflow_account_exactly() {
 fn leases_are_taken_and_given_back_one_at_a_time() {
     tried(|| {
         let store = Arc::new(MemoryStore::with_clock(Frozen));
-        let scope = Arc::new(Scope::new("test", "a").unwrap());
+        let scope = Arc::new(Keyspace::new("test", "a").unwrap());
         let held = Arc::new(AtomicUsize::new(0));
         let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(9)).unwrap());
         let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);

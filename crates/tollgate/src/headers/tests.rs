@@ -147,7 +147,7 @@ fn all_enforced_rules_are_named_and_the_tightest_has_its_numbers() {
 fn a_rule_charged_under_two_hash_keys_is_named_once() {
     let [new, old] = [(2, [2; 32]), (1, [1; 32])].map(|(id, secret)| SubjectHasher::with_id(id, secret));
     let rules = format!("version: 1\nrules:{THREE}");
-    let hashers = SubjectHashers::changing(new, old).unwrap();
+    let hashers = SubjectHashers::rotating(new, old).unwrap();
     let limiter = Limiter::builder().rules_yaml(rules).hash_key(hashers).build().unwrap();
     let attributes = Attributes::from([("api_key", "k"), ("tenant", "t")]);
     let decision = limiter.check_now(&attributes).unwrap();

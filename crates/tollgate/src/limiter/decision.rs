@@ -81,9 +81,9 @@ pub struct RuleView<'d> {
 /// The answer to a request that no store has to be asked about.
 pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
     match *planned {
-        Planned::Denied(_) | Planned::Plan { .. } => PlanDecision::listed(false),
-        Planned::Bypassed(_) => PlanDecision::listed(true),
-        Planned::Refused { rule, rule_index, variant, .. } => PlanDecision::refused_outright(RuleOutcome {
+        Planned::Denied(_) | Planned::Plan { .. } => PlanDecision::from_list(false),
+        Planned::Bypassed(_) => PlanDecision::from_list(true),
+        Planned::Refused { rule, rule_index, variant, .. } => PlanDecision::refused_by_rule(RuleOutcome {
             rule_index,
             variant,
             algorithm: rule.limit.algorithm(),
@@ -98,7 +98,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
 impl Decision {
     /// A decision that is still to be made.
     pub(super) fn new(in_force: Guard<Arc<InForce>>) -> Decision {
-        Decision { in_force, found: PlanDecision::listed(false), accounts: Accounts::default() }
+        Decision { in_force, found: PlanDecision::from_list(false), accounts: Accounts::default() }
     }
 
     /// The rule to tell the caller about: of a refusal the one with the longest wait, of an admission the one with the
@@ -142,7 +142,7 @@ impl Decision {
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
             .map(|Charge { rule, account, mark, cost, .. }| Receipt {
-                rule: rule.scope.rule().to_owned(),
+                rule: rule.keyspace.rule().to_owned(),
                 rules_version: self.in_force.version,
                 tag: account.tag,
                 subject: account.subject,
@@ -207,7 +207,7 @@ impl fmt::Debug for Decision {
 impl<'d> RuleView<'d> {
     /// The rule's id.
     pub fn id(&self) -> &'d str {
-        self.rule.scope.rule()
+        self.rule.keyspace.rule()
     }
 
     /// The rule.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tollgate_core::Store;
 use tollgate_core::decision::{Numbers, RuleOutcome};
-use tollgate_core::rules::cost::Priced;
-use tollgate_core::rules::rule_set::Exception;
+use tollgate_core::rules::cost::ResolvedCost;
+use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Explained, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, Subjects,
+    Condition, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, RuleTrace, SubjectParts,
 };
 
 use super::{CheckError, Decision, Intent, Limiter, RuleView, at_once};
@@ -28,7 +28,7 @@ pub struct Explanation {
     /// What a check would answer, or why it could not be decided.
     pub answer: Result<Decision, CheckError>,
     /// The entry of the deny list or the bypass list that settles it before any rule is asked.
-    pub exception: Option<Exception>,
+    pub exception: Option<ListEntry>,
     /// Every rule in the order of the file, whether it applies or not.
     pub rules: Vec<RuleExplanation>,
 }
@@ -47,7 +47,7 @@ pub struct RuleExplanation {
     /// The override that gives the limit in force, if one does.
     pub changed_by: Option<Override>,
     /// What the request costs, and whether that is the default because an expression failed.
-    pub cost: Priced,
+    pub cost: ResolvedCost,
     /// Whether the subject is in the rollout.
     pub in_rollout: bool,
     /// Whether its refusal counts. A rule that applies and does not block is a shadow.
@@ -150,7 +150,7 @@ impl Explanation {
 }
 
 impl RuleExplanation {
-    fn new(explained: &Explained<'_, '_>, accounts: Vec<Account>) -> RuleExplanation {
+    fn new(explained: &RuleTrace<'_, '_>, accounts: Vec<Account>) -> RuleExplanation {
         let applies = explained.unmet.is_empty() && explained.rule.mode != Mode::Off;
         RuleExplanation {
             rule: explained.rule.clone(),
@@ -167,7 +167,7 @@ impl RuleExplanation {
 
     /// The rule's id.
     pub fn id(&self) -> &str {
-        self.rule.scope.rule()
+        self.rule.keyspace.rule()
     }
 
     /// The limit in force: the override's, if there is one, or the rule's own.
@@ -182,7 +182,7 @@ impl RuleExplanation {
 }
 
 impl Counted {
-    fn new(subjects: &Subjects<'_>) -> Counted {
+    fn new(subjects: &SubjectParts<'_>) -> Counted {
         let own = |(kind, value): &(&str, &str)| ((*kind).to_owned(), (*value).to_owned());
         Counted { parts: subjects.parts.iter().map(own).collect() }
     }

@@ -58,7 +58,7 @@ impl<S: Store> Limiter<S> {
         for receipt in receipts {
             let item = in_force.rules.find(&receipt.rule).and_then(|(place, rule)| {
                 let limit = rule.limit.at(now)?;
-                let key = rule.scope.key_tagged(receipt.tag, receipt.subject);
+                let key = rule.keyspace.key_tagged(receipt.tag, receipt.subject);
                 Some(Item { rule_index: place as u32, ..Item::new(key, limit, operation(receipt, &limit)) })
             });
             let taken = item.is_some_and(|item| plan.push(item).is_ok());
@@ -119,7 +119,7 @@ impl<S: Store> Limiter<S> {
         }
         let outcome = self.inner.store.apply(plan).await?;
         let returned = plan.items().iter().zip(&outcome.answers).map(|(item, answer)| Returned {
-            rule: item.key.scope().rule().to_owned(),
+            rule: item.key.keyspace().rule().to_owned(),
             amount: match answer.verdict {
                 Verdict::Done { amount } => Ok(amount),
                 Verdict::Declined(why) => Err(why),
@@ -177,7 +177,7 @@ pub(super) fn plan_of(
     let mut plan = Plan::new();
     for (Charge { rule, account, limit, .. }, receipt) in decision.charges().zip(decision.receipts()) {
         let Some(operation) = operation(&receipt, &limit) else { continue };
-        let key = rule.scope.key_tagged(account.tag, account.subject);
+        let key = rule.keyspace.key_tagged(account.tag, account.subject);
         let pushed = plan.push(Item::new(key, limit, operation));
         debug_assert!(pushed.is_ok(), "what a Plan has charged, a Plan can take back: {pushed:?}");
     }

@@ -131,7 +131,7 @@ rules:
         let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
         let (receipts, text) = sealed(&limiter(old.clone()));
         assert_eq!(limiter(new.clone()).open_receipts(&text), Err(NotOurs));
-        let changing = limiter(SubjectHashers::changing(new, old).unwrap());
+        let changing = limiter(SubjectHashers::rotating(new, old).unwrap());
         assert_eq!(changing.open_receipts(&text), Ok(receipts));
     }
 

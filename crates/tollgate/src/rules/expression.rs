@@ -7,7 +7,7 @@ use cel::{Context, ExecutionError, ParseErrors, Program, Value};
 use tollgate_core::rules::cost::Expression;
 use tollgate_core::{Attributes, EXACT_MAX};
 
-use tollgate_document::shown;
+use tollgate_document::quote;
 
 /// Longer expressions are refused: they are evaluated on every request.
 const BYTES_MAX: usize = 512;
@@ -80,8 +80,8 @@ fn unreadable(errors: &ParseErrors) -> String {
     }
     let odd = ["token recognition error at: ", "extraneous input ", "mismatched input "];
     let what = match odd.iter().find_map(|words| said.strip_prefix(words)) {
-        Some(input) => format!("{} does not belong there", shown(input.trim_matches('\''))),
-        None => shown(said),
+        Some(input) => format!("{} does not belong there", quote(input.trim_matches('\''))),
+        None => quote(said),
     };
     let (line, column) = first.pos;
     let line = if line == 1 { String::new() } else { format!(" of its line {line}") };
@@ -98,9 +98,9 @@ fn sound(program: &Program, names: &[String]) -> Result<(), String> {
             let wrong = format!("`{operator}` does not take {} and {}", kind(&left), kind(&right));
             (wrong, vec![left, right])
         }
-        Err(ExecutionError::NoSuchOverload(error)) => (shown(&error.to_string()), Vec::new()),
+        Err(ExecutionError::NoSuchOverload(error)) => (quote(&error.to_string()), Vec::new()),
         Err(ExecutionError::UndeclaredReference(name)) => {
-            (format!("{} is not known", shown(&name)), Vec::new())
+            (format!("{} is not known", quote(&name)), Vec::new())
         }
         Err(_) => return Ok(()),
     };

@@ -61,7 +61,7 @@ fn rule() -> Shape {
         .required("use", name("a preset"), "The name of a preset; `tollgate presets` lists them.")
         .optional("id", name("an id"), "What its rules are called instead: `id` or `id-suffix`.")
         .optional("match", conditions(), "Conditions on top of the preset's own.")
-        .optional("mode", mode(), "In place of the preset's own.");
+        .optional("mode", mode(), "In span of the preset's own.");
     one_of("a rule or a preset").or("A rule.", common(written)).or("A preset.", preset).into()
 }
 
@@ -151,7 +151,7 @@ fn limit() -> Shape {
             "Concurrency.",
             fields("a concurrency limit")
                 .required("concurrency", number(1, concurrency::LEASES_MAX), "At most this many at once.")
-                .required("lease", span(), "How long a holder may be silent before its place is free again."),
+                .required("lease", span(), "How long a holder may be silent before its span is free again."),
         )
         .or(
             "Quota.",
@@ -267,7 +267,7 @@ fn change() -> Shape {
     fields("an override")
         .required("rule", name("a rule's id"), "The rule whose numbers change.")
         .required("when", conditions(), "For which requests. More conditions beat fewer.")
-        .required("limit", limit(), "The numbers in place of the rule's.")
+        .required("limit", limit(), "The numbers in span of the rule's.")
         .optional(
             "until",
             text("an instant like 2026-12-01T00:00:00Z").examples(&["2026-12-01T00:00:00Z"]),

@@ -14,7 +14,7 @@ use tollgate_core::{Limit, LimitError, Span};
 
 use super::{file_shape, words};
 use crate::shorthand;
-use tollgate_document::{Entry, Node, Place, Problem, Problems, check, shown, suggest};
+use tollgate_document::{Entry, Node, Problem, Problems, SourceSpan, check, quote, suggest};
 
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
@@ -75,14 +75,14 @@ impl Reading<'_> {
     }
 
     fn impossible(&self, error: &LimitError, problems: &mut Problems) {
-        let place = match error {
+        let span = match error {
             // Some of these are out of the shape's range too, and were reported as that.
             LimitError::Zero { .. } | LimitError::TooLarge { .. } if self.has_wrong_shape() => return,
-            LimitError::Zero { what } | LimitError::TooLarge { what, .. } => self.place_of(what),
-            _ => self.node.place,
+            LimitError::Zero { what } | LimitError::TooLarge { what, .. } => self.span_of(what),
+            _ => self.node.span,
         };
         let algorithm = self.entry.key.text().unwrap_or_default();
-        problems.push(Problem::error("impossible-limit", place, format!("`{algorithm}`: {error}")));
+        problems.push(Problem::error("impossible-limit", span, format!("`{algorithm}`: {error}")));
     }
 
     fn has_wrong_shape(&self) -> bool {
@@ -92,10 +92,10 @@ impl Reading<'_> {
     }
 
     /// Where a number stands, by its name in the core: under a key of that name, or beside the algorithm.
-    fn place_of(&self, what: &str) -> Place {
+    fn span_of(&self, what: &str) -> SourceSpan {
         let key = if what == "capacity" { "burst" } else { what };
         let value = self.node.get(what).or_else(|| self.node.get(key));
-        value.map_or(self.entry.value.place, |value| value.place)
+        value.map_or(self.entry.value.span, |value| value.span)
     }
 }
 
@@ -148,7 +148,7 @@ fn leaky_bucket(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit
                 None => "a leaky bucket needs a `capacity` or a `queue`",
             };
             problems.push(
-                Problem::error("leaky-bucket-reading", read.node.place, message)
+                Problem::error("leaky-bucket-reading", read.node.span, message)
                     .help("`capacity: 50` refuses above 50; `queue: 50` delays, with at most 50 waiting"),
             );
             return None;
@@ -176,7 +176,7 @@ fn penalty(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
     if base > longest {
         let message = format!("`penalty`: the first wait of {base} is longer than the longest, {longest}");
         problems.push(
-            Problem::error("impossible-limit", read.entry.value.place, message)
+            Problem::error("impossible-limit", read.entry.value.span, message)
                 .help(format!("shorten it, or write `longest: {base}` or more")),
         );
         return None;
@@ -221,7 +221,7 @@ fn grace(node: &Node, allowance: u64, problems: &mut Problems) -> Option<u64> {
         Ok(grace) => Some(grace),
         Err(message) => {
             problems.push(
-                Problem::error("bad-grace", node.place, format!("`grace`: {message}"))
+                Problem::error("bad-grace", node.span, format!("`grace`: {message}"))
                     .help("write a number of units or a percentage, like 5%"),
             );
             None
@@ -234,12 +234,8 @@ fn rolling(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<
     for key in ["zone", "starts"] {
         if let Some(entry) = read.node.entry(key) {
             problems.push(
-                Problem::error(
-                    "rolling-calendar",
-                    entry.key.place,
-                    format!("a rolling quota has no `{key}`"),
-                )
-                .help("it starts with the first use; drop `period: rolling` to follow the calendar"),
+                Problem::error("rolling-calendar", entry.key.span, format!("a rolling quota has no `{key}`"))
+                    .help("it starts with the first use; drop `period: rolling` to follow the calendar"),
             );
         }
     }
@@ -247,7 +243,7 @@ fn rolling(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<
         Ok(()) => shorthand::span(period).ok(),
         Err(message) => {
             problems.push(
-                Problem::error("bad-quota", read.entry.value.place, format!("`quota`: {message}")).help(
+                Problem::error("bad-quota", read.entry.value.span, format!("`quota`: {message}")).help(
                     "a rolling period has a length, like 30d; drop `period: rolling` to follow the calendar",
                 ),
             );
@@ -265,8 +261,8 @@ fn calendar(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option
         Err(error) => error,
     };
     let key = if matches!(error, CalendarError::UnknownZone { .. }) { "zone" } else { "starts" };
-    let place = read.node.get(key).map_or(read.node.place, |node| node.place);
-    problems.push(Problem::error("bad-calendar", place, format!("`{key}`: {error}")));
+    let span = read.node.get(key).map_or(read.node.span, |node| node.span);
+    problems.push(Problem::error("bad-calendar", span, format!("`{key}`: {error}")));
     None
 }
 
@@ -276,7 +272,7 @@ fn calendar_period(read: &Reading<'_>, period: &str, problems: &mut Problems) ->
         "hour" | "day" => {
             if let Some(entry) = read.node.entry("starts") {
                 problems.push(
-                    Problem::error("bad-start", entry.key.place, format!("a quota by the {period} has no `starts`"))
+                    Problem::error("bad-start", entry.key.span, format!("a quota by the {period} has no `starts`"))
                         .help("hours and days begin by the clock of the zone; weeks, months and years have `starts`"),
                 );
                 return None;
@@ -307,8 +303,8 @@ fn calendar_period(read: &Reading<'_>, period: &str, problems: &mut Problems) ->
         _ => {
             let names = ["hour", "day", "week", "month", "year"];
             let message =
-                format!("`quota`: {} is no calendar period; there are {}", shown(period), names.join(", "));
-            let problem = Problem::error("bad-quota", read.entry.value.place, message);
+                format!("`quota`: {} is no calendar period; there are {}", quote(period), names.join(", "));
+            let problem = Problem::error("bad-quota", read.entry.value.span, message);
             problems.push(match suggest(period, names) {
                 Some(near) => problem.label(format!("did you mean `{near}`?")),
                 None => {
@@ -329,7 +325,7 @@ fn wrong_start(
 ) -> Option<Period> {
     if let Some(node) = starts.filter(|node| node.text().is_some()) {
         let message = format!("`starts`: found {}, expected {allowed}", node.found());
-        let problem = Problem::error("bad-start", node.place, message);
+        let problem = Problem::error("bad-start", node.span, message);
         problems.push(match near {
             Some(near) => problem.label(format!("did you mean `{near}`?")),
             None => problem,

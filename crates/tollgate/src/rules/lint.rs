@@ -35,7 +35,7 @@ use tollgate_core::Time;
 use tollgate_core::rules::RuleSet;
 
 use context::Context;
-use tollgate_document::{Node, Place, Problem, Problems, Source};
+use tollgate_document::{Node, Problem, Problems, Source, SourceSpan};
 
 /// Attributes that the edge sets, or that people usually set, as long as [`LintOptions`] does not say otherwise.
 pub const KNOWN_ATTRIBUTES: &[&str] = &[
@@ -241,7 +241,7 @@ pub const LINTS: &[LintInfo] = &[
     LintInfo {
         code: "lease-ends-in-queue",
         summary: "A concurrency rule whose lease can end while the same request still waits in a queue.",
-        why: "The place is given to somebody else before the work has begun.",
+        why: "The span is given to somebody else before the work has begun.",
         run: company::lease_ends_in_queue,
     },
     // The last, because it says whether the others could finish.
@@ -270,12 +270,12 @@ struct Findings<'p> {
 }
 
 impl Findings<'_> {
-    fn warning(&self, place: Place, message: String, fix: impl Into<String>) -> Problem {
-        Problem::warning(self.code, place, message).help(fix)
+    fn warning(&self, span: SourceSpan, message: String, fix: impl Into<String>) -> Problem {
+        Problem::warning(self.code, span, message).help(fix)
     }
 
-    fn note(&self, place: Place, message: String, fix: impl Into<String>) -> Problem {
-        Problem::note(self.code, place, message).help(fix)
+    fn note(&self, span: SourceSpan, message: String, fix: impl Into<String>) -> Problem {
+        Problem::note(self.code, span, message).help(fix)
     }
 
     fn push(&mut self, problem: Problem) {

@@ -69,7 +69,7 @@ impl Preset {
         rules
             .into_iter()
             .filter_map(|mut rule| {
-                rule.scope = tollgate_core::Scope::new(namespace, rule.scope.rule()).ok()?;
+                rule.keyspace = tollgate_core::Keyspace::new(namespace, rule.keyspace.rule()).ok()?;
                 Some(rule)
             })
             .collect()

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
-use tollgate_core::rules::rule_set::Exception;
+use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, FailureRule, Missing, Mode, Origin, Override, Per, Placement, Rollout, Rule, RuleLimit,
-    RuleSet, RuleSetError, Test,
+    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Rollout, Rule, RuleLimit,
+    RuleSet, RuleSetError, SubjectSelector, Test,
 };
-use tollgate_core::{OnFailure, Scope, Time};
+use tollgate_core::{Keyspace, OnFailure, Time};
 
 use super::{expression, limit, presets, words};
-use tollgate_document::{Kind, Node, Place, Problem, Problems, Source, shown, suggest};
+use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// What a file without a namespace is called in keys.
 const NAMESPACE_DEFAULT: &str = "default";
@@ -50,7 +50,7 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
         let change = file.change(node, &mut rules, problems);
         changes.extend(whole(change, node, problems));
     }
-    let mut exceptions = |key| -> Vec<Exception> {
+    let mut exceptions = |key| -> Vec<ListEntry> {
         let read = |node: &Node| whole(file.exception(node, problems), node, problems);
         items(root, key).iter().filter_map(read).collect()
     };
@@ -63,7 +63,7 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
         // All that can be wrong here was reported with its place; this only keeps a gap from going unseen.
         Err(error) => {
             if !problems.has_errors() {
-                problems.push(Problem::error(code_of(&error), root.place, error.to_string()));
+                problems.push(Problem::error(code_of(&error), root.span, error.to_string()));
             }
             None
         }
@@ -86,7 +86,7 @@ fn enough(problems: &Problems) -> bool {
 /// What was read of a node. Nothing is left out unsaid: where it is nothing, there is an error.
 fn whole<T>(read: Option<T>, node: &Node, problems: &mut Problems) -> Option<T> {
     if read.is_none() && !problems.has_errors() {
-        problems.push(Problem::error("unreadable", node.place, "this cannot be read"));
+        problems.push(Problem::error("unreadable", node.span, "this cannot be read"));
     }
     read
 }
@@ -100,7 +100,7 @@ fn items<'n>(root: &'n Node, key: &str) -> &'n [Node] {
 struct Rules {
     made: Vec<Rule>,
     /// Every id in the file and where it stands, whether its rule could be read or not.
-    ids: HashMap<String, Place>,
+    ids: HashMap<String, SourceSpan>,
     /// Where the rule of an id is among those made.
     numbers: HashMap<String, usize>,
     /// How many names were of no rule.
@@ -112,16 +112,16 @@ struct Rules {
 impl Rules {
     /// Takes the id of a rule that is written here; `false` if another has it.
     fn name(&mut self, id: &Node, problems: &mut Problems) -> bool {
-        id.text().is_none_or(|text| self.take(text, id.place, "give one of them another id", problems))
+        id.text().is_none_or(|text| self.take(text, id.span, "give one of them another id", problems))
     }
 
-    fn take(&mut self, id: &str, place: Place, help: &str, problems: &mut Problems) -> bool {
+    fn take(&mut self, id: &str, span: SourceSpan, help: &str, problems: &mut Problems) -> bool {
         let Some(&first) = self.ids.get(id) else {
-            self.ids.insert(id.to_owned(), place);
+            self.ids.insert(id.to_owned(), span);
             return true;
         };
         problems.push_error_with(|| {
-            Problem::error("duplicate-id", place, format!("two rules have the id {}", shown(id)))
+            Problem::error("duplicate-id", span, format!("two rules have the id {}", quote(id)))
                 .also(first, "the first is here")
                 .help(format!("rules of one id would share their counters; {help}"))
         });
@@ -130,7 +130,7 @@ impl Rules {
 
     /// Numbers the rules when all of them are there.
     fn number(&mut self) {
-        let ids = self.made.iter().map(|rule| rule.scope.rule().to_owned());
+        let ids = self.made.iter().map(|rule| rule.keyspace.rule().to_owned());
         self.numbers = ids.zip(0..).collect();
     }
 
@@ -141,8 +141,7 @@ impl Rules {
             self.unknown += 1;
             let near = (self.unknown <= NEAR_IDS_MAX).then(|| self.near(id)).flatten();
             problems.push_error_with(|| {
-                let problem =
-                    Problem::error("unknown-rule", name.place, format!("no rule has the id `{id}`"));
+                let problem = Problem::error("unknown-rule", name.span, format!("no rule has the id `{id}`"));
                 match near {
                     Some(near) => problem.label(format!("did you mean {near}?")),
                     None => problem,
@@ -175,23 +174,24 @@ struct File<'s> {
 
 impl File<'_> {
     fn origin(&self, node: &Node) -> Origin {
-        let line = self.source.position(node.place.start).line;
+        let line = self.source.position(node.span.start).line;
         Origin { file: self.source.name().to_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) }
     }
 
     fn rule(&self, node: &Node, problems: &mut Problems) -> Option<Rule> {
         // Everything is read before anything is given up, so that all problems are found.
-        let scope = node.get("id").and_then(Node::text).and_then(|id| Scope::new(self.namespace, id).ok());
+        let scope = node.get("id").and_then(Node::text).and_then(|id| Keyspace::new(self.namespace, id).ok());
         let conditions = node.get("match").map(|node| conditions(node, problems)).unwrap_or_default();
         let per = node.get("per").and_then(per);
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
-        let cost = node.get("cost").map_or(Some(Cost::Asked), |node| cost(node, problems));
-        let on_failure =
-            node.get("on_failure").map_or(Some(FailureRule::default()), |node| failure_rule(node, problems));
+        let cost = node.get("cost").map_or(Some(Cost::FromRequest), |node| cost(node, problems));
+        let on_failure = node
+            .get("on_failure")
+            .map_or(Some(FailurePolicy::default()), |node| failure_rule(node, problems));
         let rollout = node.get("rollout").and_then(Node::text).map_or(Ok(Rollout::ALL), words::rollout).ok();
         let tags = node.get("tags").map_or(&[][..], Node::one_or_many);
         let rule = Rule {
-            scope: scope?,
+            keyspace: scope?,
             description: text_of(node, "description"),
             conditions,
             per: per?,
@@ -221,11 +221,8 @@ impl File<'_> {
         let Some(wanted) = name.text() else { return };
         let Some(preset) = presets::find(wanted) else {
             let names = || presets::ALL.iter().map(|preset| preset.name);
-            let problem = Problem::error(
-                "unknown-preset",
-                name.place,
-                format!("no preset is called {}", shown(wanted)),
-            );
+            let problem =
+                Problem::error("unknown-preset", name.span, format!("no preset is called {}", quote(wanted)));
             let problem = problem.help(format!("there are {}", names().collect::<Vec<_>>().join(", ")));
             problems.push(match suggest(wanted, names()) {
                 Some(near) => problem.label(format!("did you mean `{near}`?")),
@@ -238,21 +235,21 @@ impl File<'_> {
         let extra = node.get("match").map(|node| conditions(node, problems)).unwrap_or_default();
         let made = rules.presets.entry(preset.name).or_insert_with(|| preset.rules(self.namespace));
         for mut rule in made.clone() {
-            let id = format!("{base}-{}", rule.scope.rule());
-            let Ok(scope) = Scope::new(self.namespace, &id) else {
+            let id = format!("{base}-{}", rule.keyspace.rule());
+            let Ok(scope) = Keyspace::new(self.namespace, &id) else {
                 // What is wrong with the name itself was reported.
                 if words::id(base).is_ok() {
-                    let message = format!("the preset's rule {} would have too long an id", shown(&id));
+                    let message = format!("the preset's rule {} would have too long an id", quote(&id));
                     problems.push(
-                        Problem::error("bad-id", named.place, message).help("give the preset a shorter `id`"),
+                        Problem::error("bad-id", named.span, message).help("give the preset a shorter `id`"),
                     );
                 }
                 return;
             };
-            if !rules.take(&id, named.place, "give one of the presets another `id`", problems) {
+            if !rules.take(&id, named.span, "give one of the presets another `id`", problems) {
                 return;
             }
-            rule.scope = scope;
+            rule.keyspace = scope;
             rule.conditions.extend(extra.iter().cloned());
             rule.mode = mode(node).unwrap_or(rule.mode);
             rules.made.push(rule);
@@ -265,7 +262,7 @@ impl File<'_> {
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
         let until = node.get("until").map(|node| instant(node, problems));
         let rule = node.get("rule").and_then(|name| rules.find(name, problems))?;
-        let (limit, limit_node, id) = (limit?, node.get("limit")?, rule.scope.rule());
+        let (limit, limit_node, id) = (limit?, node.get("limit")?, rule.keyspace.rule());
         if let (Some(own), Some(other)) = (rule.limit.algorithm(), limit.algorithm())
             && own != other
         {
@@ -274,7 +271,7 @@ impl File<'_> {
                 other.name(),
                 own.name()
             );
-            problems.push(Problem::error("other-algorithm", limit_node.place, message).help(
+            problems.push(Problem::error("other-algorithm", limit_node.span, message).help(
                 "what was consumed would be forgotten at every switch; change the numbers, or write `deny`",
             ));
             return None;
@@ -288,21 +285,21 @@ impl File<'_> {
         Some((id.to_owned(), Override { conditions, limit, until, reason, origin: self.origin(node) }))
     }
 
-    fn exception(&self, node: &Node, problems: &mut Problems) -> Option<Exception> {
+    fn exception(&self, node: &Node, problems: &mut Problems) -> Option<ListEntry> {
         let when = node.get("when")?;
         let conditions = conditions(when, problems);
         if when.kind() == Kind::Map && when.entries().is_empty() {
             problems.push(
                 Problem::error(
                     "no-conditions",
-                    when.place,
+                    when.span,
                     "an exception without conditions takes every request",
                 )
                 .help("say which requests, like `api_key: k-123`"),
             );
             return None;
         }
-        Some(Exception { conditions, reason: text_of(node, "reason"), origin: self.origin(node) })
+        Some(ListEntry { conditions, reason: text_of(node, "reason"), origin: self.origin(node) })
     }
 }
 
@@ -319,12 +316,12 @@ fn mode(node: &Node) -> Option<Mode> {
     }
 }
 
-fn per(node: &Node) -> Option<Per> {
+fn per(node: &Node) -> Option<SubjectSelector> {
     if node.text() == Some("all") {
-        return Some(Per::default());
+        return Some(SubjectSelector::default());
     }
     let chains = node.one_or_many().iter().map(|part| words::chain(part.text()?).ok());
-    chains.collect::<Option<Vec<_>>>().map(|parts| Per { parts })
+    chains.collect::<Option<Vec<_>>>().map(|parts| SubjectSelector { parts })
 }
 
 fn conditions(node: &Node, problems: &mut Problems) -> Vec<Condition> {
@@ -350,7 +347,7 @@ fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
         let is_pattern = |text: &str| text.contains('*') || is_path_pattern(text);
         for value in values.iter().filter(|value| value.text().is_some_and(is_pattern)) {
             problems.push_error_with(|| {
-                Problem::error("pattern-in-list", value.place, "a list holds whole values, no patterns")
+                Problem::error("pattern-in-list", value.span, "a list holds whole values, no patterns")
                     .help("write one rule per pattern, or use a `prefix`")
             });
         }
@@ -380,7 +377,7 @@ fn path_test(text: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
         Err(error) => error.to_string(),
     };
     problems.push(
-        Problem::error("bad-path", node.place, format!("`path`: {message}"))
+        Problem::error("bad-path", node.span, format!("`path`: {message}"))
             .help("like /v1/items/{id} or /files/{*rest}"),
     );
     None
@@ -397,7 +394,7 @@ fn cost(node: &Node, problems: &mut Problems) -> Option<Cost> {
             Ok(value) => Some(Cost::Expression { text: text.to_owned(), value, default: default? }),
             Err(message) => {
                 let message = format!("`expression`: {message}");
-                problems.push(Problem::error("bad-expression", entry.place, message));
+                problems.push(Problem::error("bad-expression", entry.span, message));
                 None
             }
         };
@@ -408,17 +405,17 @@ fn cost(node: &Node, problems: &mut Problems) -> Option<Cost> {
     Some(Cost::Table { attribute, costs: costs.collect::<Option<_>>()?, default: default? })
 }
 
-fn failure_rule(node: &Node, problems: &mut Problems) -> Option<FailureRule> {
+fn failure_rule(node: &Node, problems: &mut Problems) -> Option<FailurePolicy> {
     let policy = |node: &Node| words::on_failure(node.text()?).ok();
     let Some(by) = node.get("by") else {
-        return Some(FailureRule { default: policy(node)?, by: None });
+        return Some(FailurePolicy { default: policy(node)?, by: None });
     };
     let several = "write one rule per value of the other attribute";
     let (attribute, table) = only_entry(by, several, problems)?;
     let policies =
         table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), policy(&entry.value)?)));
     let policies = policies.collect::<Option<HashMap<String, OnFailure>>>()?;
-    Some(FailureRule { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
+    Some(FailurePolicy { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
 }
 
 /// The one attribute of a `by` and its table.
@@ -428,7 +425,7 @@ fn only_entry<'n>(by: &'n Node, several: &str, problems: &mut Problems) -> Optio
         [] => {
             if by.kind() == Kind::Map {
                 problems.push(
-                    Problem::error("no-attribute", by.place, "`by` names no attribute")
+                    Problem::error("no-attribute", by.span, "`by` names no attribute")
                         .help("like `by: { method: { POST: … } }`"),
                 );
             }
@@ -436,8 +433,8 @@ fn only_entry<'n>(by: &'n Node, several: &str, problems: &mut Problems) -> Optio
         }
         [first, second, ..] => {
             problems.push(
-                Problem::error("several-attributes", second.key.place, "`by` looks at one attribute only")
-                    .also(first.key.place, "this is one")
+                Problem::error("several-attributes", second.key.span, "`by` looks at one attribute only")
+                    .also(first.key.span, "this is one")
                     .help(several),
             );
             None
@@ -454,7 +451,7 @@ fn instant(node: &Node, problems: &mut Problems) -> Option<Time> {
     };
     let message = format!("`until`: {} is {wrong}", node.found());
     problems.push(
-        Problem::error("bad-instant", node.place, message)
+        Problem::error("bad-instant", node.span, message)
             .help("write a date, a time and an offset, like 2026-12-01T00:00:00Z"),
     );
     None
@@ -476,13 +473,13 @@ fn fits(
     if *limit != RuleLimit::Deny && largest > capacity {
         let message =
             format!("a request may cost {largest}, but the limit never admits more than {capacity}");
-        let problem = |place| {
-            Problem::error("cost-above-capacity", place, &*message)
+        let problem = |span| {
+            Problem::error("cost-above-capacity", span, &*message)
                 .help("raise the capacity, or lower the cost")
         };
         problems.push(match cost_node {
-            Some(cost) => problem(cost.place).also(limit_node.place, format!("at most {capacity}")),
-            None => problem(limit_node.place),
+            Some(cost) => problem(cost.span).also(limit_node.span, format!("at most {capacity}")),
+            None => problem(limit_node.span),
         });
     }
 }

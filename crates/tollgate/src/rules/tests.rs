@@ -24,7 +24,7 @@ fn plan<'r>(rules: &'r RuleSet, attributes: &[(&'static str, &'static str)]) -> 
 fn items(planned: Planned<'_>) -> Vec<(String, u64, u64)> {
     let Planned::Plan { plan, .. } = planned else { panic!("{planned:?}") };
     let item = |item: &tollgate_core::Item<'_>| {
-        (item.key.scope().rule().to_owned(), item.operation.cost().unwrap_or(0), item.limit.capacity())
+        (item.key.keyspace().rule().to_owned(), item.operation.cost().unwrap_or(0), item.limit.capacity())
     };
     plan.items().iter().map(item).collect()
 }
@@ -32,7 +32,7 @@ fn items(planned: Planned<'_>) -> Vec<(String, u64, u64)> {
 #[test]
 fn the_example_is_read_whole() {
     let rules = rules(SHOP);
-    let ids: Vec<_> = rules.rules().iter().map(|rule| rule.scope.rule()).collect();
+    let ids: Vec<_> = rules.rules().iter().map(|rule| rule.keyspace.rule()).collect();
     assert_eq!(
         ids,
         ["search-per-key", "items-per-tenant", "exports-per-month", "login-account", "login-address"]
@@ -204,7 +204,7 @@ fn while_a_hash_key_changes_every_rule_is_charged_under_both() {
     let attributes = Attributes::new().with("user", "u");
     let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
     let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
-    let both = tollgate_core::key::SubjectHashers::changing(new, old).unwrap();
+    let both = tollgate_core::key::SubjectHashers::rotating(new, old).unwrap();
     let Planned::Plan { plan, .. } = rules.plan(&request, &both, NOW).unwrap() else { panic!("a Plan") };
     let [current, previous] = plan.items() else { panic!("two items: {plan:?}") };
     assert_ne!(current.key.to_string(), previous.key.to_string());

@@ -6,7 +6,7 @@ use tollgate_core::rules::Rollout;
 use tollgate_core::{EXACT_MAX, OnFailure, Span};
 
 use crate::shorthand;
-use tollgate_document::{shown, suggest};
+use tollgate_document::{quote, suggest};
 
 /// Forms of `on_failure`, for messages.
 pub(super) const FAILURE_FORMS: &str = "open, closed, degraded, `local N%` or `cap N/period`";
@@ -14,7 +14,7 @@ pub(super) const FAILURE_FORMS: &str = "open, closed, degraded, `local N%` or `c
 /// `25%`, `12.5%`: in hundredths of a percent.
 pub(super) fn percent(text: &str) -> Result<u16, String> {
     let wrong =
-        || format!("{} is no percentage; write one from 0% to 100% with at most two decimals", shown(text));
+        || format!("{} is no percentage; write one from 0% to 100% with at most two decimals", quote(text));
     let number = text.trim().strip_suffix('%').ok_or_else(wrong)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let decimals = part.len() <= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -48,24 +48,24 @@ pub(super) fn attribute_name(name: &str) -> Result<(), String> {
     if fits {
         Ok(())
     } else {
-        Err(format!("{} is no attribute name; use 1 to 64 letters, digits, `_`, `-` and `.`", shown(name)))
+        Err(format!("{} is no attribute name; use 1 to 64 letters, digits, `_`, `-` and `.`", quote(name)))
     }
 }
 
 /// A rule's id or the namespace.
 pub(super) fn id(text: &str) -> Result<(), String> {
-    tollgate_core::Scope::new(text, text)
+    tollgate_core::Keyspace::new(text, text)
         .map(drop)
-        .map_err(|_| format!("{} is no name; use 1 to 64 letters, digits, `-`, `_` and `.`", shown(text)))
+        .map_err(|_| format!("{} is no name; use 1 to 64 letters, digits, `-`, `_` and `.`", quote(text)))
 }
 
 /// `100/min`, of which something is left.
 pub(super) fn rate(text: &str) -> Result<(), String> {
     match shorthand::rate(text) {
         Ok(rate) if rate.amount == 0 => {
-            Err(format!("{} allows nothing; to refuse everything write `limit: deny`", shown(text)))
+            Err(format!("{} allows nothing; to refuse everything write `limit: deny`", quote(text)))
         }
-        Ok(rate) if rate.period.is_zero() => Err(format!("{} is per no time at all", shown(text))),
+        Ok(rate) if rate.period.is_zero() => Err(format!("{} is per no time at all", quote(text))),
         Ok(_) => Ok(()),
         Err(_) => Err(no_rate(text)),
     }
@@ -74,21 +74,21 @@ pub(super) fn rate(text: &str) -> Result<(), String> {
 /// `30s`, which is not nothing.
 pub(super) fn span(text: &str) -> Result<(), String> {
     match shorthand::span(text) {
-        Ok(span) if span.is_zero() => Err(format!("{} is no time at all", shown(text))),
+        Ok(span) if span.is_zero() => Err(format!("{} is no time at all", quote(text))),
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("{} is no length of time: {}", shown(text), no_span(text))),
+        Err(_) => Err(format!("{} is no length of time: {}", quote(text), no_span(text))),
     }
 }
 
 /// `1000/month`: the amount, and what follows the slash.
 pub(super) fn quota(text: &str) -> Result<(u64, &str), String> {
-    let wrong = |why: String| format!("{} is no amount per period: {why}", shown(text));
+    let wrong = |why: String| format!("{} is no amount per period: {why}", quote(text));
     let Some((amount, period)) = text.split_once('/') else {
         return Err(wrong("write an amount, a slash and hour, day, week, month or year".to_owned()));
     };
     let amount = tollgate_document::number(amount).map_err(|_| wrong(no_amount(amount)))?;
     if amount == 0 {
-        return Err(format!("{} allows nothing; to refuse everything write `limit: deny`", shown(text)));
+        return Err(format!("{} allows nothing; to refuse everything write `limit: deny`", quote(text)));
     }
     Ok((amount, period.trim()))
 }
@@ -99,7 +99,7 @@ fn no_rate(text: &str) -> String {
         Some((amount, _)) if tollgate_document::number(amount).is_err() => no_amount(amount),
         Some((_, period)) => no_span(period),
     };
-    format!("{} is no rate: {why}", shown(text))
+    format!("{} is no rate: {why}", quote(text))
 }
 
 /// Why this is no amount.
@@ -108,7 +108,7 @@ fn no_amount(text: &str) -> String {
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
         format!("an amount can be at most {EXACT_MAX}")
     } else {
-        format!("{} is no whole number", shown(digits))
+        format!("{} is no whole number", quote(digits))
     }
 }
 
@@ -124,7 +124,7 @@ fn no_span(text: &str) -> String {
         return if digits {
             format!("a length of time can be at most {}d", Span::MAX.us() / (86_400 * 1_000_000))
         } else {
-            format!("{} is no whole number", shown(count.trim()))
+            format!("{} is no whole number", quote(count.trim()))
         };
     }
     match unit {
@@ -133,7 +133,7 @@ fn no_span(text: &str) -> String {
                 .to_owned()
         }
         _ => match suggest(unit, UNITS) {
-            Some(near) => format!("no unit is called {}; did you mean `{near}`?", shown(unit)),
+            Some(near) => format!("no unit is called {}; did you mean `{near}`?", quote(unit)),
             None => "write one whole number and one of us, ms, s, min, h, d, w".to_owned(),
         },
     }
@@ -144,7 +144,7 @@ pub(super) fn on_failure(text: &str) -> Result<OnFailure, String> {
     let wrong = || {
         let near = suggest(text, ["open", "closed", "degraded", "local", "cap"]);
         let near = near.filter(|near| *near != text).map(|near| format!("; did you mean `{near}`?"));
-        format!("{} is no failure policy; there are {FAILURE_FORMS}{}", shown(text), near.unwrap_or_default())
+        format!("{} is no failure policy; there are {FAILURE_FORMS}{}", quote(text), near.unwrap_or_default())
     };
     match text.trim().split_once(char::is_whitespace) {
         None => match text.trim() {
@@ -157,7 +157,7 @@ pub(super) fn on_failure(text: &str) -> Result<OnFailure, String> {
             points if points % 100 == 0 && points > 0 => {
                 Ok(OnFailure::Local { percent: (points / 100) as u8 })
             }
-            _ => Err(format!("{} must be a whole percentage from 1% to 100%", shown(share))),
+            _ => Err(format!("{} must be a whole percentage from 1% to 100%", quote(share))),
         },
         Some(("cap", rate)) => {
             let rate = shorthand::rate(rate).map_err(|_| no_rate(rate))?;

@@ -27,7 +27,7 @@ use std::future::{Future, ready};
 use smallvec::SmallVec;
 use tollgate_core::{
     Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, PlanError, Store, StoreError, Time, evaluate,
-    writes_alone,
+    single_item_writes,
 };
 
 use crate::clock::{Clock, FastClock};
@@ -142,7 +142,7 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn apply_alone(&self, item: &Item<'_>, now: Time) -> Answer {
-        self.step_alone(Owner::of(item), &item.operation, now, |answer| writes_alone(item, answer))
+        self.step_alone(Owner::of(item), &item.operation, now, |answer| single_item_writes(item, answer))
     }
 
     /// [`apply_once`](MemoryStore::apply_once) at an instant that the clock has just told, into an Outcome that is there
@@ -156,7 +156,7 @@ impl<C: Clock> MemoryStore<C> {
         now: Time,
         outcome: &mut Outcome,
     ) -> Result<(), StoreError> {
-        match plan.request() {
+        match plan.request_id() {
             None => self.carry_out(plan, now, outcome),
             Some(request) => {
                 *outcome = self.requests.once(plan, request, now, || {

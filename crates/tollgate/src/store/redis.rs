@@ -424,7 +424,9 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             };
             match decided {
                 Err(error)
-                    if plan.request().is_some() && may_pass(&error) && Instant::now() + pause < deadline =>
+                    if plan.request_id().is_some()
+                        && may_pass(&error)
+                        && Instant::now() + pause < deadline =>
                 {
                     sleep(pause).await;
                     pause *= 2;
@@ -444,7 +446,7 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
         let Ok(permit) = self.inner.permits.take() else { return };
         if self.splits(plan) {
             // A follow-up: its items stand each for itself.
-            (0..plan.items().len()).for_each(|place| self.let_go(&plan.part(|kept| kept == place), PART));
+            (0..plan.items().len()).for_each(|place| self.let_go(&plan.subset(|kept| kept == place), PART));
         } else {
             self.let_go(plan, Share::Whole(Some(permit)));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::core::algorithm::fixed_window::FixedWindow;
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
-    Attributes, EXACT_MAX, Item, Limit, Operation, Plan, Scope, Span, SubjectHasher, Time, Token,
+    Attributes, EXACT_MAX, Item, Keyspace, Limit, Operation, Plan, Span, SubjectHasher, Time, Token,
 };
 use tollgate::rules::lint::LintOptions;
 use tollgate::rules::{load, load_and_lint};
@@ -15,7 +15,7 @@ use tollgate_document::{Colour, Kind, Node, Problems, Source, parse, sarif};
 /// The bytes are what a server sent for two Plans: they are read, waited for or refused, and what is read is in range.
 pub fn redis_reply(bytes: &[u8]) {
     let caller = Caller::new(TimeSource::Store, Duration::from_secs(1), |_, source| source.to_owned());
-    let scope = Scope::new("fuzz", "rule").expect("a name");
+    let scope = Keyspace::new("fuzz", "rule").expect("a name");
     let subjects = SubjectHasher::new([1; 32]);
     let key = |name| scope.key(subjects.subject([("user", name)]));
     let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).expect("a limit"));
@@ -57,10 +57,10 @@ pub fn rules(bytes: &[u8]) {
 /// Every form of every problem, and its place, which is in the file.
 fn tell(source: &Source, problems: &Problems) {
     for problem in problems.in_order() {
-        let places = std::iter::once(&problem.label).chain(&problem.more).map(|label| label.place);
-        for place in places {
-            assert!(place.start <= place.end && place.end <= source.text().len(), "{problem:?}");
-            assert!(source.text().get(place.start..place.end).is_some(), "{problem:?} cuts a character");
+        let spans = std::iter::once(&problem.label).chain(&problem.more).map(|label| label.span);
+        for span in spans {
+            assert!(span.start <= span.end && span.end <= source.text().len(), "{problem:?}");
+            assert!(source.text().get(span.start..span.end).is_some(), "{problem:?} cuts a character");
         }
         // A text of the file is repeated in part, not whole.
         assert!(problem.message.len() < 2_000, "{problem:?}");
@@ -88,7 +88,7 @@ fn nothing_is_left_out(source: &Source, rules: &RuleSet) {
     assert_eq!(changes, items("overrides").len());
     assert_eq!((rules.deny().len(), rules.bypass().len()), (items("deny").len(), items("bypass").len()));
     for (rule, node) in rules.rules().iter().zip(&written).filter(|_| presets.is_empty()) {
-        assert_eq!(Some(rule.scope.rule()), node.get("id").and_then(Node::text));
+        assert_eq!(Some(rule.keyspace.rule()), node.get("id").and_then(Node::text));
         let conditions =
             node.get("match").filter(|node| node.kind() == Kind::Map).map_or(&[][..], Node::entries);
         assert_eq!(rule.conditions.len(), conditions.len(), "a condition less would match more");

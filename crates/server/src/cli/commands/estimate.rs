@@ -139,7 +139,7 @@ impl Estimate {
         let (mut rows, mut without) = (Vec::new(), Vec::new());
         named(&args.subjects, rules)?;
         for (place, rule) in rules.rules().iter().enumerate() {
-            let id = rule.scope.rule().to_owned();
+            let id = rule.keyspace.rule().to_owned();
             let limits = limits(rules, place);
             match limits.first() {
                 _ if rule.mode == Mode::Off => without.push((id, "its mode is off")),
@@ -151,7 +151,7 @@ impl Estimate {
             }
         }
         let keys = rows.iter().map(|row| row.subjects).sum();
-        let scope = rules.rules().first().map(|rule| &rule.scope);
+        let scope = rules.rules().first().map(|rule| &rule.keyspace);
         let id = |rules| scope.map_or(NOTHING, |scope| footprint.request_id(args.prefix.len(), scope, rules));
         Ok(Estimate {
             footprint,
@@ -178,7 +178,7 @@ impl Estimate {
 
 impl Row {
     fn new(footprint: &Footprint, prefix: usize, rule: &Rule, limits: &[Limit], subjects: u64) -> Row {
-        let scope = &rule.scope;
+        let scope = &rule.keyspace;
         let takes = |limit: &Limit, records: u64| footprint.subject(prefix, scope, limit, records);
         let least = |limit: &Limit| Records::of(limit).map_or(0, |records| records.least);
         let largest = |all: &mut dyn Iterator<Item = KeyBytes>| all.max_by_key(KeyBytes::total);
@@ -214,7 +214,7 @@ fn limits(rules: &RuleSet, place: usize) -> Vec<Limit> {
 
 /// Every rule that is named must be there.
 fn named(subjects: &[Subjects], rules: &RuleSet) -> Result<(), Failure> {
-    let names = || rules.rules().iter().map(|rule| rule.scope.rule());
+    let names = || rules.rules().iter().map(|rule| rule.keyspace.rule());
     for name in subjects.iter().filter_map(|given| given.rule.as_deref()) {
         if rules.find(name).is_none() {
             let hint = match suggest(name, names()) {
@@ -229,7 +229,7 @@ fn named(subjects: &[Subjects], rules: &RuleSet) -> Result<(), Failure> {
 
 /// How many subjects this rule will have: what was last said of it, or else of all.
 fn number(subjects: &[Subjects], rule: &Rule) -> Result<u64, Failure> {
-    let id = rule.scope.rule();
+    let id = rule.keyspace.rule();
     let own = subjects.iter().rev().find(|given| given.rule.as_deref() == Some(id));
     let all = || subjects.iter().rev().find(|given| given.rule.is_none());
     match own.or_else(all) {

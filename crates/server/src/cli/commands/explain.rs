@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::ValueEnum;
 use tollgate::core::algorithm::quota::QuotaPeriod;
-use tollgate::core::rules::{Explained, Mode, Planned, Request, RuleLimit, RuleSet, Subjects};
+use tollgate::core::rules::{Mode, Planned, Request, RuleLimit, RuleSet, RuleTrace, SubjectParts};
 use tollgate::core::{Limit, PlanError, Subject, SubjectHasher, Time, Token};
 use tollgate::{Clock, SystemClock};
 use written::Written;
@@ -66,7 +66,7 @@ struct Explanation<'a> {
     /// Nobody's key: no server has these hashes.
     example_key: bool,
     /// Every rule, in the order of the file; none if the request is decided before rules are looked at.
-    explained: Vec<Explained<'a, 'a>>,
+    explained: Vec<RuleTrace<'a, 'a>>,
     planned: Result<Planned<'a>, PlanError>,
     written: Written,
 }
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Explanation<'_> {
-    fn hash(&self, subjects: &Subjects<'_>) -> Subject {
+    fn hash(&self, subjects: &SubjectParts<'_>) -> Subject {
         subjects.hash(self.hasher)
     }
 
@@ -119,6 +119,6 @@ impl Explanation<'_> {
     }
 }
 
-fn matches(explained: &Explained<'_, '_>) -> bool {
+fn matches(explained: &RuleTrace<'_, '_>) -> bool {
     explained.unmet.is_empty() && explained.rule.mode != Mode::Off
 }

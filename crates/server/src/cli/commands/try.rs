@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tollgate::core::decision::RetryAfter;
 use tollgate::core::rules::RuleLimit;
 use tollgate::core::{
-    Item, Key, Limit, Operation, Plan, PlanDecision, PlanError, Report, Scope, Span, SubjectHasher, Time,
+    Item, Key, Keyspace, Limit, Operation, Plan, PlanDecision, PlanError, Report, Span, SubjectHasher, Time,
     Token,
 };
 use tollgate::rules::load_limit;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let what = format!("cost {cost} is above the capacity {capacity}; it could never be admitted");
         return Err(Failure::new(what, "lower `--cost`, or raise the limit").into());
     }
-    let scope = Scope::new("try", algorithm.name())?;
+    let scope = Keyspace::new("try", algorithm.name())?;
     let refused = ask(args, &rule_limit, &scope)?;
     let admitted = args.times - refused;
     terminal::print(&format!("\n{admitted} admitted, {refused} refused by {text}\n"))?;
@@ -90,7 +90,7 @@ fn braced(text: &str) -> String {
 }
 
 /// Prints every answer; gives the number of refusals.
-fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
+fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Keyspace) -> Result<u32> {
     let clock = ManualClock::at(START);
     let store = MemoryStore::with_clock(&clock);
     let key = scope.key(SubjectHasher::new([0; 32]).subject([("user", "you")]));
@@ -108,7 +108,7 @@ fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
         refused += u32::from(!decision.allowed);
         if decision.allowed && matches!(limit, Limit::Penalty(_)) {
             let report = self::plan(key, limit, Operation::Report { result: Report::Failure })?;
-            if let Some((_, why)) = store.apply_now(&report).declined() {
+            if let Some((_, why)) = store.apply_now(&report).first_declined() {
                 bail!("the failure could not be reported: {why}");
             }
         }

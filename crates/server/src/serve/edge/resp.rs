@@ -156,4 +156,6 @@ where
 }
 
 #[cfg(test)]
+mod redis_cell_tests;
+#[cfg(test)]
 mod tests;

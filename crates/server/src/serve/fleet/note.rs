@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate::core::key::ScopeError;
-use tollgate::core::{Scope, StoreError};
+use tollgate::core::key::KeyspaceError;
+use tollgate::core::{Keyspace, StoreError};
 use tollgate::store::redis::RedisStore;
 
 const SCRIPT: &str = include_str!("exchange.lua");
@@ -13,7 +13,7 @@ const SCRIPT: &str = include_str!("exchange.lua");
 #[derive(Clone, Debug)]
 pub(crate) struct FleetKey {
     /// Its rule id is the name of the note.
-    scope: Scope,
+    keyspace: Keyspace,
 }
 
 /// A note for the other servers.
@@ -29,15 +29,15 @@ pub(crate) struct Note<'a> {
 
 impl FleetKey {
     /// The key of the note `name` among the servers of `namespace`.
-    pub(crate) fn new(namespace: &str, name: &str) -> Result<FleetKey, ScopeError> {
-        Ok(FleetKey { scope: Scope::new(namespace, name)? })
+    pub(crate) fn new(namespace: &str, name: &str) -> Result<FleetKey, KeyspaceError> {
+        Ok(FleetKey { keyspace: Keyspace::new(namespace, name)? })
     }
 }
 
 /// The only place where the key is written as a string.
 impl fmt::Display for FleetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tg:1:{}:{{fleet}}:@{}", self.scope.namespace(), self.scope.rule())
+        write!(f, "tg:1:{}:{{fleet}}:@{}", self.keyspace.namespace(), self.keyspace.rule())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::Attributes;
 use tollgate::core::decision::{RuleOutcome, Source};
-use tollgate::core::rules::{Per, Rule, RuleSet};
+use tollgate::core::rules::{Rule, RuleSet, SubjectSelector};
 
 use super::counters::Counters;
 use super::exposition::{Exposition, Kind};
@@ -50,7 +50,7 @@ impl Table {
     /// The counters of these rules. Counters of the previous version continue.
     pub(crate) fn new(version: u64, rules: &RuleSet, before: Option<&Table>) -> Table {
         let series = |rule: &Rule| {
-            let known = before.and_then(|table| table.by_id.get(rule.scope.rule()));
+            let known = before.and_then(|table| table.by_id.get(rule.keyspace.rule()));
             let fresh = Series::new(rule);
             known.filter(|known| known.is_like(&fresh)).map_or_else(|| Arc::new(fresh), Arc::clone)
         };
@@ -65,7 +65,7 @@ impl Table {
             return self.by_index.get(outcome.rule_index as usize).map(|series| &**series);
         }
         // Only while the rules are being replaced.
-        self.by_id.get(rule.scope.rule()).map(|series| &**series)
+        self.by_id.get(rule.keyspace.rule()).map(|series| &**series)
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {
@@ -133,7 +133,7 @@ impl Table {
 impl Series {
     fn new(rule: &Rule) -> Series {
         Series {
-            rule: rule.scope.rule().to_owned(),
+            rule: rule.keyspace.rule().to_owned(),
             algorithm: rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name()),
             outcomes: Counters::default(),
             refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
@@ -184,7 +184,7 @@ impl Series {
 }
 
 /// Every kind of subject, like `tenant+api_key`, in the order of [`kind`].
-fn kinds(per: &Per) -> Vec<String> {
+fn kinds(per: &SubjectSelector) -> Vec<String> {
     let count: usize = per.parts.iter().map(Vec::len).try_fold(1, usize::checked_mul).unwrap_or(usize::MAX);
     if per.parts.is_empty() {
         return vec!["everybody".to_owned()];
@@ -206,7 +206,7 @@ fn kinds(per: &Per) -> Vec<String> {
 }
 
 /// The index of the kind of this request's subject.
-fn kind(per: &Per, attributes: &Attributes<'_>) -> Option<usize> {
+fn kind(per: &SubjectSelector, attributes: &Attributes<'_>) -> Option<usize> {
     per.parts.iter().try_fold(0_usize, |number, chain| {
         let here =
             chain.iter().position(|name| attributes.get(name).is_some_and(|value| !value.is_empty()))?;

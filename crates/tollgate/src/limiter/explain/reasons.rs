@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::algorithm::bucket::{Bucket, Shape};
+use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::meter::{EXPIRY_DEFAULT, Meter};
 use tollgate_core::algorithm::penalty::Penalty;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
@@ -122,20 +122,20 @@ fn sliding_log(limit: &SlidingLog, numbers: &Numbers, cost: u64) -> Words {
 
 fn bucket(limit: &Bucket, numbers: &Numbers, cost: u64) -> Words {
     let rate = rate(limit);
-    match limit.shape() {
-        Shape::Tokens => Words {
+    match limit.kind() {
+        BucketKind::Tokens => Words {
             limit: format!("so much can be saved up; {rate} come back"),
             remaining: format!("{} and {rate} come back", taken(numbers, "used")),
             retry: format!("then {cost} are there again; {rate} come back"),
             reset: format!("then all {} are there again", limit.capacity()),
         },
-        Shape::Meter => Words {
+        BucketKind::Meter => Words {
             limit: format!("so much the bucket holds; {rate} leak out"),
             remaining: format!("{} and {rate} leak out", taken(numbers, "full")),
             retry: format!("then there is room for {cost}; {rate} leak out"),
             reset: "then the bucket is empty".to_owned(),
         },
-        Shape::Queue => Words {
+        BucketKind::Queue => Words {
             limit: format!("one that goes and {} that wait; {rate} go", limit.capacity() - 1),
             remaining: format!("{} and {rate} go", taken(numbers, "taken")),
             retry: format!("then the queue has room for {cost}; {rate} go"),

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use tollgate_core::rules::{Condition, Test};
 
-use tollgate_document::{Node, Place};
+use tollgate_document::{Node, SourceSpan};
 
 /// How much comparing a file may cost, in characters and pairs: a few seconds at most. Ten thousand overrides of one
 /// rule fit.
@@ -20,7 +20,7 @@ pub(super) struct Claim<'a> {
     pub(super) attribute: &'a str,
     pub(super) test: &'a Test,
     /// Where it stands in the file.
-    pub(super) place: Place,
+    pub(super) span: SourceSpan,
     /// A path pattern as it was written.
     pub(super) path: Option<&'a str>,
     form: Form<'a>,
@@ -65,17 +65,17 @@ enum Kind {
 /// Conditions beside what they are written as: the value, and the place to point at.
 pub(super) fn claims<'a>(
     conditions: &'a [Condition],
-    written: impl Iterator<Item = (&'a Node, Place)>,
+    written: impl Iterator<Item = (&'a Node, SourceSpan)>,
 ) -> Vec<Claim<'a>> {
     conditions
         .iter()
         .zip(written)
-        .map(|(condition, (node, place))| Claim::new(condition, node, place))
+        .map(|(condition, (node, span))| Claim::new(condition, node, span))
         .collect()
 }
 
 impl<'a> Claim<'a> {
-    fn new(condition: &'a Condition, node: &'a Node, place: Place) -> Claim<'a> {
+    fn new(condition: &'a Condition, node: &'a Node, span: SourceSpan) -> Claim<'a> {
         let path = node.text().filter(|_| matches!(condition.test, Test::Path(_)));
         let form = match &condition.test {
             Test::OneOf(values) => Form::Values(values.iter().map(String::as_str).collect()),
@@ -88,7 +88,7 @@ impl<'a> Claim<'a> {
             (Test::Prefix(text) | Test::Glob(text), _) => text.len() + 1,
             (Test::Path(_), path) => path.map_or(0, str::len) + 1,
         };
-        Claim { attribute: &condition.attribute, test: &condition.test, place, path, form, size: size as u64 }
+        Claim { attribute: &condition.attribute, test: &condition.test, span, path, form, size: size as u64 }
     }
 
     /// Every text that passes starts so.

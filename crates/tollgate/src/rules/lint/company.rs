@@ -1,16 +1,16 @@
 //! Lints of rules that meet in one request.
 
-use tollgate_core::algorithm::bucket::{Bucket, Shape};
+use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::rules::{Mode, Rule, RuleLimit};
 use tollgate_core::{Limit, Span};
 
 use super::Findings;
 use super::context::{Context, WrittenRule, names, readable};
-use tollgate_document::Place;
+use tollgate_document::SourceSpan;
 
 /// How many rules a finding points at.
-const PLACES_MAX: usize = 6;
+const SPANS_MAX: usize = 6;
 
 pub(super) fn several_slots(context: &Context<'_>, found: &mut Findings<'_>) {
     if !context.options.cluster {
@@ -40,10 +40,10 @@ fn report_slots(context: &Context<'_>, rules: &[&WrittenRule<'_>], found: &mut F
         "rules {} can meet in one request and lie in different slots: on a cluster it is not one step",
         names(rules.iter().map(|written| written.id())),
     );
-    let places = rules.iter().map(|written| written.place_of("per"));
-    let mut places: Vec<Place> = places.take(PLACES_MAX).collect();
-    places.dedup();
-    let Some((&first, others)) = places.split_first() else { return };
+    let spans = rules.iter().map(|written| written.span_of("per"));
+    let mut spans: Vec<SourceSpan> = spans.take(SPANS_MAX).collect();
+    spans.dedup();
+    let Some((&first, others)) = spans.split_first() else { return };
     let problem = match common_attribute(rules).filter(|_| context.set.partition().is_empty()) {
         Some(common) => {
             let fix = format!("`partition: [{common}]` puts all that one `{common}` uses into one slot");
@@ -56,7 +56,7 @@ fn report_slots(context: &Context<'_>, rules: &[&WrittenRule<'_>], found: &mut F
             found.note(first, message, fix)
         }
     };
-    found.push(others.iter().fold(problem, |problem, &place| problem.also(place, "and this one")));
+    found.push(others.iter().fold(problem, |problem, &span| problem.also(span, "and this one")));
 }
 
 /// An attribute that is in every subject of all these rules.
@@ -67,7 +67,7 @@ fn common_attribute<'r>(rules: &[&WrittenRule<'r>]) -> Option<&'r str> {
     };
     let first: &'r Rule = rules.first()?.rule;
     let mut always = first.per.parts.iter().filter_map(single);
-    always.find(|name| rules.iter().all(|written| written.rule.per.always_has(name)))
+    always.find(|name| rules.iter().all(|written| written.rule.per.always_includes(name)))
 }
 
 /// Whether requests under the rule go to a store.
@@ -78,7 +78,7 @@ fn asks_a_store(written: &WrittenRule<'_>) -> bool {
 /// The parts of the subject that decide its slot. Equal parts are in one slot, others in any.
 fn tag<'r>(rule: &'r Rule, partition: &[String]) -> Vec<&'r [String]> {
     let parts = rule.per.parts.iter().map(Vec::as_slice);
-    if !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)) {
+    if !partition.is_empty() && partition.iter().all(|name| rule.per.always_includes(name)) {
         let mut shared: Vec<_> =
             parts.filter(|chain| matches!(chain, [only] if partition.contains(only))).collect();
         // A tag takes them in the partition's order, whatever the rule's.
@@ -148,7 +148,7 @@ pub(super) fn shaper_with_others(context: &Context<'_>, found: &mut Findings<'_>
         );
         let fix = "ask the shaper alone, by an action of its own, if the others must count what goes ahead, \
                    not what asks";
-        found.push(found.note(shaper.place_of("limit"), message, fix));
+        found.push(found.note(shaper.span_of("limit"), message, fix));
     }
 }
 
@@ -173,8 +173,8 @@ pub(super) fn lease_ends_in_queue(context: &Context<'_>, found: &mut Findings<'_
             let fix = format!(
                 "a `lease` longer than {longest}, a shorter `queue`, or renewing the lease while waiting"
             );
-            let problem = found.warning(other.place_of("limit"), message, fix);
-            found.push(problem.also(shaper.place_of("limit"), "it waits here"));
+            let problem = found.warning(other.span_of("limit"), message, fix);
+            found.push(problem.also(shaper.span_of("limit"), "it waits here"));
         }
     }
 }
@@ -185,7 +185,7 @@ fn shapers<'c, 'a>(context: &'c Context<'a>) -> impl Iterator<Item = (&'c Writte
 
 fn shaped(rule: &Rule) -> Option<Bucket> {
     match rule.limit {
-        RuleLimit::Fixed(Limit::Bucket(bucket)) if bucket.shape() == Shape::Queue => Some(bucket),
+        RuleLimit::Fixed(Limit::Bucket(bucket)) if bucket.kind() == BucketKind::Queue => Some(bucket),
         _ => None,
     }
 }

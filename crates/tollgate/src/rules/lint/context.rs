@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use tollgate_core::Span;
-use tollgate_core::rules::rule_set::Exception;
+use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{Cost, Mode, Override, Rule, RuleLimit, RuleSet};
 
 use super::claims::{Claim, Work, claims};
 use super::{Findings, LintOptions};
 use crate::rules::presets;
 use crate::shorthand::{self, Rate};
-use tollgate_document::{Node, Place, Problems, Source, parse};
+use tollgate_document::{Node, Problems, Source, SourceSpan, parse};
 
 /// How many names a message lists.
 const NAMES_MAX: usize = 6;
@@ -67,7 +67,7 @@ pub(super) struct WrittenLimit<'a> {
     /// The value of `limit:`.
     node: &'a Node,
     /// Where to point if the limit is written in a preset.
-    preset_place: Option<Place>,
+    preset_span: Option<SourceSpan>,
 }
 
 impl<'a> Context<'a> {
@@ -79,15 +79,15 @@ impl<'a> Context<'a> {
     ) -> Context<'a> {
         let written = written(root);
         let mut changes = changes(root);
-        let rules = set.rules().iter().enumerate().filter_map(|(place, rule)| {
-            let (entry, text) = *written.get(rule.scope.rule())?;
-            let nodes = changes.remove(rule.scope.rule()).unwrap_or_default();
+        let rules = set.rules().iter().enumerate().filter_map(|(span, rule)| {
+            let (entry, text) = *written.get(rule.keyspace.rule())?;
+            let nodes = changes.remove(rule.keyspace.rule()).unwrap_or_default();
             Some(WrittenRule {
                 rule,
                 entry,
                 text,
                 claims: rule_claims(rule, entry, text),
-                overrides: written_overrides(set.overrides_of(place), nodes),
+                overrides: written_overrides(set.overrides_of(span), nodes),
             })
         });
         let rules = rules.collect();
@@ -111,7 +111,7 @@ impl<'a> Context<'a> {
                 limit: &written.rule.limit,
                 cost: &written.rule.cost,
                 node,
-                preset_place: written.is_of_a_preset().then(|| written.place()),
+                preset_span: written.is_of_a_preset().then(|| written.span()),
             });
             for change in written.overrides.iter().filter(|change| !change.has_ended(self.options)) {
                 let Some(node) = change.node.get("limit") else { continue };
@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
                     limit: &change.change.limit,
                     cost: &written.rule.cost,
                     node,
-                    preset_place: None,
+                    preset_span: None,
                 });
             }
         }
@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
 
 impl WrittenRule<'_> {
     pub(super) fn id(&self) -> &str {
-        self.rule.scope.rule()
+        self.rule.keyspace.rule()
     }
 
     pub(super) fn is_of_a_preset(&self) -> bool {
@@ -143,14 +143,14 @@ impl WrittenRule<'_> {
     }
 
     /// Where the rule is named.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn span(&self) -> SourceSpan {
         let name = self.entry.get("use").or_else(|| self.entry.get("id"));
-        name.map_or(self.entry.place, |node| node.place)
+        name.map_or(self.entry.span, |node| node.span)
     }
 
     /// Where the value of one of its keys stands in the file, or else the rule.
-    pub(super) fn place_of(&self, key: &str) -> Place {
-        self.entry.get(key).map_or_else(|| self.place(), |node| node.place)
+    pub(super) fn span_of(&self, key: &str) -> SourceSpan {
+        self.entry.get(key).map_or_else(|| self.span(), |node| node.span)
     }
 }
 
@@ -160,21 +160,21 @@ impl WrittenOverride<'_> {
     }
 
     /// Where the value of one of its keys stands.
-    pub(super) fn place_of(&self, key: &str) -> Place {
-        self.node.get(key).map_or(self.node.place, |node| node.place)
+    pub(super) fn span_of(&self, key: &str) -> SourceSpan {
+        self.node.get(key).map_or(self.node.span, |node| node.span)
     }
 }
 
 impl WrittenLimit<'_> {
     /// Where the value of one of its keys stands in the file, or else the limit.
-    pub(super) fn place_of(&self, key: &str) -> Place {
-        self.preset_place.unwrap_or_else(|| self.node.get(key).map_or(self.node.place, |node| node.place))
+    pub(super) fn span_of(&self, key: &str) -> SourceSpan {
+        self.preset_span.unwrap_or_else(|| self.node.get(key).map_or(self.node.span, |node| node.span))
     }
 
     /// How to change it as `text` says.
     pub(super) fn fix(&self, text: String) -> String {
-        match self.preset_place {
-            Some(_) => format!("write the rule out in place of the preset, and then: {text}"),
+        match self.preset_span {
+            Some(_) => format!("write the rule out in span of the preset, and then: {text}"),
             None => text,
         }
     }
@@ -196,9 +196,9 @@ impl WrittenLimit<'_> {
 pub(super) fn incomplete(context: &Context<'_>, found: &mut Findings<'_>) {
     if context.work.is_used_up() {
         let message = "these rules take too long to compare: not everything was looked at".to_owned();
-        let place = context.root.entry("rules").map_or(context.root.place, |entry| entry.key.place);
+        let span = context.root.entry("rules").map_or(context.root.span, |entry| entry.key.span);
         found.push(found.note(
-            place,
+            span,
             message,
             "shorter lists of values, or several rule sets, can be compared whole",
         ));
@@ -267,12 +267,12 @@ fn written(root: &Node) -> HashMap<String, (&Node, &Node)> {
 
 fn rule_claims<'a>(rule: &'a Rule, entry: &'a Node, text: &'a Node) -> Vec<Claim<'a>> {
     let conditions_of = |node: &'a Node| node.get("match").map_or(&[][..], Node::entries).iter();
-    let own = conditions_of(entry).map(|entry| (&entry.value, entry.value.place));
+    let own = conditions_of(entry).map(|entry| (&entry.value, entry.value.span));
     if std::ptr::eq(entry, text) {
         return claims(&rule.conditions, own);
     }
-    let place = entry.get("use").map_or(entry.place, |name| name.place);
-    let of_the_preset = conditions_of(text).map(|entry| (&entry.value, place));
+    let span = entry.get("use").map_or(entry.span, |name| name.span);
+    let of_the_preset = conditions_of(text).map(|entry| (&entry.value, span));
     claims(&rule.conditions, of_the_preset.chain(own))
 }
 
@@ -295,7 +295,7 @@ fn changes(root: &Node) -> HashMap<&str, Vec<&Node>> {
 fn written_overrides<'a>(overrides: &'a [Override], nodes: Vec<&'a Node>) -> Vec<WrittenOverride<'a>> {
     let written = overrides.iter().zip(nodes).map(|(change, node)| {
         let conditions = node.get("when").map_or(&[][..], Node::entries).iter();
-        let claims = claims(&change.conditions, conditions.map(|entry| (&entry.value, entry.value.place)));
+        let claims = claims(&change.conditions, conditions.map(|entry| (&entry.value, entry.value.span)));
         WrittenOverride { change, node, claims }
     });
     written.collect()
@@ -303,12 +303,12 @@ fn written_overrides<'a>(overrides: &'a [Override], nodes: Vec<&'a Node>) -> Vec
 
 fn written_exceptions<'a>(
     list: &'static str,
-    exceptions: &'a [Exception],
+    exceptions: &'a [ListEntry],
     root: &'a Node,
 ) -> Vec<WrittenException<'a>> {
     let written = exceptions.iter().zip(items(root, list)).map(|(exception, node)| {
         let conditions = node.get("when").map_or(&[][..], Node::entries).iter();
-        let claims = claims(&exception.conditions, conditions.map(|entry| (&entry.value, entry.value.place)));
+        let claims = claims(&exception.conditions, conditions.map(|entry| (&entry.value, entry.value.span)));
         WrittenException { list, node, claims }
     });
     written.collect()

@@ -1,6 +1,6 @@
 //! Lints of single limits: what their numbers come to.
 
-use tollgate_core::algorithm::bucket::{Bucket, Shape};
+use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::sliding_log::{ENTRIES_MAX, SlidingLog};
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::calendar::Period;
@@ -24,10 +24,10 @@ pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.limits() {
         let RuleLimit::Fixed(Limit::Bucket(bucket)) = written.limit else { continue };
         // What a shaper admits at once does not leave at once.
-        let saved = match bucket.shape() {
-            Shape::Tokens => "burst",
-            Shape::Meter => "capacity",
-            Shape::Queue => continue,
+        let saved = match bucket.kind() {
+            BucketKind::Tokens => "burst",
+            BucketKind::Meter => "capacity",
+            BucketKind::Queue => continue,
         };
         let Some((key, rate)) = written.rate(&["token-bucket", "leaky-bucket"]) else { continue };
         let incoming = incoming(bucket, rate.period);
@@ -44,15 +44,15 @@ pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
             bucket.capacity(),
         );
         let fix = smaller_burst(saved, bucket, &written, rate);
-        let place = written.place_of(if written.has(saved) { saved } else { key });
-        found.push(found.note(place, message, written.fix(fix)));
+        let span = written.span_of(if written.has(saved) { saved } else { key });
+        found.push(found.note(span, message, written.fix(fix)));
     }
 }
 
 /// What makes a burst smaller without making a request impossible.
 fn smaller_burst(key: &str, bucket: &Bucket, written: &WrittenLimit<'_>, rate: Rate) -> String {
     let (dearest, is_known) = match written.cost {
-        Cost::Asked => (1, true),
+        Cost::FromRequest => (1, true),
         Cost::Expression { default, .. } => (*default, false),
         cost => (cost.largest().unwrap_or(1), true),
     };
@@ -108,7 +108,7 @@ pub(super) fn window_edge_burst(context: &Context<'_>, found: &mut Findings<'_>)
             2 * u128::from(limit),
         );
         let fix = at_most(Rate { amount: limit, period: length });
-        found.push(found.note(written.place_of("fixed-window"), message, written.fix(fix)));
+        found.push(found.note(written.span_of("fixed-window"), message, written.fix(fix)));
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn estimated_count(context: &Context<'_>, found: &mut Findings<'_>) {
             "`counting: strict` never admits more than {limit}; it may refuse early what comes within \
              {bucket} of being allowed"
         );
-        found.push(found.note(written.place_of("counting"), message, written.fix(fix)));
+        found.push(found.note(written.span_of("counting"), message, written.fix(fix)));
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) fn log_memory(context: &Context<'_>, found: &mut Findings<'_>) {
             tenths % 10,
         );
         let key = if written.has("entries") { "entries" } else { "sliding-log" };
-        found.push(found.warning(written.place_of(key), message, buckets_instead(&log)));
+        found.push(found.warning(written.span_of(key), message, buckets_instead(&log)));
     }
 }
 
@@ -169,7 +169,7 @@ pub(super) fn log_entries(context: &Context<'_>, found: &mut Findings<'_>) {
             buckets_instead(&log)
         };
         let key = if written.has("entries") { "entries" } else { "sliding-log" };
-        found.push(found.warning(written.place_of(key), message, fix));
+        found.push(found.warning(written.span_of(key), message, fix));
     }
 }
 
@@ -183,7 +183,7 @@ fn logs<'a>(context: &Context<'a>) -> impl Iterator<Item = (WrittenLimit<'a>, Sl
 /// The most instants that can count at once: none of them costs less than the least.
 fn entries_needed(log: &SlidingLog, cost: &Cost) -> u64 {
     let least = match cost {
-        Cost::Asked | Cost::Expression { .. } => 1,
+        Cost::FromRequest | Cost::Expression { .. } => 1,
         Cost::Constant(cost) => *cost,
         // What costs 0 leaves no entry.
         Cost::Table { costs, default, .. } => {
@@ -214,7 +214,7 @@ pub(super) fn quota_without_zone(context: &Context<'_>, found: &mut Findings<'_>
                 format!("the {period} of {} begin at midnight in UTC, since it names no zone", written.whose);
             let fix = "name the zone of the contract, like `zone: Europe/Berlin`, or write `zone: UTC` if \
                        that is meant";
-            found.push(found.warning(written.place_of("quota"), message, fix));
+            found.push(found.warning(written.span_of("quota"), message, fix));
         }
     }
 }

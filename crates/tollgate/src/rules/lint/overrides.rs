@@ -17,7 +17,7 @@ pub(super) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
             };
             let message = format!("this override of rule `{}` ended {ago}", written.id());
             let fix = "take it out, or set `until` to an instant that is still to come";
-            found.push(found.warning(change.place_of("until"), message, fix));
+            found.push(found.warning(change.span_of("until"), message, fix));
         }
     }
 }
@@ -34,8 +34,8 @@ pub(super) fn never_applies(context: &Context<'_>, found: &mut Findings<'_>) {
                 written.id(),
             );
             let fix = format!("take it out, or let its `{}` be one that the rule takes", own.attribute);
-            let problem = found.warning(other.place, message, fix);
-            found.push(problem.also(own.place, "the rule's condition"));
+            let problem = found.warning(other.span, message, fix);
+            found.push(problem.also(own.span, "the rule's condition"));
         }
     }
 }
@@ -58,8 +58,8 @@ pub(super) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
                     written.id()
                 );
                 let fix = "take one of them out, or give this one a condition that the other does not have";
-                let problem = found.warning(beaten.place_of("when"), message, fix);
-                found.push(problem.also(better.place_of("when"), "this one holds whenever it does"));
+                let problem = found.warning(beaten.span_of("when"), message, fix);
+                found.push(problem.also(better.span_of("when"), "this one holds whenever it does"));
             }
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn open_login(context: &Context<'_>, found: &mut Findings<'_>) {
             written.id(),
         );
         let fix = "`closed` refuses during an outage; `local 25%` goes on counting in each process";
-        found.push(found.warning(written.place_of("on_failure"), message, fix));
+        found.push(found.warning(written.span_of("on_failure"), message, fix));
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) fn penalty_without_account(context: &Context<'_>, found: &mut Finding
         };
         let fix = "count by account as well, in a rule of its own for the same requests; `use: \
                    login-protection` does";
-        found.push(found.warning(written.place_of("per"), message, fix));
+        found.push(found.warning(written.span_of("per"), message, fix));
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn free_of_charge(context: &Context<'_>, found: &mut Findings<'_>) {
         if !moved && written.rule.cost.largest() == Some(0) {
             let message = format!("every request under rule `{}` costs 0, so it never refuses", written.id());
             let fix = "a cost of 1 or more counts; to let some requests pass uncounted, give only these 0";
-            found.push(found.warning(written.place_of("cost"), message, fix));
+            found.push(found.warning(written.span_of("cost"), message, fix));
         }
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn rule_off(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.rules.iter().filter(|written| written.rule.mode == Mode::Off) {
         let message = format!("rule `{}` is off: it neither refuses nor counts", written.id());
         let fix = "`mode: shadow` counts without refusing; take the rule out if it is not needed";
-        found.push(found.note(written.place_of("mode"), message, fix));
+        found.push(found.note(written.span_of("mode"), message, fix));
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn rollout_nobody(context: &Context<'_>, found: &mut Findings<'_>) {
             let message =
                 format!("rule `{}` is enforced for 0% of its subjects, so for nobody", written.id());
             let fix = "raise the share step by step, like `rollout: 1%`, or say `mode: shadow`";
-            found.push(found.note(written.place_of("rollout"), message, fix));
+            found.push(found.note(written.span_of("rollout"), message, fix));
         }
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn never_matches(context: &Context<'_>, found: &mut Findings<'_>) {
                 own.attribute,
             );
             let fix = "leave this condition out, or write the rule out with the condition that is meant";
-            found.push(found.warning(own.place, message, fix));
+            found.push(found.warning(own.span, message, fix));
         }
     }
 }
@@ -66,14 +66,14 @@ pub(super) fn value_never_seen(context: &Context<'_>, found: &mut Findings<'_>) 
     let exceptions = context.exceptions.iter().flat_map(|exception| &exception.claims);
     // A condition on a preset stands once and is part of several rules.
     let mut seen = HashSet::new();
-    for claim in rules.chain(exceptions).filter(|claim| seen.insert(claim.place)) {
+    for claim in rules.chain(exceptions).filter(|claim| seen.insert(claim.span)) {
         match (claim.attribute, claim.test) {
             ("method", Test::OneOf(values)) => {
                 if let Some(value) = values.iter().find(|value| value.bytes().any(|b| b.is_ascii_lowercase()))
                 {
                     let message = format!("no request has the method `{value}`: methods are in capitals");
                     let fix = format!("write `{}`", value.to_ascii_uppercase());
-                    found.push(found.warning(claim.place, message, fix));
+                    found.push(found.warning(claim.span, message, fix));
                 }
             }
             ("path", test) => path_never_seen(claim, test, found),
@@ -90,18 +90,14 @@ fn path_never_seen(claim: &Claim<'_>, test: &Test, found: &mut Findings<'_>) {
         Test::Path(_) => {
             if let Some(path) = claim.path.filter(|path| path.contains(['?', '#'])) {
                 let message = format!("no path has the form `{path}`: a query is not looked at");
-                found.push(found.warning(
-                    claim.place,
-                    message,
-                    "leave out everything from the `?` or `#` on",
-                ));
+                found.push(found.warning(claim.span, message, "leave out everything from the `?` or `#` on"));
             }
             None
         }
     };
     if let Some(text) = wrong {
         let message = format!("no request has a path like `{text}`: paths begin with `/`");
-        found.push(found.warning(claim.place, message, format!("write `/{text}`")));
+        found.push(found.warning(claim.span, message, format!("write `/{text}`")));
     }
 }
 
@@ -119,8 +115,8 @@ pub(super) fn unreachable_rule(context: &Context<'_>, found: &mut Findings<'_>) 
             );
             let fix = "narrow the entry of the list by a condition that the rule does not have, or take the \
                        rule out";
-            let problem = found.warning(written.place(), message, fix);
-            found.push(problem.also(exception.node.place, "this entry takes them"));
+            let problem = found.warning(written.span(), message, fix);
+            found.push(problem.also(exception.node.span, "this entry takes them"));
             continue;
         }
         if written.rule.limit == RuleLimit::Deny {
@@ -133,8 +129,8 @@ pub(super) fn unreachable_rule(context: &Context<'_>, found: &mut Findings<'_>) 
                 other.id()
             );
             let fix = "narrow the rule that denies, or take this one out";
-            let problem = found.warning(written.place(), message, fix);
-            found.push(problem.also(other.place_of("limit"), "denied here"));
+            let problem = found.warning(written.span(), message, fix);
+            found.push(problem.also(other.span_of("limit"), "denied here"));
         }
     }
 }
@@ -166,8 +162,8 @@ pub(super) fn shadowed_rule(context: &Context<'_>, found: &mut Findings<'_>) {
             strict.id(),
         );
         let fix = "take it out, make its limit the stricter one, or narrow the other rule by a condition";
-        let problem = found.warning(loose.place(), message, fix);
-        found.push(problem.also(strict.place(), "this rule is reached first"));
+        let problem = found.warning(loose.span(), message, fix);
+        found.push(problem.also(strict.span(), "this rule is reached first"));
     }
 }
 
@@ -196,7 +192,7 @@ fn shadows(context: &Context<'_>, loose: &WrittenRule<'_>, strict: &WrittenRule<
 
 fn same_cost(one: &Cost, other: &Cost) -> bool {
     match (one, other) {
-        (Cost::Asked, Cost::Asked) => true,
+        (Cost::FromRequest, Cost::FromRequest) => true,
         (Cost::Constant(one), Cost::Constant(other)) => one == other,
         (
             Cost::Table { attribute, costs, default },
@@ -238,7 +234,7 @@ fn is_no_stricter(loose: &RuleLimit, strict: &RuleLimit) -> bool {
                     >= u128::from(strict_drain) * u128::from(scale);
                 faster
                     && loose.capacity() >= strict.capacity()
-                    && (loose.shape(), loose.tick()) == (strict.shape(), strict.tick())
+                    && (loose.kind(), loose.tick()) == (strict.kind(), strict.tick())
             }
             (Limit::Concurrency(loose), Limit::Concurrency(strict)) => {
                 loose.limit() >= strict.limit() && loose.lease() <= strict.lease()

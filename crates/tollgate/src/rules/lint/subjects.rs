@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use tollgate_core::rules::{Missing, Rule};
 
 use super::Findings;
-use super::attributes::subject_place;
+use super::attributes::subject_span;
 use super::context::{Context, WrittenRule, names};
-use tollgate_document::Place;
+use tollgate_document::SourceSpan;
 
 /// The attribute that every request over a network has.
 const ADDRESS: &str = "ip";
@@ -31,7 +31,7 @@ pub(super) fn absent_subject(context: &Context<'_>, found: &mut Findings<'_>) {
         let fix = "`missing: refuse` closes the hole, `| ip` counts such requests by address, and `missing: \
                    skip` says that it is meant";
         let first = chain.first().map_or("", String::as_str);
-        found.push(found.warning(subject_place(context.source, written, first), message, fix));
+        found.push(found.warning(subject_span(context.source, written, first), message, fix));
     }
 }
 
@@ -45,14 +45,14 @@ fn demanded<'a>(written: &WrittenRule<'a>) -> HashSet<&'a str> {
 pub(super) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>) {
     let by_address = |rule: &Rule| rule.per.parts.iter().flatten().any(|name| name == ADDRESS);
     let rules: Vec<_> = context.live().filter(|written| by_address(written.rule)).collect();
-    let mut places: Vec<Place> = Vec::new();
+    let mut spans: Vec<SourceSpan> = Vec::new();
     for written in &rules {
-        let place = subject_place(context.source, written, ADDRESS);
-        if !places.contains(&place) && places.len() < 8 {
-            places.push(place);
+        let span = subject_span(context.source, written, ADDRESS);
+        if !spans.contains(&span) && spans.len() < 8 {
+            spans.push(span);
         }
     }
-    let Some((&first, others)) = places.split_first() else { return };
+    let Some((&first, others)) = spans.split_first() else { return };
     let counts = if rules.len() == 1 { "rule" } else { "rules" };
     let verb = if rules.len() == 1 { "counts" } else { "count" };
     let message = format!(
@@ -62,5 +62,5 @@ pub(super) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>
     let fix = "let the edge believe only trusted proxies about `ip`, count IPv6 by prefix, and cap the \
                rest with `ip_subjects_max`";
     let problem = found.note(first, message, fix);
-    found.push(others.iter().fold(problem, |problem, &place| problem.also(place, "and here")));
+    found.push(others.iter().fold(problem, |problem, &span| problem.also(span, "and here")));
 }

@@ -35,7 +35,7 @@ fn codes(text: &str, cluster: bool) -> BTreeSet<&'static str> {
 fn warnings(text: &str, cluster: bool) -> Vec<String> {
     let (source, problems) = linted(text, &options(cluster));
     let warnings = problems.in_order().into_iter().filter(|problem| problem.severity != Severity::Note);
-    let line = |problem: &Problem| source.position(problem.label.place.start).line;
+    let line = |problem: &Problem| source.position(problem.label.span.start).line;
     warnings.map(|problem| format!("{} {}: {}", line(problem), problem.code, problem.message)).collect()
 }
 
@@ -287,14 +287,14 @@ overrides:
   - { rule: a, when: { tenant: x }, limit: { token-bucket: 2/s, burst: 1 }, until: 2020-01-01T00:00:00Z }
 ";
     let (source, problems) = linted(text, &options(false));
-    let at = |place: Place| {
-        let position = source.position(place.start);
-        format!("{}:{} {}", position.line, position.column, source.slice(place))
+    let at = |span: SourceSpan| {
+        let position = source.position(span.start);
+        format!("{}:{} {}", position.line, position.column, source.slice(span))
     };
     let found: Vec<String> = problems
         .in_order()
         .iter()
-        .map(|problem| format!("{} {}", at(problem.label.place), problem.code))
+        .map(|problem| format!("{} {}", at(problem.label.span), problem.code))
         .collect();
     assert_eq!(
         found,
@@ -460,7 +460,7 @@ fn a_contradiction_with_a_preset_is_shown_where_it_can_be_changed() {
     let (source, problems) =
         linted(&file("  - { use: admin-endpoints, match: { method: OPTIONS } }"), &options(false));
     let found = problems.in_order().into_iter().filter(|problem| problem.code == "never-matches");
-    let shown: Vec<&str> = found.map(|problem| source.slice(problem.label.place)).collect();
+    let shown: Vec<&str> = found.map(|problem| source.slice(problem.label.span)).collect();
     assert_eq!(shown, ["OPTIONS", "OPTIONS"]);
 }
 

@@ -3,7 +3,7 @@
 use tollgate_core::algorithm::bucket::{Bucket, BucketState};
 use tollgate_core::algorithm::fixed_window::{FixedWindow, FixedWindowState};
 use tollgate_core::algorithm::meter::{Meter, MeterState};
-use tollgate_core::algorithm::sliding_window::{InNewest, SlidingWindow};
+use tollgate_core::algorithm::sliding_window::{NewestBucketCharge, SlidingWindow};
 use tollgate_core::{Answer, Limit, Time};
 
 use super::slot::{Values, bucket, meter, window};
@@ -13,7 +13,7 @@ use super::slot::{Values, bucket, meter, window};
 pub(super) enum Charged<'l> {
     InSlot(InSlot<'l>),
     /// On the heap.
-    SlidingWindow(&'l SlidingWindow, InNewest),
+    SlidingWindow(&'l SlidingWindow, NewestBucketCharge),
 }
 
 /// The same where the state lies in its slot.
@@ -31,15 +31,15 @@ pub(super) fn charge(limit: &Limit, values: Values, now: Time, cost: u64) -> Opt
     let asks = |capacity: u64| (1..=capacity).contains(&cost);
     match limit {
         Limit::Bucket(limit) if asks(limit.capacity()) => {
-            let left = limit.charged(Some(&bucket(limit.rate().1, values)), now, cost)?;
+            let left = limit.try_charge(Some(&bucket(limit.rate().1, values)), now, cost)?;
             Some(InSlot::Bucket(limit, left))
         }
         Limit::FixedWindow(limit) if asks(limit.limit()) => {
-            let left = limit.charged(Some(&window(limit.window(), values)), now, cost)?;
+            let left = limit.try_charge(Some(&window(limit.window(), values)), now, cost)?;
             Some(InSlot::FixedWindow(limit, left))
         }
         Limit::Meter(limit) if asks(limit.limit()) => {
-            Some(InSlot::Meter(limit, limit.charged(Some(&meter(values)), now, cost)?))
+            Some(InSlot::Meter(limit, limit.try_charge(Some(&meter(values)), now, cost)?))
         }
         _ => None,
     }
@@ -62,10 +62,10 @@ impl Charged<'_> {
     #[inline(always)]
     pub(super) fn answer(&self, cost: u64) -> Answer {
         match self {
-            Charged::InSlot(InSlot::Bucket(limit, left)) => limit.admitted(left, cost),
-            Charged::InSlot(InSlot::FixedWindow(limit, left)) => limit.admitted(left),
-            Charged::InSlot(InSlot::Meter(limit, left)) => limit.admitted(left),
-            Charged::SlidingWindow(limit, left) => limit.admitted(left),
+            Charged::InSlot(InSlot::Bucket(limit, left)) => limit.admission_answer(left, cost),
+            Charged::InSlot(InSlot::FixedWindow(limit, left)) => limit.admission_answer(left),
+            Charged::InSlot(InSlot::Meter(limit, left)) => limit.admission_answer(left),
+            Charged::SlidingWindow(limit, left) => limit.admission_answer(left),
         }
     }
 }
@@ -181,14 +181,14 @@ mod tests {
                         && state.counts.len() as u64 == limit.buckets() + 1
                         && state.counts.iter().all(|&count| count <= limit.limit());
                     let in_newest = written.as_ref().is_some_and(|written| written.newest == state.newest);
-                    let left = limit.charged(state, now, cost);
+                    let left = limit.try_charge(state, now, cost);
                     prop_assert_eq!(left.is_some(), alike && in_newest);
                     if let Some(left) = left {
                         let mut charged = state.clone();
                         left.add_to(&mut charged);
-                        prop_assert_eq!(limit.admitted(&left), step.answer);
+                        prop_assert_eq!(limit.admission_answer(&left), step.answer);
                         prop_assert_eq!(Some(&charged), written.as_ref());
-                        prop_assert_eq!(Some(limit.over_at(&left)), dies_at);
+                        prop_assert_eq!(Some(limit.dies_at(&left)), dies_at);
                     }
                 }
                 state = written.or(state);

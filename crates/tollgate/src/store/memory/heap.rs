@@ -1,6 +1,6 @@
 //! State that is too large for a slot.
 
-use tollgate_core::algorithm::sliding_window::InNewest;
+use tollgate_core::algorithm::sliding_window::NewestBucketCharge;
 use tollgate_core::{Change, State, Time, Write};
 
 /// Entries by number; numbers of entries that are gone are used again.
@@ -47,7 +47,7 @@ impl Heap {
 
     /// Adds to the newest bucket of a sliding window.
     #[inline]
-    pub(super) fn add(&mut self, index: u32, left: &InNewest, dies_at: Time) {
+    pub(super) fn add(&mut self, index: u32, left: &NewestBucketCharge, dies_at: Time) {
         let entry = &mut self.entries[index as usize];
         let Some(State::SlidingWindow(state)) = &mut entry.state else {
             unreachable!("it was charged under the same lock");

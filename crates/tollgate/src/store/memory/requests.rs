@@ -61,7 +61,7 @@ impl Requests {
             None => (),
         }
         let outcome = carry_out();
-        if outcome.books(plan) {
+        if outcome.took_effect(plan) {
             let (content, until) = (request.content, now.plus(request.horizon));
             book.forget(now);
             let answers = outcome.answers.iter().copied().collect();

@@ -40,7 +40,7 @@ impl<'i> Owner<'i> {
     pub(super) fn of(item: &'i Item<'_>) -> Owner<'i> {
         Owner {
             fingerprint: item.key.fingerprint(),
-            scope: item.key.scope().fingerprint(),
+            scope: item.key.keyspace().fingerprint(),
             ip_subjects_max: item.ip_subjects_max,
             limit: &item.limit,
             class: None,
@@ -128,7 +128,7 @@ impl Shard {
             Limit::SlidingWindow(limit) if (1..=limit.limit()).contains(&cost) => {
                 match self.heap.state(self.on_heap_of(classes, owner, slot)?)? {
                     State::SlidingWindow(state) => {
-                        Some(Charged::SlidingWindow(limit, limit.charged(state, now, cost)?))
+                        Some(Charged::SlidingWindow(limit, limit.try_charge(state, now, cost)?))
                     }
                     _ => None,
                 }
@@ -143,7 +143,7 @@ impl Shard {
         let slot = self.table.slot_mut(at);
         match charged {
             Charged::SlidingWindow(limit, left) => {
-                self.heap.add(slot.values()[0] as u32, left, limit.over_at(left));
+                self.heap.add(slot.values()[0] as u32, left, limit.dies_at(left));
             }
             Charged::InSlot(charged) => slot.set_values(charged.values()),
         }

@@ -4,7 +4,7 @@
 //! an expiry, measured on those that are supported and compared with them by the tests.
 
 use tollgate_core::algorithm::quota::{QuotaPeriod, RESERVATIONS_MAX};
-use tollgate_core::{Key, Limit, Operation, Report, Scope, Span, State, SubjectHasher, Time, Token};
+use tollgate_core::{Key, Keyspace, Limit, Operation, Report, Span, State, SubjectHasher, Time, Token};
 
 /// A server, as far as its memory is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,14 +84,14 @@ const ANSWER: u64 = 34;
 
 impl Footprint {
     /// What a subject of this limit takes that has so many records, under a prefix of this length.
-    pub fn subject(&self, prefix: usize, scope: &Scope, limit: &Limit, records: u64) -> KeyBytes {
+    pub fn subject(&self, prefix: usize, scope: &Keyspace, limit: &Limit, records: u64) -> KeyBytes {
         self.key((prefix + text(&anybody(scope))) as u64, state(limit, records))
     }
 
     /// What a request's id takes for as long as it is remembered, if the request met so many rules, this one first.
-    pub fn request_id(&self, prefix: usize, scope: &Scope, rules: u64) -> KeyBytes {
+    pub fn request_id(&self, prefix: usize, scope: &Keyspace, rules: u64) -> KeyBytes {
         let key = anybody(scope);
-        let text = text(&key.of_request(key.subject()));
+        let text = text(&key.request_id_key(key.subject()));
         self.key((prefix + text) as u64, REMEMBERED + ANSWER * rules)
     }
 
@@ -203,7 +203,7 @@ fn length(limit: &Limit, operations: &[Operation]) -> u64 {
 const SOME_DAY: Time = Time::from_us(1_700_000_000_000_000);
 
 /// A key of this scope: all of them are of one length.
-fn anybody(scope: &Scope) -> Key<'_> {
+fn anybody(scope: &Keyspace) -> Key<'_> {
     scope.key(SubjectHasher::new([0; 32]).subject([]))
 }
 

@@ -95,7 +95,7 @@ impl Table {
         let names = matching.iter().map(|&place| {
             let rule = &rules.rules()[place as usize];
             let blocking = rule.mode == Mode::Enforce && rule.rollout == Rollout::ALL;
-            if several { each(rule.scope.rule(), blocking).len() } else { rule.scope.rule().len() }
+            if several { each(rule.keyspace.rule(), blocking).len() } else { rule.keyspace.rule().len() }
         });
         let rule = names.chain([NO_RULE.len()]).max().unwrap_or(0);
         Table { time, rule }

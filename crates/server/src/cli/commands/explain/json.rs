@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use tollgate::core::Item;
-use tollgate::core::rules::rule_set::Exception;
-use tollgate::core::rules::{Explained, Missing, Origin, Override, Planned, RuleLimit};
+use tollgate::core::rules::rule_set::ListEntry;
+use tollgate::core::rules::{Missing, Origin, Override, Planned, RuleLimit, RuleTrace};
 
 use super::unused::unused;
 use super::{Explanation, matches, words};
@@ -23,7 +23,7 @@ pub(super) fn json(explanation: &Explanation<'_>) -> Value {
     })
 }
 
-fn of_rule(explanation: &Explanation<'_>, place: usize, explained: &Explained<'_, '_>) -> Value {
+fn of_rule(explanation: &Explanation<'_>, place: usize, explained: &RuleTrace<'_, '_>) -> Value {
     let Explanation { rules, request, written, .. } = explanation;
     let attributes = request.attributes;
     let rule = explained.rule;
@@ -34,7 +34,7 @@ fn of_rule(explanation: &Explanation<'_>, place: usize, explained: &Explained<'_
         rules.overrides_of(place).iter().map(|change| of_override(explanation, explained, change));
     let limit_origin = explained.changed_by.map_or(&rule.origin, |change| &change.origin);
     json!({
-        "id": rule.scope.rule(),
+        "id": rule.keyspace.rule(),
         "description": rule.description,
         "file": rule.origin.file,
         "line": rule.origin.line,
@@ -55,7 +55,7 @@ fn of_rule(explanation: &Explanation<'_>, place: usize, explained: &Explained<'_
     })
 }
 
-fn subject(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> Value {
+fn subject(explanation: &Explanation<'_>, explained: &RuleTrace<'_, '_>) -> Value {
     match &explained.subject {
         Ok(subjects) => {
             let parts = subjects.parts.iter().map(|(kind, value)| json!({ "kind": kind, "value": value }));
@@ -87,7 +87,7 @@ fn limit(explanation: &Explanation<'_>, limit: &RuleLimit, origin: &Origin) -> V
     })
 }
 
-fn of_override(explanation: &Explanation<'_>, explained: &Explained<'_, '_>, change: &Override) -> Value {
+fn of_override(explanation: &Explanation<'_>, explained: &RuleTrace<'_, '_>, change: &Override) -> Value {
     let Explanation { request, now, written, .. } = explanation;
     let holds = change.holds(request.attributes, *now);
     let wins = explained.changed_by.is_some_and(|winner| std::ptr::eq(winner, change));
@@ -114,7 +114,7 @@ fn answer(explanation: &Explanation<'_>) -> Value {
         Ok(Planned::Bypassed(exception)) => excepted("bypassed", exception),
         Ok(Planned::Refused { rule, missing, .. }) => {
             let why = if *missing { "missing-subject" } else { "limit-deny" };
-            json!({ "kind": "refused", "rule": rule.scope.rule(), "why": why })
+            json!({ "kind": "refused", "rule": rule.keyspace.rule(), "why": why })
         }
         Ok(Planned::Plan { plan, skipped, cost_failed }) => json!({
             "kind": "plan",
@@ -126,14 +126,14 @@ fn answer(explanation: &Explanation<'_>) -> Value {
     }
 }
 
-fn excepted(kind: &str, exception: &Exception) -> Value {
-    let Exception { reason, origin, .. } = exception;
+fn excepted(kind: &str, exception: &ListEntry) -> Value {
+    let ListEntry { reason, origin, .. } = exception;
     json!({ "kind": kind, "reason": reason, "file": origin.file, "line": origin.line })
 }
 
 fn of_item(item: &Item<'_>) -> Value {
     json!({
-        "rule": item.key.scope().rule(),
+        "rule": item.key.keyspace().rule(),
         "key": item.key.to_string(),
         "operation": "charge",
         "cost": item.operation.cost(),

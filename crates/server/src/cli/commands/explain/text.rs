@@ -1,7 +1,7 @@
 //! The explanation for people: a block for each rule that applies, a line for each that does not, the answer last.
 
-use tollgate::core::rules::rule_set::Exception;
-use tollgate::core::rules::{Explained, Missing, Mode, Planned, Rollout, Rule, RuleLimit};
+use tollgate::core::rules::rule_set::ListEntry;
+use tollgate::core::rules::{Missing, Mode, Planned, Rollout, Rule, RuleLimit, RuleTrace};
 use tollgate::core::{EXACT_MAX, Plan};
 
 use super::unused::unused;
@@ -21,9 +21,9 @@ pub(super) fn text(explanation: &Explanation<'_>) -> String {
     if !others.is_empty() {
         out += &format!("\n{STRONG}Rules that do not apply{STRONG:#}\n");
     }
-    let width = others.iter().map(|other| other.rule.scope.rule().len()).max().unwrap_or(0);
+    let width = others.iter().map(|other| other.rule.keyspace.rule().len()).max().unwrap_or(0);
     for other in others {
-        out += &format!("  {:width$}  {}\n", other.rule.scope.rule(), why_not(explanation, other));
+        out += &format!("  {:width$}  {}\n", other.rule.keyspace.rule(), why_not(explanation, other));
     }
     out += &format!("\n{}", answer(explanation));
     let mut notes = unused(rules, request.attributes);
@@ -43,7 +43,7 @@ pub(super) fn text(explanation: &Explanation<'_>) -> String {
     out
 }
 
-fn why_not(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> String {
+fn why_not(explanation: &Explanation<'_>, explained: &RuleTrace<'_, '_>) -> String {
     let attributes = explanation.request.attributes;
     let unmet =
         explained.unmet.iter().map(|condition| words::unmet(condition, attributes, &explanation.written));
@@ -51,11 +51,11 @@ fn why_not(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> Stri
     off.into_iter().chain(unmet).collect::<Vec<_>>().join("; ")
 }
 
-fn block(explanation: &Explanation<'_>, place: usize, explained: &Explained<'_, '_>) -> String {
+fn block(explanation: &Explanation<'_>, place: usize, explained: &RuleTrace<'_, '_>) -> String {
     let rule = explained.rule;
     let attributes = explanation.request.attributes;
     let mut out =
-        format!("\n{STRONG}{}{STRONG:#}  {DIM}{}{DIM:#}\n", rule.scope.rule(), words::place(&rule.origin));
+        format!("\n{STRONG}{}{STRONG:#}  {DIM}{}{DIM:#}\n", rule.keyspace.rule(), words::place(&rule.origin));
     line(&mut out, "applies to", &words::met(&rule.conditions, attributes));
     line(&mut out, "counts", &counted(explanation, explained));
     limit(&mut out, explanation, place, explained);
@@ -70,7 +70,7 @@ fn line(out: &mut String, label: &str, text: &str) {
     *out += &format!("  {DIM}{label:LABEL$}{DIM:#}  {text}\n");
 }
 
-fn counted(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> String {
+fn counted(explanation: &Explanation<'_>, explained: &RuleTrace<'_, '_>) -> String {
     match &explained.subject {
         Ok(subjects) => {
             let hash = explanation.hash(subjects);
@@ -96,7 +96,7 @@ fn counted(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> Stri
     }
 }
 
-fn limit(out: &mut String, explanation: &Explanation<'_>, place: usize, explained: &Explained<'_, '_>) {
+fn limit(out: &mut String, explanation: &Explanation<'_>, place: usize, explained: &RuleTrace<'_, '_>) {
     let Explanation { rules, request, now, written, .. } = explanation;
     let rule = explained.rule;
     let own = written.limit(&rule.limit, &rule.origin);
@@ -138,7 +138,7 @@ fn limit(out: &mut String, explanation: &Explanation<'_>, place: usize, explaine
     }
 }
 
-fn mode(explained: &Explained<'_, '_>) -> String {
+fn mode(explained: &RuleTrace<'_, '_>) -> String {
     let Rule { mode, rollout, .. } = explained.rule;
     let name = words::mode(*mode);
     if *rollout == Rollout::ALL || explained.subject.is_err() {
@@ -166,7 +166,7 @@ fn answer(explanation: &Explanation<'_>) -> String {
             } else {
                 "its limit is `deny`"
             };
-            format!("{RED}Refused{RED:#} by {}: {why}. No store is asked.\n", rule.scope.rule())
+            format!("{RED}Refused{RED:#} by {}: {why}. No store is asked.\n", rule.keyspace.rule())
         }
         Ok(Planned::Plan { plan, skipped, .. }) if plan.items().is_empty() => {
             let why = if *skipped == 0 { "no rule applies" } else { "every rule that applies is skipped" };
@@ -177,7 +177,7 @@ fn answer(explanation: &Explanation<'_>) -> String {
     }
 }
 
-fn excepted(exception: &Exception, explanation: &Explanation<'_>) -> String {
+fn excepted(exception: &ListEntry, explanation: &Explanation<'_>) -> String {
     let when = words::met(&exception.conditions, explanation.request.attributes);
     let reason = words::reason(&exception.reason);
     format!(
@@ -187,7 +187,7 @@ fn excepted(exception: &Exception, explanation: &Explanation<'_>) -> String {
 }
 
 fn items(plan: &Plan<'_>) -> String {
-    let width = plan.items().iter().map(|item| item.key.scope().rule().len()).max().unwrap_or(0);
+    let width = plan.items().iter().map(|item| item.key.keyspace().rule().len()).max().unwrap_or(0);
     let mut out = format!("{STRONG}The store is asked, in one step, all or nothing{STRONG:#}\n");
     for item in plan.items() {
         let blocking = if item.blocking { "may refuse" } else { "a shadow: counted, never refuses" };
@@ -196,7 +196,7 @@ fn items(plan: &Plan<'_>) -> String {
             EXACT_MAX => String::new(),
             capacity => format!(" of {capacity}"),
         };
-        let (rule, cost) = (item.key.scope().rule(), item.operation.cost().unwrap_or(0));
+        let (rule, cost) = (item.key.keyspace().rule(), item.operation.cost().unwrap_or(0));
         out += &format!("  {rule:width$}  charge {cost}{of}, {blocking}\n");
         out += &format!("  {:width$}  {DIM}{}{DIM:#}\n", "", item.key);
     }

@@ -1,6 +1,6 @@
 //! Sentences about rules.
 
-use tollgate::core::rules::cost::Priced;
+use tollgate::core::rules::cost::ResolvedCost;
 use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, Test};
 use tollgate::core::{Attributes, OnFailure, Time};
 
@@ -50,9 +50,9 @@ fn any_of(values: &[String]) -> String {
 }
 
 /// Where a cost comes from, after the cost itself: `because method is POST`.
-pub(super) fn why_cost(cost: &Cost, priced: Priced, attributes: &Attributes<'_>) -> String {
+pub(super) fn why_cost(cost: &Cost, priced: ResolvedCost, attributes: &Attributes<'_>) -> String {
     match cost {
-        Cost::Asked => "as the caller asks".to_owned(),
+        Cost::FromRequest => "as the caller asks".to_owned(),
         Cost::Constant(_) => "always".to_owned(),
         Cost::Table { attribute, costs, .. } => {
             let value = attributes.get(attribute);

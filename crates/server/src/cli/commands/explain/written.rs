@@ -48,7 +48,7 @@ impl Written {
 }
 
 fn find(source: &Source, root: &Node, limit: &RuleLimit, origin: &Origin) -> Option<WrittenLimit> {
-    let line = |node: &Node| u32::try_from(source.position(node.place.start).line).unwrap_or(u32::MAX);
+    let line = |node: &Node| u32::try_from(source.position(node.span.start).line).unwrap_or(u32::MAX);
     let lists = ["rules", "overrides"].into_iter().filter_map(|key| root.get(key)?.list());
     let mut limits =
         lists.flatten().filter(|item| line(item) == origin.line).filter_map(|item| item.get("limit"));
@@ -82,6 +82,6 @@ fn path<'n>(node: &'n Node, pattern: &PathPattern) -> Option<&'n str> {
         }
         Value::List(items) => items.iter().find_map(|item| path(item, pattern)),
         Value::Map(entries) => entries.iter().find_map(|entry| path(&entry.value, pattern)),
-        Value::Null | Value::Bool(_) | Value::Refused => None,
+        Value::Null | Value::Bool(_) | Value::Invalid => None,
     }
 }

@@ -67,7 +67,7 @@ fn write_form(domain: &str, form: Vec<Way>, written: &mut Written, problems: &mu
 
 /// Says that something is not carried over.
 fn lost(message: &str, way: &mut Way, problems: &mut Problems) {
-    problems.push(Problem::warning("not-carried-over", way.place, message));
+    problems.push(Problem::warning("not-carried-over", way.span, message));
     way.comments.push(format!("NOT CARRIED OVER: {message}."));
 }
 
@@ -162,7 +162,7 @@ fn names(way: &Way, problems: &mut Problems) -> Vec<String> {
         if key != step.key {
             let message = format!("no rule can name the key `{}`; it is called `{key}` here", step.key);
             problems.push(
-                Problem::warning("renamed", way.place, message)
+                Problem::warning("renamed", way.span, message)
                     .help(format!("tell the server: grpc_attributes: \"{}={key}\"", step.key)),
             );
         }

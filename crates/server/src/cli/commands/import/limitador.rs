@@ -9,7 +9,7 @@ use super::written::{Amount, Rule, Wanted, Written};
 pub(super) fn read(root: &Node, problems: &mut Problems) -> Option<Written> {
     let Some(limits) = root.list() else {
         let message = format!("a limits file is a list of limits, found {}", root.found());
-        problems.push(Problem::error("no-limits", root.place, message));
+        problems.push(Problem::error("no-limits", root.span, message));
         return None;
     };
     let mut written = Written::new(
@@ -38,7 +38,7 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
     let units = number(limit, "max_value", problems)?;
     let seconds = number(limit, "seconds", problems)?;
     if seconds == 0 {
-        problems.push(Problem::error("bad-number", limit.place, "`seconds` must not be 0"));
+        problems.push(Problem::error("bad-number", limit.span, "`seconds` must not be 0"));
         return None;
     }
     let (mut comments, mut shadow) = (Vec::new(), false);
@@ -50,7 +50,7 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
             None => {
                 let message = format!("the condition `{text}` cannot be written as a rule's");
                 let help = "the rule is a shadow until it is narrowed by hand: it would refuse requests that it is not for";
-                problems.push(Problem::warning("not-carried-over", node.place, message.clone()).help(help));
+                problems.push(Problem::warning("not-carried-over", node.span, message.clone()).help(help));
                 comments.push(format!("NOT CARRIED OVER: {message}, so it is a shadow; narrow it by hand."));
                 shadow = true;
             }
@@ -65,7 +65,7 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
                 let message = format!("the variable `{text}` is no attribute");
                 let help =
                     "the rule is a shadow until it says who is counted: it would count everybody together";
-                problems.push(Problem::warning("not-carried-over", node.place, message.clone()).help(help));
+                problems.push(Problem::warning("not-carried-over", node.span, message.clone()).help(help));
                 comments.push(format!(
                     "NOT CARRIED OVER: {message}, so it is a shadow; say by hand who is counted."
                 ));
@@ -77,7 +77,7 @@ fn rule(limit: &Node, written: &mut Written, problems: &mut Problems) -> Option<
         conditions[..at].iter().any(|(other, _)| other == name).then(|| name.clone())
     }) {
         let message = format!("two conditions are about `{twice}`; only the last one is kept");
-        problems.push(Problem::warning("not-carried-over", limit.place, message.clone()));
+        problems.push(Problem::warning("not-carried-over", limit.span, message.clone()));
         comments.push(format!("NOT CARRIED OVER: {message}."));
         shadow = true;
         let last = conditions.iter().rposition(|(name, _)| *name == twice);

@@ -7,9 +7,9 @@ use tollgate_document::{Kind, Node, Problem, Problems};
 pub(super) fn required<'n>(node: &'n Node, key: &str, problems: &mut Problems) -> Option<&'n str> {
     let found = node.get(key).and_then(Node::scalar);
     if found.is_none() {
-        let place = node.get(key).map_or(node.place, |value| value.place);
+        let span = node.get(key).map_or(node.span, |value| value.span);
         let what = node.get(key).map_or_else(|| "nothing".to_owned(), Node::found);
-        problems.push(Problem::error("missing-key", place, format!("`{key}` must be a text, found {what}")));
+        problems.push(Problem::error("missing-key", span, format!("`{key}` must be a text, found {what}")));
     }
     found
 }
@@ -19,8 +19,8 @@ pub(super) fn number(node: &Node, key: &str, problems: &mut Problems) -> Option<
     let found = node.get(key);
     let number = found.and_then(Node::u64);
     if number.is_none() {
-        let place = found.map_or(node.place, |value| value.place);
-        problems.push(Problem::error("bad-number", place, format!("`{key}` must be a whole number")));
+        let span = found.map_or(node.span, |value| value.span);
+        problems.push(Problem::error("bad-number", span, format!("`{key}` must be a whole number")));
     }
     number
 }
@@ -66,9 +66,9 @@ fn optional<'n, T>(
 
 fn another(node: &Node, what: &str, kind: &str, problems: &mut Problems) {
     // What was refused was told.
-    if node.kind() != Kind::Refused {
+    if node.kind() != Kind::Invalid {
         let message = format!("{what} must be {kind}, found {}", node.found());
-        problems.push(Problem::error("bad-value", node.place, message));
+        problems.push(Problem::error("bad-value", node.span, message));
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn warn_unknown(node: &Node, known: &[&str], problems: &mut Problems)
         let key = entry.key.scalar().unwrap_or_default();
         if !known.contains(&key) {
             let message = format!("`{key}` is not known here and is left out");
-            problems.push(Problem::warning("not-carried-over", entry.key.place, message));
+            problems.push(Problem::warning("not-carried-over", entry.key.span, message));
         }
     }
 }

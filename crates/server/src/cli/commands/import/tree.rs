@@ -1,6 +1,6 @@
 //! The tree of descriptors that envoyproxy/ratelimit is configured with, as a list of ways through it.
 
-use tollgate_document::{Node, Place, Problem, Problems};
+use tollgate_document::{Node, Problem, Problems, SourceSpan};
 
 use super::reading::{flag, list, number, required, text, warn_unknown};
 use super::written::Amount;
@@ -14,7 +14,7 @@ pub(super) struct Way {
     pub(super) name: Option<String>,
     pub(super) shadow: bool,
     pub(super) comments: Vec<String>,
-    pub(super) place: Place,
+    pub(super) span: SourceSpan,
 }
 
 /// An entry and what it must be.
@@ -59,7 +59,7 @@ pub(super) fn ways(nodes: &[Node], above: &[Step], problems: &mut Problems, into
         steps.push(Step { key: key.to_owned(), value: value(node, problems) });
         if steps.len() > DEPTH_MAX {
             let message = format!("descriptors are nested more than {DEPTH_MAX} deep");
-            problems.push(Problem::error("too-deep", node.place, message));
+            problems.push(Problem::error("too-deep", node.span, message));
             continue;
         }
         if let Some(limit) = node.get("rate_limit") {
@@ -90,7 +90,7 @@ fn way(node: &Node, limit: &Node, steps: &[Step], problems: &mut Problems) -> Op
         let named: Vec<&str> = others.filter_map(|other| required(other, "name", problems)).collect();
         let message = format!("`replaces` ({}), the replaced ones count too", named.join(", "));
         problems.push(
-            Problem::warning("not-carried-over", replaces.key.place, message.clone()).help(
+            Problem::warning("not-carried-over", replaces.key.span, message.clone()).help(
                 "let Envoy send one descriptor or the other, or raise the numbers of the replaced rule",
             ),
         );
@@ -101,7 +101,7 @@ fn way(node: &Node, limit: &Node, steps: &[Step], problems: &mut Problems) -> Op
         comments.push("Metrics are kept for each rule; they are not told apart by value.".to_owned());
     }
     let shadow = flag(node, "shadow_mode", problems);
-    Some(Way { steps: steps.to_vec(), amount, name, shadow, comments, place: node.place })
+    Some(Way { steps: steps.to_vec(), amount, name, shadow, comments, span: node.span })
 }
 
 fn amount(limit: &Node, problems: &mut Problems) -> Option<Amount> {
@@ -117,9 +117,9 @@ fn amount(limit: &Node, problems: &mut Problems) -> Option<Amount> {
         "month" => 30 * DAY_S,
         "year" => 365 * DAY_S,
         _ => {
-            let place = limit.get("unit").map_or(limit.place, |unit| unit.place);
+            let span = limit.get("unit").map_or(limit.span, |unit| unit.span);
             let message = "the unit must be second, minute, hour, day, week, month or year";
-            problems.push(Problem::error("bad-unit", place, message));
+            problems.push(Problem::error("bad-unit", span, message));
             return None;
         }
     };

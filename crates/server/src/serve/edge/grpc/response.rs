@@ -82,7 +82,7 @@ fn own_status(charged: &Charged) -> DescriptorStatus {
     let code = if charged.is_admitted() { Code::Ok } else { Code::OverLimit };
     let mut status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
     let OwnLimit::Some(limit) = &charged.limit else { return status };
-    status.current_limit = Some(current_limit("", limit.stated(), limit, Time::ZERO));
+    status.current_limit = Some(current_limit("", limit.reported_limit(), limit, Time::ZERO));
     if let Some(Throttled { now, answer }) = charged.found {
         status.limit_remaining = clamped(answer.remaining);
         status.duration_until_reset = Some(duration((answer.reset_at - now).ms_ceil()));

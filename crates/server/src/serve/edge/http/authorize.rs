@@ -40,7 +40,7 @@ pub(super) async fn authorize(
 ) -> Result<HttpResponse, HttpError> {
     // A page of another site can make a browser send this without a preflight request. A proxy passes the field on.
     let is_cross_site = parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
-    if is_cross_site && !state.proxies.trust(peer.address) {
+    if is_cross_site && !state.proxies.trusts(peer.address) {
         let detail = "a browser sent this for a page of another site; send it from a proxy, and add the proxy to \
                       trusted_proxies";
         return Err(HttpError::new(StatusCode::FORBIDDEN, "cross-site", detail));
@@ -168,7 +168,7 @@ impl<'r> Forwarded<'r> {
             host: None,
             ip: client.block(state.prefixes).to_string(),
         };
-        if !proxies.trust(peer.address) {
+        if !proxies.trusts(peer.address) {
             return Ok(forwarded);
         }
         if let Some(method) = one_of(headers, &METHODS)? {

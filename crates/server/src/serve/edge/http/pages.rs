@@ -61,7 +61,7 @@ pub(super) fn rules(state: &ServerState) -> HttpResponse {
 
 fn of_rule(rule: &Rule) -> Value {
     json!({
-        "id": rule.scope.rule(),
+        "id": rule.keyspace.rule(),
         "description": rule.description,
         "algorithm": rule.limit.algorithm().map(|algorithm| algorithm.name()),
         "limit": limit(rule),
@@ -73,7 +73,7 @@ fn of_rule(rule: &Rule) -> Value {
 pub(super) const fn limit(rule: &Rule) -> u64 {
     match &rule.limit {
         RuleLimit::Deny => 0,
-        RuleLimit::Fixed(limit) => limit.stated(),
+        RuleLimit::Fixed(limit) => limit.reported_limit(),
         RuleLimit::Calendar { allowance, .. } => *allowance,
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn page(state: &ServerState) -> HttpResponse {
             let wrote = writeln!(
                 rows,
                 "<tr><td><code>{}</code></td><td>{algorithm}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
-                Escaped(rule.scope.rule()),
+                Escaped(rule.keyspace.rule()),
                 limit(rule),
                 mode(rule.mode),
                 Escaped(&rule.description),

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 use tollgate::Limiter;
-use tollgate::core::{Prefixes, Scope, TrustedProxies};
+use tollgate::core::{Keyspace, Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
 use super::*;
@@ -22,7 +22,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let limiter = Limiter::from_yaml(starter.text()).expect("the starter is right");
     let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
-    let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
+    let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
     Arc::new(ServerState {
         gate: Gate::new(Backed::Memory(limiter), recorder, scope),

@@ -17,7 +17,7 @@ fn written(test: Test, text: &str) -> Written {
     let value = Value::Text(Text { text: text.to_owned(), quoted: true });
     Written {
         condition: Condition { attribute: "path".to_owned(), test },
-        node: Node { value, place: Place::default() },
+        node: Node { value, span: SourceSpan::default() },
     }
 }
 
@@ -39,7 +39,7 @@ fn values(texts: &[&str]) -> Written {
 
 impl Written {
     fn claim(&self) -> Claim<'_> {
-        Claim::new(&self.condition, &self.node, Place::default())
+        Claim::new(&self.condition, &self.node, SourceSpan::default())
     }
 
     fn holds(&self, text: &str) -> bool {

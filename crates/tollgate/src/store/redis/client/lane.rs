@@ -242,7 +242,7 @@ impl Flight {
     }
 
     fn launch(&mut self, batch: Batch, by_digest: bool) {
-        if batch.asks() {
+        if batch.asks_for_admission() {
             reply::command(&mut self.outbox, &[b"ASKING"]);
             self.flying.push_back(Flying::Asking { sent: batch.sent });
         }

@@ -144,7 +144,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Whether Redis is to be told that the slot's move is known.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn asks_for_admission(&self) -> bool {
         self.jobs.first().is_some_and(|job| job.way.asking)
     }
 
@@ -204,14 +204,14 @@ const WORK_MAX: usize = 256;
 mod tests {
     use tollgate_core::algorithm::concurrency::Concurrency;
     use tollgate_core::algorithm::fixed_window::FixedWindow;
-    use tollgate_core::{Item, Limit, Operation, Plan, Scope, SubjectHasher, Time, Token};
+    use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, SubjectHasher, Time, Token};
 
     use super::super::wire::Attempt;
     use super::*;
     use crate::store::redis::client::job::Way;
 
     fn job(limit: Limit, slot: u16, alone: bool) -> Job {
-        let scope = Scope::new("test", "rule").expect("a name");
+        let scope = Keyspace::new("test", "rule").expect("a name");
         let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
         let mut plan = Plan::new();
         plan.push(Item::new(key, limit, Operation::Charge { cost: 1, token: Token(1) })).expect("a plan");

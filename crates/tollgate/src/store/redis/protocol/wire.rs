@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use smallvec::SmallVec;
-use tollgate_core::algorithm::bucket::Shape;
+use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{
@@ -80,7 +80,7 @@ impl Encoded {
         self.number(now.us());
         // Whoever has more was turned away before.
         self.body.push(plan.items().len() as u8);
-        let id = plan.items().first().zip(plan.request());
+        let id = plan.items().first().zip(plan.request_id());
         let hole = self.body.len() as u32;
         self.body.extend_from_slice(&[0; 2]);
         if let Some((_, request)) = id {
@@ -99,7 +99,7 @@ impl Encoded {
             self.item(item);
         }
         if let Some((first, request)) = id {
-            self.key(format_args!("{prefix}{}", first.key.of_request(request.id)));
+            self.key(format_args!("{prefix}{}", first.key.request_id_key(request.id)));
             self.holes.push(hole);
         }
         let length = self.body.len() as u32;
@@ -229,10 +229,10 @@ fn numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
         }
         Limit::Bucket(limit) => {
             let (drain, scale) = limit.rate();
-            let shape = match limit.shape() {
-                Shape::Tokens => 0,
-                Shape::Meter => 1,
-                Shape::Queue => 2,
+            let shape = match limit.kind() {
+                BucketKind::Tokens => 0,
+                BucketKind::Meter => 1,
+                BucketKind::Queue => 2,
             };
             SmallVec::from_slice(&[limit.capacity(), scale, drain, limit.tick().us(), shape])
         }
@@ -302,7 +302,7 @@ fn corrupt(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<StoreError, Redis
     let rule = usize::from(item)
         .checked_sub(1)
         .and_then(|index| plan.items().get(index))
-        .map_or_else(String::new, |item| item.key.scope().rule().to_owned());
+        .map_or_else(String::new, |item| item.key.keyspace().rule().to_owned());
     let source = match why {
         1 => CorruptState::Length { found: second as usize, expected: first as usize },
         2 => CorruptState::Version(second as u8),
@@ -338,7 +338,7 @@ fn answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, RedisError
         4 => Mark::Counter,
         _ => return Err(RedisError::Nonsense("a mark is unknown")),
     };
-    Ok(Answer { verdict, limit: item.limit.stated(), remaining, reset_at, mark })
+    Ok(Answer { verdict, limit: item.limit.reported_limit(), remaining, reset_at, mark })
 }
 
 /// Reads packed numbers.

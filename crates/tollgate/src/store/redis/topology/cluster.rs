@@ -242,7 +242,7 @@ impl Cluster {
         let mut pause = LOOK_FIRST;
         loop {
             let Some(cluster) = cluster.upgrade() else { return };
-            let looked = cluster.look().await;
+            let looked = cluster.peek_status().await;
             let changed = matches!(looked, Ok(true));
             let well = looked.is_ok() && !cluster.nodes().iter().any(|node| node.state.health.is_down());
             cluster.looked.send_replace(Some(looked.map(drop)));
@@ -262,7 +262,7 @@ impl Cluster {
 
     /// Asks one server after another where the slots are, those first that answer at all, and says whether anything is new.
     /// One that is cut off from the others knows only what was: it is believed if nobody else is left.
-    async fn look(&self) -> Result<bool, RedisError> {
+    async fn peek_status(&self) -> Result<bool, RedisError> {
         let mut nodes = self.routes.load().nodes.clone();
         if !nodes.is_empty() {
             // Not always the same one.

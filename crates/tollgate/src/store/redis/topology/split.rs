@@ -47,7 +47,7 @@ fn parts<'r>(plan: &Plan<'r>) -> Vec<Part<'r>> {
     // Whoever wants the same slots takes them in the same order, so that of two one gets all of them.
     parts.sort_by_key(|part| part.tag.to_u128());
     for part in &mut parts {
-        part.plan = plan.part(|place| part.places.contains(&place));
+        part.plan = plan.subset(|place| part.places.contains(&place));
     }
     parts
 }
@@ -96,7 +96,7 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
         // One for all parts, or they would take each other's places.
         let _permit = self.inner.permits.take()?;
         let parts = parts(plan);
-        if !plan.items().iter().any(Item::asks) {
+        if !plan.items().iter().any(Item::asks_for_admission) {
             // Follow-ups stand each for itself.
             return match self.ask_all(plan, &parts, Plan::clone, deadline).await {
                 (found, None) => Ok(found.whole()),
@@ -164,7 +164,7 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
             let counts = matches!(item.limit, Limit::Penalty(limit) if limit.numbers().count_refused);
             let refuses = seen.answers[place].is_some_and(|answer| !answer.is_admitted());
             if counts && refuses && item.blocking && matches!(item.operation, Operation::Charge { .. }) {
-                self.let_go(&plan.part(|kept| kept == place), PART);
+                self.let_go(&plan.subset(|kept| kept == place), PART);
             }
         }
     }
@@ -220,8 +220,8 @@ fn peeking<'p>(plan: &Plan<'p>) -> Plan<'p> {
 
 /// How things stand, whoever asks.
 fn looking<'p>(plan: &Plan<'p>) -> Plan<'p> {
-    let mut plan = plan.clone().nameless();
-    plan.look();
+    let mut plan = plan.clone().without_request_id();
+    plan.peek_status();
     plan
 }
 
@@ -251,7 +251,7 @@ impl<C: Clock + Send + Sync> Charged<'_, '_, C> {
 impl<C: Clock + Send + Sync> Drop for Charged<'_, '_, C> {
     /// Something failed, or nobody waits any more. What has an id can be asked for again under it.
     fn drop(&mut self) {
-        self.plans.retain(|plan| plan.request().is_none());
+        self.plans.retain(|plan| plan.request_id().is_none());
         self.take_back();
     }
 }

@@ -1,4 +1,4 @@
-//! The program of docs/guides/redis.md. The test below runs it, and sees that the page shows just this.
+//! The program of docs/guides/redis.md. A test runs it and checks that the page shows exactly this.
 
 use std::error::Error;
 use std::time::Duration;

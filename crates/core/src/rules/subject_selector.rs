@@ -12,34 +12,34 @@ const ADDRESS: &str = "ip";
 
 /// The parts of a rule's subject. No parts: everybody together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Per {
+pub struct SubjectSelector {
     /// Each part is a chain of attributes, the first that is there counts.
     pub parts: Vec<Vec<String>>,
 }
 
 /// A subject found in a request: each part's kind and value.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Subjects<'a> {
+pub struct SubjectParts<'a> {
     /// In the order of the rule. The kind is the attribute's name, so that a user 7 and an API key 7 are two.
     pub parts: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
-impl Per {
+impl SubjectSelector {
     /// The subject of this request; the first chain none of whose attributes is there, if any.
     ///
     /// An attribute that is absent or empty never becomes an empty subject.
-    pub fn find<'a>(&'a self, attributes: &Attributes<'a>) -> Result<Subjects<'a>, &'a [String]> {
-        let mut subjects = Subjects::default();
+    pub fn find<'a>(&'a self, attributes: &Attributes<'a>) -> Result<SubjectParts<'a>, &'a [String]> {
+        let mut subjects = SubjectParts::default();
         self.find_into(attributes, &mut subjects)?;
         Ok(subjects)
     }
 
-    /// [`find`](Per::find) in place of what was found before: moving it costs as much as finding it.
+    /// [`find`](SubjectSelector::find) in place of what was found before: moving it costs as much as finding it.
     #[inline]
     pub(super) fn find_into<'a>(
         &'a self,
         attributes: &Attributes<'a>,
-        subjects: &mut Subjects<'a>,
+        subjects: &mut SubjectParts<'a>,
     ) -> Result<(), &'a [String]> {
         subjects.parts.clear();
         for chain in &self.parts {
@@ -53,12 +53,12 @@ impl Per {
     }
 
     /// Whether this attribute is always part of the subject.
-    pub fn always_has(&self, attribute: &str) -> bool {
+    pub fn always_includes(&self, attribute: &str) -> bool {
         self.parts.iter().any(|chain| matches!(chain.as_slice(), [only] if only == attribute))
     }
 }
 
-impl<'a> Subjects<'a> {
+impl<'a> SubjectParts<'a> {
     /// The subject as a keyed hash.
     pub fn hash(&self, hasher: &SubjectHasher) -> Subject {
         hasher.subject(self.parts.iter().copied())
@@ -70,14 +70,14 @@ impl<'a> Subjects<'a> {
     }
 
     /// The hash of only these attributes' parts, in the order given: what decides the slot.
-    pub fn hash_of(&self, hasher: &SubjectHasher, attributes: &[String]) -> Subject {
+    pub fn hash_partition(&self, hasher: &SubjectHasher, attributes: &[String]) -> Subject {
         let part = |name: &String| self.parts.iter().copied().find(|(kind, _)| kind == name);
         hasher.subject(attributes.iter().filter_map(part))
     }
 }
 
 /// Kinds only: values may be keys, addresses and people.
-impl fmt::Debug for Subjects<'_> {
+impl fmt::Debug for SubjectParts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.parts.iter().map(|(kind, _)| kind)).finish()
     }

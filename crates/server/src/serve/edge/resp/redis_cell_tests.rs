@@ -1,20 +1,19 @@
-//! `CL.THROTTLE` beside redis-cell: what the module answered is written down and must be answered here too, but where it
-//! is wrong.
+//! Compares `CL.THROTTLE` with recorded replies of redis-cell, except where redis-cell is wrong.
 
 use std::collections::HashMap;
 
-use tollgate::core::{Item, Scope, Subject, Time};
+use tollgate::core::{Item, Keyspace, Subject, Time};
 use tollgate::{ManualClock, MemoryStore};
 
-use crate::properties::frame::{Limits, Places, next};
-use crate::properties::reply::{Protocol, Reply};
-use crate::properties::throttle::{Question, Recent};
+use super::frame::{Limits, WordSpans, next};
+use super::reply::{Reply, RespVersion};
+use super::throttle::{LastLimit, ThrottleRequest};
 
-/// Our limiter, at a time that is set.
+/// Our limiter with a manual clock.
 struct Limiter<'c> {
     clock: &'c ManualClock,
     store: MemoryStore<&'c ManualClock>,
-    scope: Scope,
+    keyspace: Keyspace,
     subjects: HashMap<String, u128>,
 }
 
@@ -23,25 +22,25 @@ const START: u64 = 1_700_000_000_000_000;
 impl<'c> Limiter<'c> {
     fn new(clock: &'c ManualClock) -> Limiter<'c> {
         let store = MemoryStore::with_clock(clock);
-        let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
-        Limiter { clock, store, scope, subjects: HashMap::new() }
+        let keyspace = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
+        Limiter { clock, store, keyspace, subjects: HashMap::new() }
     }
 
-    /// The five numbers, so many microseconds after the start.
-    fn ask(&mut self, at_us: u64, arguments: &str) -> Vec<i64> {
+    /// The five numbers of a reply, `at_us` after the start.
+    fn throttle(&mut self, at_us: u64, arguments: &str) -> Vec<i64> {
         self.clock.set(Time::from_us(START + at_us));
         let mut line = format!("CL.THROTTLE {arguments}\n").into_bytes();
-        let mut places = Places::new();
-        next(&mut line, &Limits::KNOWN, &mut places).expect("a command").expect("a whole one");
-        let question =
-            Question::read(places.words(&line).from(1), &mut Recent::default()).expect("a question");
+        let mut spans = WordSpans::new();
+        next(&mut line, &Limits::AUTHENTICATED, &mut spans).expect("a command").expect("a whole one");
+        let words = spans.words(&line).from(1);
+        let request = ThrottleRequest::read(words, &mut LastLimit::default()).expect("a request");
         let new = self.subjects.len() as u128 + 1;
-        let subject = *self.subjects.entry(question.key.to_owned()).or_insert(new);
-        let key = self.scope.key(Subject::from_u128(subject << 64 | subject));
-        let item = Item::new(key, question.limit, question.operation());
+        let subject = *self.subjects.entry(request.key.to_owned()).or_insert(new);
+        let key = self.keyspace.key(Subject::from_u128(subject << 64 | subject));
+        let item = Item::new(key, request.limit, request.operation());
         let (now, answer) = self.store.apply_item(&item).expect("an item");
         let mut out = Vec::new();
-        question.answer(now, &answer, &mut Reply::new(&mut out, Protocol::Resp2)).expect("an answer");
+        request.write_reply(now, &answer, &mut Reply::new(&mut out, RespVersion::Resp2)).expect("a reply");
         let text = String::from_utf8(out).expect("text");
         let numbers = text.split("\r\n").filter_map(|line| line.strip_prefix(':'));
         numbers.map(|number| number.parse().expect("a number")).collect()
@@ -49,7 +48,7 @@ impl<'c> Limiter<'c> {
 }
 
 #[test]
-fn what_redis_cell_answered_is_answered_here() {
+fn replies_equal_those_recorded_from_redis_cell() {
     let clock = ManualClock::at(Time::from_us(START));
     let mut limiter = Limiter::new(&clock);
     let rows = include_str!("redis_cell.txt").lines().filter(|line| !line.starts_with('#'));
@@ -60,29 +59,29 @@ fn what_redis_cell_answered_is_answered_here() {
         let at_ms: u64 = at_ms.parse().expect("milliseconds");
         let answered: Vec<i64> =
             answered.split(' ').map(|number| number.parse().expect("a number")).collect();
-        assert_eq!(limiter.ask(1_000 * at_ms, arguments), answered, "{row}");
+        assert_eq!(limiter.throttle(1_000 * at_ms, arguments), answered, "{row}");
         count += 1;
     }
     assert!(count >= 190, "{count} rows");
 }
 
-/// What redis-cell 0.5.0 answers instead is beside it.
+/// The last column is the reply of redis-cell 0.5.0.
 #[test]
-fn where_redis_cell_is_wrong_we_are_right() {
+fn replies_are_right_where_redis_cell_is_wrong() {
     let clock = ManualClock::at(Time::from_us(START));
     let mut limiter = Limiter::new(&clock);
     for (at_us, arguments, right, _of_redis_cell) in [
-        // A wait of less than a millisecond is rounded down, and a retry at once is refused again.
+        // redis-cell rounds a wait below a millisecond down, and refuses a retry at once.
         (0, "half 0 2 1", [0, 1, 0, -1, 1], [0, 1, 0, -1, 1]),
         (499_500, "half 0 2 1", [1, 1, 0, 1, 1], [1, 1, 0, 0, 0]),
-        // Above 1000 a second the key is gone before its time, so that nobody is ever refused.
+        // Above 1000 a second, its key expires too early, and nothing is ever refused.
         (0, "fast 0 2000 1", [0, 1, 0, -1, 1], [0, 1, 0, -1, 0]),
         (100, "fast 0 2000 1", [1, 1, 0, 1, 1], [0, 1, 0, -1, 0]),
         (500, "fast 0 2000 1", [0, 1, 0, -1, 1], [0, 1, 0, -1, 0]),
-        // Above a million a second what remains is divided by zero.
+        // Above a million a second, it divides by zero.
         (0, "faster 10 2000000 1", [0, 11, 10, -1, 1], [0, 11, i64::MAX, -1, 0]),
         (0, "fastest 10 9007199254740991 1", [0, 11, 10, -1, 1], [0; 5]),
     ] {
-        assert_eq!(limiter.ask(at_us, arguments), right, "{arguments} after {at_us} us");
+        assert_eq!(limiter.throttle(at_us, arguments), right, "{arguments} after {at_us} us");
     }
 }
