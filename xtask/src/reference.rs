@@ -1,14 +1,11 @@
 //! Generates the reference of the rules file, a page and a JSON Schema, from the shape that checks files; and the reference
 //! of the server's settings from their table.
 
-#[path = "../../crates/server/src/config/settings.rs"]
-mod settings;
-
-use settings::{Given, SETTINGS, Setting};
 use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
 use tollgate_document::Shape;
 use tollgate_document::shape::{Fields, OneOf};
+use tollgate_server::settings::{Given, SETTINGS, Setting};
 
 /// Path below `docs/reference` and contents.
 pub(crate) fn all() -> Vec<(&'static str, String)> {

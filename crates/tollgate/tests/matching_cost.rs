@@ -3,8 +3,7 @@
 //! Instructions are counted, not time, so that a busy machine cannot fail the test: it runs itself once more for every
 //! figure, under callgrind, which counts what happens inside of [`measured_matching`] and nothing else.
 
-#[path = "common/callgrind.rs"]
-mod callgrind;
+mod common;
 
 use std::env;
 use std::hint::black_box;
@@ -152,7 +151,7 @@ fn run_figure(figure: &str) {
 /// The instructions that one request takes.
 fn instructions(style: &Style, rules: usize) -> u64 {
     let figure = format!("{rules} {}", style.name);
-    callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
+    common::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
 }
 
 #[test]

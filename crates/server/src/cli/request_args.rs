@@ -9,8 +9,9 @@ use tollgate::rules::load;
 use tollgate_document::{Problems, Source};
 
 use crate::cli::hash_key::HashKey;
-use crate::cli::input;
-use crate::cli::terminal::{self, Failure};
+use crate::cli::terminal;
+use crate::failure::Failure;
+use crate::files;
 
 // Not a doc comment: that would become the help of every command that takes these arguments.
 // The arguments of commands that ask rules about a request.
@@ -53,12 +54,12 @@ impl Asked {
 
 /// The rules in a file, and its text. A wrong file's problems are printed, and `purpose` says what cannot be done.
 pub(crate) fn rules(path: &Path, purpose: &str) -> Result<(Source, RuleSet), Failure> {
-    let source = input::read(path)?;
+    let source = files::read(path)?;
     let mut problems = Problems::new();
     match load(&source, &mut problems) {
         Some(rules) => Ok((source, rules)),
         None => {
-            terminal::complain(&terminal::problems(&problems, &source));
+            crate::stderr::write(&terminal::problems(&problems, &source));
             let hint = "servers read it the same way; they refuse a wrong file whole";
             Err(Failure::new(format!("{} has problems, so {purpose}", source.name()), hint))
         }

@@ -1,6 +1,5 @@
 //! What the terminal gets to see: text with colours, which are dropped when nobody could see them or `NO_COLOR` is set.
 
-use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -11,6 +10,8 @@ use tollgate::core::Time;
 use tollgate_document::{Colour, Problems, Source, quote};
 
 use crate::cli::exit;
+use crate::failure::{Failure, FailureKind};
+use crate::stderr;
 
 pub(crate) const STRONG: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -20,45 +21,10 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 const ERROR: Style = RED.bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// What went wrong, and what to do about it.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    what: String,
-    hint: String,
-    code: ExitCode,
-}
-
-impl Failure {
-    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { what: what.into(), hint: hint.into(), code: exit::unusable() }
-    }
-
-    /// The same about a store that could not decide.
-    pub(crate) fn of_store(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { code: exit::unavailable(), ..Failure::new(what, hint) }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Failure {}
-
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
-}
-
-/// Writes to standard error.
-pub(crate) fn complain(text: &str) {
-    match anstream::stderr().lock().write_all(text.as_bytes()) {
-        // Once standard error is closed there is nobody left to tell.
-        Ok(()) | Err(_) => (),
-    }
 }
 
 /// Says what went wrong, then the hint, if there is one; gives the exit code.
@@ -70,8 +36,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return exit::unread();
     }
     let failure = error.downcast_ref::<Failure>();
-    complain(&said(&format!("{error:#}"), failure.map(|failure| failure.hint.as_str())));
-    failure.map_or_else(exit::unusable, |failure| failure.code)
+    stderr::write(&said(&format!("{error:#}"), failure.map(Failure::hint)));
+    match failure.map_or(FailureKind::Input, Failure::kind) {
+        FailureKind::Input => exit::unusable(),
+        FailureKind::Store => exit::unavailable(),
+    }
 }
 
 fn said(what: &str, hint: Option<&str>) -> String {
@@ -80,15 +49,6 @@ fn said(what: &str, hint: Option<&str>) -> String {
         Some(hint) => format!("{error}\n{HINT}hint:{HINT:#} {hint}\n"),
         None => error,
     }
-}
-
-/// A sentence from a file, without what a terminal would obey.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
 }
 
 /// The problems of a file, for people.

@@ -12,12 +12,13 @@ use tollgate_document::{Node, Problem, SourceSpan};
 
 use super::layers::{Layers, Origin};
 use super::settings::SETTINGS;
-use super::{Config, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes};
+use super::{
+    AttributeNames, Config, GrpcConfig, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes,
+};
 use crate::access::{Access, Digest, Scopes, Token};
-use crate::cli::input;
-use crate::cli::store_args::{has_sentinels, settings_of};
+use crate::files;
 use crate::protocol::Protocol;
-use crate::serve::edge::grpc::{Messages, Names};
+use crate::store_url::{has_sentinels, settings_of};
 
 /// Makes a configuration. It is good for nothing if there are problems among the layers afterwards.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
@@ -41,9 +42,9 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         threads: layers.given("threads").map_or(cores, |_| size(layers, "threads")),
         connections_max: size(layers, "connections_max"),
         dialect: dialect(layers),
-        grpc_messages: Messages {
+        grpc: GrpcConfig {
             reflection: word(layers, "grpc_reflection") == "true",
-            names: Names::new(names(layers)),
+            names: AttributeNames::new(names(layers)),
         },
         proxies: proxies(layers),
         prefixes: prefixes(layers),
@@ -141,7 +142,7 @@ fn secret(
     let by_variable = layers.given(variable).map(|given| given.origin.layer());
     if by_file.is_some() && by_file >= by_variable {
         let path = file(layers, file_setting)?;
-        let text = input::read(&path).ok()?.text().trim_ascii().to_owned();
+        let text = files::read(&path).ok()?.text().trim_ascii().to_owned();
         if text.is_empty() {
             let message = format!("{} is empty", path.display());
             layers.report(file_setting, None, |at| {

@@ -5,20 +5,20 @@
 
 /// One setting. Its name is its key in the file; the names of its variable and of its flag follow from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) given: Given,
+pub struct Setting {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub given: Given,
     /// What holds if it is not given, as it would be written; in words if it starts with a parenthesis; empty for nothing.
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// What it is, in one sentence without a full stop, then more if it needs more.
-    pub(crate) help: &'static str,
-    pub(crate) group: &'static str,
+    pub help: &'static str,
+    pub group: &'static str,
 }
 
 /// What a value looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The path of a file.
     File,
     /// `memory`, or the URL of a store.
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 
 /// Where a setting may be given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Given {
+pub enum Given {
     /// In the file, as a variable and as a flag.
     Anywhere,
     /// In the file only: too much for one line.
@@ -102,7 +102,7 @@ const LOG_FORMAT: Kind =
     Kind::Choice(&[("text", "For people."), ("json", "For programs, an object a line.")]);
 
 /// The table, in the order in which it is shown.
-pub(crate) const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting] = &[
     anywhere(
         STATE,
         "rules",
@@ -317,19 +317,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
 
 impl Setting {
     /// `TOLLGATE_HASH_KEY_FILE`, if it may be given there.
-    pub(crate) fn variable(&self) -> Option<String> {
+    pub fn variable(&self) -> Option<String> {
         (self.given != Given::File).then(|| format!("TOLLGATE_{}", self.name.to_ascii_uppercase()))
     }
 
     /// `--hash-key-file`, if it may be given there.
-    pub(crate) fn flag(&self) -> Option<String> {
+    pub fn flag(&self) -> Option<String> {
         (self.given == Given::Anywhere).then(|| format!("--{}", self.name.replace('_', "-")))
     }
 }
 
 impl Kind {
     /// What a value looks like, in a few words.
-    pub(crate) fn form(self) -> String {
+    pub fn form(self) -> String {
         match self {
             Kind::File => "a path".to_owned(),
             Kind::Store => "`memory` or a URL".to_owned(),

@@ -10,6 +10,7 @@ use tollgate_document::Colour;
 
 use super::settings::{Given, Kind, SETTINGS};
 use super::*;
+use crate::access::Digest;
 
 const KEY: &str = "6a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
 const OTHER_KEY: &str = "7a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
@@ -200,7 +201,7 @@ traces_one_in: 10
     );
     let tls = config.tls.as_ref().expect("there is TLS");
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
-    assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
+    assert_eq!(config.access.scopes_of(&Digest::of(b"abc")), Some(Scopes::CHECK.and(Scopes::ADMIN)));
     assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
     assert!(config.proxies.trusts("10.9.8.7".parse().expect("an address")));
     assert!(!config.proxies.trusts("11.9.8.7".parse().expect("an address")));

@@ -16,7 +16,7 @@ use tollgate_document::Source;
 
 use crate::cli::request_args::Asked;
 use crate::cli::store_args::{SharedStore, Watched};
-use crate::cli::terminal::Failure;
+use crate::failure::Failure;
 use report::{Format, Report};
 use times::{At, at, times};
 

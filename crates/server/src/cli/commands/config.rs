@@ -7,8 +7,9 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::cli::exit;
-use crate::cli::terminal::{self, DIM, harmless};
+use crate::cli::terminal::{self, DIM};
 use crate::config::{self, Flags, Shown};
+use crate::text::escape_control;
 
 /// Print every setting of a server with where it comes from
 ///
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn table(shown: &[Shown]) -> String {
-    let value = |shown: &Shown| shown.value.as_deref().map_or_else(|| "-".to_owned(), harmless);
+    let value = |shown: &Shown| shown.value.as_deref().map_or_else(|| "-".to_owned(), escape_control);
     let wide = |of: fn(&Shown) -> usize| shown.iter().map(of).max().unwrap_or(0);
     let name_width = wide(|shown| shown.name.len());
     // One long value need not move all origins out of sight.
@@ -66,7 +67,7 @@ fn table(shown: &[Shown]) -> String {
         format!(
             "{:name_width$}  {value:value_width$}  {DIM}{}{DIM:#}\n",
             each.name,
-            harmless(&each.origin.to_string())
+            escape_control(&each.origin.to_string())
         )
     };
     shown.iter().map(line).collect()

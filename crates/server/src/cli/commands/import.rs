@@ -14,8 +14,9 @@ use anyhow::Result;
 use clap::Subcommand;
 use tollgate_document::{Node, Problems, Source, parse};
 
-use crate::cli::terminal::{self, Failure};
-use crate::cli::{exit, input};
+use crate::cli::{exit, terminal};
+use crate::failure::Failure;
+use crate::files;
 use written::Written;
 
 /// Write the rules of another rate limiter as rules of ours
@@ -68,10 +69,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         From::Envoy { file } => (file, envoy::read),
         From::Limitador { file } => (file, limitador::read),
     };
-    let source = input::read(file)?;
+    let source = files::read(file)?;
     let mut problems = Problems::new();
     let written = parse(&source, &mut problems).and_then(|root| read(&root, &mut problems));
-    terminal::complain(&terminal::problems(&problems, &source));
+    crate::stderr::write(&terminal::problems(&problems, &source));
     match written {
         Some(written) if !problems.has_errors() => {
             terminal::print(&written.text(source.name()))?;

@@ -13,8 +13,9 @@ use tollgate::rules::load_limit;
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
 use tollgate_document::{Problems, Source};
 
-use crate::cli::terminal::{Failure, GREEN, RED, length};
+use crate::cli::terminal::{GREEN, RED, length};
 use crate::cli::{exit, terminal};
+use crate::failure::Failure;
 
 /// Where the clock stands when the first request comes: a round number is easy to read.
 const START: Time = Time::from_us(1_700_000_000_000_000);
@@ -77,7 +78,7 @@ fn read(text: &str) -> Result<RuleLimit, Failure> {
     let source = Source::new("limit", braced(text).as_bytes());
     let mut problems = Problems::new();
     load_limit(&source, &mut problems).ok_or_else(|| {
-        terminal::complain(&terminal::problems(&problems, &source));
+        crate::stderr::write(&terminal::problems(&problems, &source));
         Failure::new("there is no limit to try", "`tollgate guide` shows a limit for every purpose")
     })
 }

@@ -5,7 +5,7 @@ use std::error::Error;
 use tollgate::core::StoreError;
 use tollgate::store::redis::{OpenError, RedisError};
 
-use crate::cli::terminal::{Failure, harmless};
+use crate::failure::{Failure, error_chain};
 
 /// What Redis says, and what to do about it; the first that fits.
 const ANSWERS: [(&str, &str); 14] = [
@@ -82,14 +82,17 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     let Some(cause) = cause else {
         let hint =
             "something else writes under the prefix of Tollgate; give each its own, or its own database";
-        return Failure::of_store(chain(error), hint);
+        return Failure::of_store(error_chain(error), hint);
     };
-    Failure::of_store(chain(cause), hint(cause))
+    Failure::of_store(error_chain(cause), hint(cause))
 }
 
 /// Certificates that cannot be read.
 pub(super) fn certificates(error: &OpenError) -> Failure {
-    Failure::of_store(chain(error), "name a file in PEM form with ca= in the URL: rediss://HOST:PORT?ca=FILE")
+    Failure::of_store(
+        error_chain(error),
+        "name a file in PEM form with ca= in the URL: rediss://HOST:PORT?ca=FILE",
+    )
 }
 
 fn hint(error: &RedisError) -> &'static str {
@@ -127,18 +130,4 @@ fn hint(error: &RedisError) -> &'static str {
 /// What is to be done about an answer.
 fn said(hints: &[(&str, &'static str)], answer: &str) -> Option<&'static str> {
     hints.iter().find(|(word, _)| answer.contains(word)).map(|(_, hint)| *hint)
-}
-
-/// The error and its causes, each said once.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = next.source();
-    }
-    harmless(&text)
 }

@@ -6,7 +6,8 @@ use tollgate::core::{Attributes, OnFailure, Time};
 
 use super::written::Written;
 pub(super) use crate::cli::terminal::instant;
-use crate::cli::terminal::{harmless, timestamp, typed};
+use crate::cli::terminal::{timestamp, typed};
+use crate::text::escape_control;
 
 /// `method must be GET or HEAD, but is POST`.
 pub(super) fn unmet(condition: &Condition, attributes: &Attributes<'_>, written: &Written) -> String {
@@ -61,9 +62,9 @@ pub(super) fn why_cost(cost: &Cost, priced: ResolvedCost, attributes: &Attribute
             }
         }
         Cost::Expression { text, .. } if priced.failed => {
-            format!("default because the expression failed: {}", harmless(text))
+            format!("default because the expression failed: {}", escape_control(text))
         }
-        Cost::Expression { text, .. } => format!("by the expression {}", harmless(text)),
+        Cost::Expression { text, .. } => format!("by the expression {}", escape_control(text)),
     }
 }
 
@@ -131,7 +132,7 @@ pub(super) fn place(origin: &Origin) -> String {
 
 /// What is appended to a sentence to say why; nothing if nobody said.
 pub(super) fn reason(reason: &str) -> String {
-    if reason.is_empty() { String::new() } else { format!(": {}", harmless(reason)) }
+    if reason.is_empty() { String::new() } else { format!(": {}", escape_control(reason)) }
 }
 
 /// The instant as a clock in this zone shows it.
