@@ -83,7 +83,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
-        workers.push(Worker::start(number, listeners, &state, config.grace)?);
+        workers.push(Worker::start(number, listeners, &state, config.shutdown_timeout)?);
     }
     announce::ready(&addresses, state.tls.is_some(), &store, &state.rules.in_force().name, &config.log);
     // This runtime drives the connections of the store and of the traces, so it runs until the end.

@@ -1,14 +1,14 @@
-//! Rules as text, with comments.
+//! Writes a rules file with comments.
 
 use std::collections::HashSet;
 
-/// A whole rules file.
+/// A rules file that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    /// Who it was made for.
-    made_for: &'static str,
-    /// What differs in general.
-    differs: Vec<String>,
+pub(super) struct RulesFile {
+    /// The limiter that the configuration was written for.
+    source_limiter: &'static str,
+    /// General differences between the two limiters.
+    differences: Vec<String>,
     pub(super) rules: Vec<Rule>,
     pub(super) overrides: Vec<Override>,
     pub(super) bypass: Vec<Bypass>,
@@ -19,10 +19,10 @@ pub(super) struct Written {
 pub(super) struct Rule {
     pub(super) comments: Vec<String>,
     pub(super) id: String,
-    pub(super) conditions: Vec<(String, Wanted)>,
-    /// Everybody together if there is none.
+    pub(super) conditions: Vec<(String, ValueTest)>,
+    /// All requests together if it is empty.
     pub(super) per: Vec<String>,
-    pub(super) amount: Amount,
+    pub(super) limit: WindowLimit,
     pub(super) shadow: bool,
 }
 
@@ -30,39 +30,39 @@ pub(super) struct Rule {
 pub(super) struct Override {
     pub(super) comments: Vec<String>,
     pub(super) rule: String,
-    pub(super) conditions: Vec<(String, Wanted)>,
-    pub(super) amount: Amount,
+    pub(super) conditions: Vec<(String, ValueTest)>,
+    pub(super) limit: WindowLimit,
 }
 
 #[derive(Debug)]
 pub(super) struct Bypass {
-    pub(super) conditions: Vec<(String, Wanted)>,
+    pub(super) conditions: Vec<(String, ValueTest)>,
     pub(super) reason: String,
 }
 
-/// What an attribute must be.
+/// A test of an attribute's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Wanted {
+pub(super) enum ValueTest {
     Is(String),
     StartsWith(String),
     OneOf(Vec<String>),
 }
 
-/// How much, in a window of so many seconds.
+/// A number of units in a fixed window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Amount {
+pub(super) struct WindowLimit {
     pub(super) units: u64,
     pub(super) seconds: u64,
 }
 
-impl Written {
-    pub(super) fn new(made_for: &'static str, differs: &[&str]) -> Written {
-        let differs = differs.iter().map(|&line| line.to_owned()).collect();
-        Written { made_for, differs, ..Written::default() }
+impl RulesFile {
+    pub(super) fn new(source_limiter: &'static str, differences: &[&str]) -> RulesFile {
+        let differences = differences.iter().map(|&line| line.to_owned()).collect();
+        RulesFile { source_limiter, differences, ..RulesFile::default() }
     }
 
-    /// An id out of these words, which no other rule has.
-    pub(super) fn id<'w>(&mut self, words: impl IntoIterator<Item = &'w str>) -> String {
+    /// Builds an id from these words that no other rule has.
+    pub(super) fn unique_id<'w>(&mut self, words: impl IntoIterator<Item = &'w str>) -> String {
         const CHARS_MAX: usize = 56;
         let mut id = String::new();
         for c in words.into_iter().collect::<Vec<_>>().join("-").chars() {
@@ -86,11 +86,12 @@ impl Written {
         unique
     }
 
-    /// All of it; `from` is where it comes from.
+    /// Formats the file; `from` is the name of the original file.
     pub(super) fn text(&self, from: &str) -> String {
-        let mut out = format!("# From {}, which was written for {}.\n", one_line(from), self.made_for);
-        out.push_str("#\n# What differs:\n");
-        for line in &self.differs {
+        let mut out =
+            format!("# Converted from {}, a configuration of {}.\n", one_line(from), self.source_limiter);
+        out.push_str("#\n# Differences:\n");
+        for line in &self.differences {
             out.push_str(&format!("# - {}\n", one_line(line)));
         }
         out.push_str("\nversion: 1\n\nrules:");
@@ -104,9 +105,9 @@ impl Written {
         if !self.overrides.is_empty() {
             out.push_str("\noverrides:\n");
         }
-        for Override { comments, rule, conditions, amount } in &self.overrides {
+        for Override { comments, rule, conditions, limit } in &self.overrides {
             out.push_str(&comments_text(comments, "  "));
-            let (when, limit) = (conditions_text(conditions), amount.text());
+            let (when, limit) = (conditions_text(conditions), limit.text());
             out.push_str(&format!("  - {{ when: {when}, rule: {rule}, limit: {limit} }}\n"));
         }
         if !self.bypass.is_empty() {
@@ -133,7 +134,7 @@ impl Rule {
             [one] => out.push_str(&format!("    per: {one}\n    missing: skip\n")),
             many => out.push_str(&format!("    per: [{}]\n    missing: skip\n", many.join(", "))),
         }
-        out.push_str(&format!("    limit: {}\n    on_failure: open\n", self.amount.text()));
+        out.push_str(&format!("    limit: {}\n    on_failure: open\n", self.limit.text()));
         if self.shadow {
             out.push_str("    mode: shadow\n");
         }
@@ -141,9 +142,9 @@ impl Rule {
     }
 }
 
-impl Amount {
+impl WindowLimit {
     fn text(self) -> String {
-        let Amount { units, seconds } = self;
+        let WindowLimit { units, seconds } = self;
         if units == 0 {
             return "deny".to_owned();
         }
@@ -160,12 +161,12 @@ fn comments_text(comments: &[String], indent: &str) -> String {
     comments.iter().map(|comment| format!("{indent}# {}\n", one_line(comment))).collect()
 }
 
-fn conditions_text(conditions: &[(String, Wanted)]) -> String {
-    let condition = |(name, wanted): &(String, Wanted)| match wanted {
-        Wanted::Is(value) if is_plain(value) => format!("{name}: {value}"),
-        Wanted::Is(value) => format!("{name}: {{ is: {} }}", scalar(value)),
-        Wanted::StartsWith(value) => format!("{name}: {}", scalar(&format!("{value}*"))),
-        Wanted::OneOf(values) => {
+fn conditions_text(conditions: &[(String, ValueTest)]) -> String {
+    let condition = |(name, test): &(String, ValueTest)| match test {
+        ValueTest::Is(value) if is_plain(value) => format!("{name}: {value}"),
+        ValueTest::Is(value) => format!("{name}: {{ is: {} }}", scalar(value)),
+        ValueTest::StartsWith(value) => format!("{name}: {}", scalar(&format!("{value}*"))),
+        ValueTest::OneOf(values) => {
             let values: Vec<String> = values.iter().map(|value| scalar(value)).collect();
             format!("{name}: [{}]", values.join(", "))
         }
@@ -174,13 +175,13 @@ fn conditions_text(conditions: &[(String, Wanted)]) -> String {
     format!("{{ {} }}", all.join(", "))
 }
 
-/// As it stands in a file: text that is more than a word in quotes.
+/// Formats a text as a YAML scalar, in quotes unless it is a plain word.
 fn scalar(text: &str) -> String {
-    // What JSON calls a string, YAML reads as the same text.
+    // A JSON string is a YAML scalar with the same text.
     if is_plain(text) { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
-/// A word that nothing takes for anything else.
+/// Whether YAML reads the text as a string without quotes.
 fn is_plain(text: &str) -> bool {
     let words = ["true", "false", "null", "yes", "no", "on", "off", "all", "y", "n"];
     text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -188,7 +189,7 @@ fn is_plain(text: &str) -> bool {
         && !words.contains(&text.to_ascii_lowercase().as_str())
 }
 
-/// A comment that stays one.
+/// Replaces control characters, so that a comment stays on one line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
