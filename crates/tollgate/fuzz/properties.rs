@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::core::algorithm::fixed_window::FixedWindow;
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
-    Attributes, EXACT_MAX, Item, Limit, Operation, Plan, Keyspace, Span, SubjectHasher, Time, Token,
+    Attributes, EXACT_MAX, Item, Keyspace, Limit, Operation, Plan, Span, SubjectHasher, Time, Token,
 };
 use tollgate::rules::lint::LintOptions;
 use tollgate::rules::{load, load_and_lint};

@@ -1,9 +1,9 @@
-//! The short form in which people write numbers with units: `2/s`, `100/10min`, `30s`.
+//! Short forms of rates and lengths of time: `2/s`, `100/10min`, `30s`.
 
 use tollgate_core::Span;
 use tollgate_document::number;
 
-/// Units of time and their names; the first name of each is the one messages use.
+/// Units of time and their names. Messages use the first name.
 const UNITS: [(&[&str], u64); 7] = [
     (&["us"], 1),
     (&["ms"], 1_000),
@@ -14,51 +14,51 @@ const UNITS: [(&[&str], u64); 7] = [
     (&["w", "week", "weeks"], 604_800_000_000),
 ];
 
-/// So much per so long.
+/// An amount per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// Units.
+    /// The number of units.
     pub amount: u64,
-    /// Per this long.
+    /// The period.
     pub period: Span,
 }
 
-/// Text that is no number of this kind.
+/// The text is not a rate or a length of time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShorthandError {
-    /// Not a span.
+    /// Invalid length of time.
     #[error(
         "{found:?} is not a length of time; write a whole number and one of us, ms, s, min, h, d, w, like 30s"
     )]
     Span {
-        /// What was there.
+        /// The text.
         found: String,
     },
-    /// Not a rate.
+    /// Invalid rate.
     #[error("{found:?} is not a rate; write an amount, a slash and a length of time, like 100/min or 5/10s")]
     Rate {
-        /// What was there.
+        /// The text.
         found: String,
     },
 }
 
-/// `30s`, `10min`, `1d`; a unit alone is one of it.
+/// Parses a length of time: `30s`, `10min`, `1d`. A unit without a number means one.
 pub fn span(text: &str) -> Result<Span, ShorthandError> {
-    let wrong = || ShorthandError::Span { found: text.to_owned() };
+    let invalid = || ShorthandError::Span { found: text.to_owned() };
     let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
     let (count, unit) = text.split_at(unit_at);
-    let count = if count.is_empty() { 1 } else { number(count).map_err(|_| wrong())? };
-    let (_, unit_us) = UNITS.into_iter().find(|(names, _)| names.contains(&unit)).ok_or_else(wrong)?;
-    let us = count.checked_mul(unit_us).filter(|&us| us <= Span::MAX.us()).ok_or_else(wrong)?;
+    let count = if count.is_empty() { 1 } else { number(count).map_err(|_| invalid())? };
+    let (_, unit_us) = UNITS.into_iter().find(|(names, _)| names.contains(&unit)).ok_or_else(invalid)?;
+    let us = count.checked_mul(unit_us).filter(|&us| us <= Span::MAX.us()).ok_or_else(invalid)?;
     Ok(Span::from_us(us))
 }
 
-/// `2/s`, `5/10min`.
+/// Parses a rate: `2/s`, `5/10min`.
 pub fn rate(text: &str) -> Result<Rate, ShorthandError> {
-    let wrong = || ShorthandError::Rate { found: text.to_owned() };
-    let (amount, period) = text.split_once('/').ok_or_else(wrong)?;
-    Ok(Rate { amount: number(amount).map_err(|_| wrong())?, period: span(period).map_err(|_| wrong())? })
+    let invalid = || ShorthandError::Rate { found: text.to_owned() };
+    let (amount, period) = text.split_once('/').ok_or_else(invalid)?;
+    Ok(Rate { amount: number(amount).map_err(|_| invalid())?, period: span(period).map_err(|_| invalid())? })
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_write_rates() {
+    fn common_rates_are_parsed() {
         for (text, amount, us) in [
             ("2/s", 2, 1_000_000),
             ("100/min", 100, 60_000_000),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn an_invalid_rate_is_refused_with_an_example() {
         for text in [
             "",
             "2",

@@ -61,7 +61,8 @@ fn plan_all<'r, S: Store>(
         let mut plan = Plan::new();
         part.asked = None;
         if part.check.plan(active, &mut plan, &mut decision.found)? {
-            let indexes: Result<Indexes, _> = plan.items().iter().map(|item| all.push_or_merge(*item)).collect();
+            let indexes: Result<Indexes, _> =
+                plan.items().iter().map(|item| all.push_or_merge(*item)).collect();
             part.asked = Some((plan, indexes?));
         } else {
             refused |= !decision.found.allowed;

@@ -14,7 +14,7 @@ use tollgate_core::{Limit, LimitError, Span};
 
 use super::{file_shape, words};
 use crate::shorthand;
-use tollgate_document::{Entry, Node, SourceSpan, Problem, Problems, check, quote, suggest};
+use tollgate_document::{Entry, Node, Problem, Problems, SourceSpan, check, quote, suggest};
 
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
@@ -234,12 +234,8 @@ fn rolling(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<
     for key in ["zone", "starts"] {
         if let Some(entry) = read.node.entry(key) {
             problems.push(
-                Problem::error(
-                    "rolling-calendar",
-                    entry.key.span,
-                    format!("a rolling quota has no `{key}`"),
-                )
-                .help("it starts with the first use; drop `period: rolling` to follow the calendar"),
+                Problem::error("rolling-calendar", entry.key.span, format!("a rolling quota has no `{key}`"))
+                    .help("it starts with the first use; drop `period: rolling` to follow the calendar"),
             );
         }
     }

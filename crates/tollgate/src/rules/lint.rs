@@ -35,7 +35,7 @@ use tollgate_core::Time;
 use tollgate_core::rules::RuleSet;
 
 use context::Context;
-use tollgate_document::{Node, SourceSpan, Problem, Problems, Source};
+use tollgate_document::{Node, Problem, Problems, Source, SourceSpan};
 
 /// Attributes that the edge sets, or that people usually set, as long as [`LintOptions`] does not say otherwise.
 pub const KNOWN_ATTRIBUTES: &[&str] = &[

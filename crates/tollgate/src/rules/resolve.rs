@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, SubjectSelector, Placement, Rollout, Rule, RuleLimit,
-    RuleSet, RuleSetError, Test,
+    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Rollout, Rule, RuleLimit,
+    RuleSet, RuleSetError, SubjectSelector, Test,
 };
-use tollgate_core::{OnFailure, Keyspace, Time};
+use tollgate_core::{Keyspace, OnFailure, Time};
 
 use super::{expression, limit, presets, words};
-use tollgate_document::{Kind, Node, SourceSpan, Problem, Problems, Source, quote, suggest};
+use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// What a file without a namespace is called in keys.
 const NAMESPACE_DEFAULT: &str = "default";
@@ -141,8 +141,7 @@ impl Rules {
             self.unknown += 1;
             let near = (self.unknown <= NEAR_IDS_MAX).then(|| self.near(id)).flatten();
             problems.push_error_with(|| {
-                let problem =
-                    Problem::error("unknown-rule", name.span, format!("no rule has the id `{id}`"));
+                let problem = Problem::error("unknown-rule", name.span, format!("no rule has the id `{id}`"));
                 match near {
                     Some(near) => problem.label(format!("did you mean {near}?")),
                     None => problem,
@@ -186,8 +185,9 @@ impl File<'_> {
         let per = node.get("per").and_then(per);
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
         let cost = node.get("cost").map_or(Some(Cost::FromRequest), |node| cost(node, problems));
-        let on_failure =
-            node.get("on_failure").map_or(Some(FailurePolicy::default()), |node| failure_rule(node, problems));
+        let on_failure = node
+            .get("on_failure")
+            .map_or(Some(FailurePolicy::default()), |node| failure_rule(node, problems));
         let rollout = node.get("rollout").and_then(Node::text).map_or(Ok(Rollout::ALL), words::rollout).ok();
         let tags = node.get("tags").map_or(&[][..], Node::one_or_many);
         let rule = Rule {
@@ -221,11 +221,8 @@ impl File<'_> {
         let Some(wanted) = name.text() else { return };
         let Some(preset) = presets::find(wanted) else {
             let names = || presets::ALL.iter().map(|preset| preset.name);
-            let problem = Problem::error(
-                "unknown-preset",
-                name.span,
-                format!("no preset is called {}", quote(wanted)),
-            );
+            let problem =
+                Problem::error("unknown-preset", name.span, format!("no preset is called {}", quote(wanted)));
             let problem = problem.help(format!("there are {}", names().collect::<Vec<_>>().join(", ")));
             problems.push(match suggest(wanted, names()) {
                 Some(near) => problem.label(format!("did you mean `{near}`?")),

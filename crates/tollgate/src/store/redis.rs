@@ -425,7 +425,9 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             };
             match decided {
                 Err(error)
-                    if plan.request_id().is_some() && may_pass(&error) && Instant::now() + pause < deadline =>
+                    if plan.request_id().is_some()
+                        && may_pass(&error)
+                        && Instant::now() + pause < deadline =>
                 {
                     sleep(pause).await;
                     pause *= 2;

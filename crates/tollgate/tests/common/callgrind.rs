@@ -1,4 +1,4 @@
-//! Counts instructions: a test runs itself once more under callgrind, told by a variable what to do there.
+//! Counts instructions: a test runs itself under callgrind, with a variable that says what to do.
 
 use std::env;
 use std::process::Command;

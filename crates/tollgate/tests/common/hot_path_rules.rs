@@ -1,4 +1,4 @@
-//! The work of the measured paths: one key, everything admitted.
+//! The measured decisions: one key, every one admitted.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) fn bare_step() -> Box<dyn Fn() -> bool> {
     Box::new(move || keyed.check(KEY).allowed())
 }
 
-/// A check of this action from raw attributes: of twenty rules one is about `search`, three are about `export`.
+/// One check of this action: one of twenty rules matches `search`, three match `export`.
 pub(crate) fn check(action: &'static str) -> Box<dyn Fn() -> bool> {
     let limiter = LocalLimiter::from_yaml(&rules()).expect("the rules are good");
     Box::new(move || {

@@ -9,7 +9,7 @@ use super::Findings;
 use super::claims::Claim;
 use super::context::{Context, WrittenRule};
 use tollgate_document::problem::PROBLEMS_MAX;
-use tollgate_document::{Node, SourceSpan, Source, suggest};
+use tollgate_document::{Node, Source, SourceSpan, suggest};
 
 /// Who is counted by more attributes than this is told only the line.
 const SPANS_MAX: usize = 64;
@@ -74,7 +74,8 @@ fn uses(context: &Context<'_>) -> Vec<(String, SourceSpan)> {
 /// The attributes of conditions, at their keys as far as they stand in `node`.
 fn keys(claims: &[Claim<'_>], node: Option<&Node>) -> Vec<(String, SourceSpan)> {
     let entries = node.map_or(&[][..], Node::entries).iter();
-    let keys: HashMap<SourceSpan, SourceSpan> = entries.map(|entry| (entry.value.span, entry.key.span)).collect();
+    let keys: HashMap<SourceSpan, SourceSpan> =
+        entries.map(|entry| (entry.value.span, entry.key.span)).collect();
     let key = |claim: &Claim<'_>| keys.get(&claim.span).copied().unwrap_or(claim.span);
     claims.iter().map(|claim| (claim.attribute.to_owned(), key(claim))).collect()
 }
@@ -102,10 +103,7 @@ fn by_span(written: &WrittenRule<'_>, key: &str, attribute: &str) -> SourceSpan 
 /// Where an attribute stands in who is counted.
 pub(super) fn subject_span(source: &Source, written: &WrittenRule<'_>, attribute: &str) -> SourceSpan {
     let parts = written.entry.get("per").map_or(&[][..], Node::one_or_many);
-    parts
-        .iter()
-        .find_map(|part| word(source, part.span, attribute))
-        .unwrap_or_else(|| written.span_of("per"))
+    parts.iter().find_map(|part| word(source, part.span, attribute)).unwrap_or_else(|| written.span_of("per"))
 }
 
 /// Where a whole attribute's name stands within a place.

@@ -13,7 +13,7 @@ use super::claims::{Claim, Work, claims};
 use super::{Findings, LintOptions};
 use crate::rules::presets;
 use crate::shorthand::{self, Rate};
-use tollgate_document::{Node, SourceSpan, Problems, Source, parse};
+use tollgate_document::{Node, Problems, Source, SourceSpan, parse};
 
 /// How many names a message lists.
 const NAMES_MAX: usize = 6;

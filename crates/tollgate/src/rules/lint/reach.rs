@@ -90,11 +90,7 @@ fn path_never_seen(claim: &Claim<'_>, test: &Test, found: &mut Findings<'_>) {
         Test::Path(_) => {
             if let Some(path) = claim.path.filter(|path| path.contains(['?', '#'])) {
                 let message = format!("no path has the form `{path}`: a query is not looked at");
-                found.push(found.warning(
-                    claim.span,
-                    message,
-                    "leave out everything from the `?` or `#` on",
-                ));
+                found.push(found.warning(claim.span, message, "leave out everything from the `?` or `#` on"));
             }
             None
         }
