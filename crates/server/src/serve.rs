@@ -80,7 +80,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
-        workers.push(Worker::start(number, listeners, &shared, config.grace)?);
+        workers.push(Worker::start(number, listeners, &shared, config.shutdown_timeout)?);
     }
     announce::ready(&addresses, shared.tls.is_some(), &store, &shared.rules.in_force().name, &config.log);
     // All of it on this runtime, which carries the connections to the store and the traces to the end.

@@ -272,7 +272,7 @@ fn a_server_that_is_gone_neither_hides_a_refusal_nor_swallows_a_release() {
     let released = ask(&over(release, release)).unwrap_err();
     let StoreError::Transient(cause) = released else { panic!("{released:?}") };
     let cause = cause.downcast::<RedisError>().unwrap();
-    assert!(matches!(*cause, RedisError::Partly(_)) && cause.may_be_done(), "{cause:?}");
+    assert!(matches!(*cause, RedisError::PartiallyApplied(_)) && cause.may_have_applied(), "{cause:?}");
     let mut again = Plan::new();
     again.push(Item::new(shared().key(alive), places, take(3))).unwrap();
     assert!(ask(&again).unwrap().answers[0].is_admitted(), "the place on the server that lives is free");

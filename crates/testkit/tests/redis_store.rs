@@ -657,7 +657,7 @@ fn a_lane_in_trouble_is_not_a_server_in_trouble() {
     let runtime = runtime();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
     let patient = Server::builder(Flavour::Redis70).arguments(["--timeout", "1"]).start().unwrap();
-    let store = runtime.block_on(settings(&patient.url()).lanes(3).connect()).unwrap();
+    let store = runtime.block_on(settings(&patient.url()).connections(3).connect()).unwrap();
     let until = Instant::now() + Duration::from_millis(4_500);
     while Instant::now() < until {
         std::thread::sleep(Duration::from_millis(700));
@@ -670,7 +670,7 @@ fn a_lane_in_trouble_is_not_a_server_in_trouble() {
 
     let full = Server::builder(Flavour::Redis70).arguments(["--maxclients", "3"]).start().unwrap();
     // Two of them, and the test's own now and then.
-    let store = runtime.block_on(settings(&full.url()).lanes(8).connect()).unwrap();
+    let store = runtime.block_on(settings(&full.url()).connections(8).connect()).unwrap();
     for number in 0..200 {
         runtime.block_on(store.apply(&charge(limit, shared(), number))).unwrap();
         std::thread::sleep(Duration::from_millis(1));
@@ -713,7 +713,7 @@ fn a_store_that_is_dropped_leaves_no_connection_and_loses_no_release() {
     let places = Limit::Concurrency(Concurrency::new(1, WINDOW).unwrap());
     let mut admin = server.admin().unwrap();
     for number in 0..20 {
-        let store = runtime.block_on(settings(&server.url()).lanes(2).connect()).unwrap();
+        let store = runtime.block_on(settings(&server.url()).connections(2).connect()).unwrap();
         let taken = runtime.block_on(store.apply(&charge(places, shared(), number))).unwrap();
         assert!(taken.answers[0].is_admitted(), "{number}: the one before gave it back");
         let mut release = Plan::new();

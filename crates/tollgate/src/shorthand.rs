@@ -1,9 +1,9 @@
-//! Short forms of rates and lengths of time: `2/s`, `100/10min`, `30s`.
+//! Parses rates and durations in short notation: `2/s`, `100/10min`, `30s`.
 
 use tollgate_core::Span;
 use tollgate_document::number;
 
-/// Units of time and their names. Messages use the first name.
+/// Units of time with their names and lengths in microseconds.
 const UNITS: [(&[&str], u64); 7] = [
     (&["us"], 1),
     (&["ms"], 1_000),
@@ -17,48 +17,46 @@ const UNITS: [(&[&str], u64); 7] = [
 /// An amount per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// The number of units.
+    /// The amount, in units.
     pub amount: u64,
     /// The period.
     pub period: Span,
 }
 
-/// The text is not a rate or a length of time.
+/// Text that is not a rate or a duration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShorthandError {
-    /// Invalid length of time.
-    #[error(
-        "{found:?} is not a length of time; write a whole number and one of us, ms, s, min, h, d, w, like 30s"
-    )]
+    /// Not a duration.
+    #[error("invalid duration {found:?}; write a whole number and one of us, ms, s, min, h, d, w, like 30s")]
     Span {
         /// The text.
         found: String,
     },
-    /// Invalid rate.
-    #[error("{found:?} is not a rate; write an amount, a slash and a length of time, like 100/min or 5/10s")]
+    /// Not a rate.
+    #[error("invalid rate {found:?}; write an amount, a slash and a duration, like 100/min or 5/10s")]
     Rate {
         /// The text.
         found: String,
     },
 }
 
-/// Parses a length of time: `30s`, `10min`, `1d`. A unit without a number means one.
+/// Parses a duration like `30s`, `10min` or `1d`. A unit without a number means one of it.
 pub fn span(text: &str) -> Result<Span, ShorthandError> {
-    let invalid = || ShorthandError::Span { found: text.to_owned() };
+    let wrong = || ShorthandError::Span { found: text.to_owned() };
     let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (count, unit) = text.split_at(unit_at);
-    let count = if count.is_empty() { 1 } else { number(count).map_err(|_| invalid())? };
-    let (_, unit_us) = UNITS.into_iter().find(|(names, _)| names.contains(&unit)).ok_or_else(invalid)?;
-    let us = count.checked_mul(unit_us).filter(|&us| us <= Span::MAX.us()).ok_or_else(invalid)?;
+    let count = if count.is_empty() { 1 } else { number(count).map_err(|_| wrong())? };
+    let (_, unit_us) = UNITS.into_iter().find(|(names, _)| names.contains(&unit)).ok_or_else(wrong)?;
+    let us = count.checked_mul(unit_us).filter(|&us| us <= Span::MAX.us()).ok_or_else(wrong)?;
     Ok(Span::from_us(us))
 }
 
-/// Parses a rate: `2/s`, `5/10min`.
+/// Parses a rate like `2/s` or `5/10min`.
 pub fn rate(text: &str) -> Result<Rate, ShorthandError> {
-    let invalid = || ShorthandError::Rate { found: text.to_owned() };
-    let (amount, period) = text.split_once('/').ok_or_else(invalid)?;
-    Ok(Rate { amount: number(amount).map_err(|_| invalid())?, period: span(period).map_err(|_| invalid())? })
+    let wrong = || ShorthandError::Rate { found: text.to_owned() };
+    let (amount, period) = text.split_once('/').ok_or_else(wrong)?;
+    Ok(Rate { amount: number(amount).map_err(|_| wrong())?, period: span(period).map_err(|_| wrong())? })
 }
 
 #[cfg(test)]
@@ -66,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn common_rates_are_parsed() {
+    fn rates_are_parsed() {
         for (text, amount, us) in [
             ("2/s", 2, 1_000_000),
             ("100/min", 100, 60_000_000),
@@ -78,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_rate_is_refused_with_an_example() {
+    fn an_invalid_rate_is_an_error_with_an_example() {
         for text in [
             "",
             "2",

@@ -35,7 +35,7 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
             "tokens-per-tenant: 2800 given back",
             "8800 remaining",
             "4300 remaining",
-            "cost 10001 is above the capacity 10000",
+            "cost 10001 exceeds the capacity 10000",
         ],
     ),
 ];

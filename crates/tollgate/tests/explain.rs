@@ -168,7 +168,7 @@ fn an_override_is_explained_with_its_line() {
 #[test]
 fn a_denied_request_and_an_error_are_explained() {
     let (limiter, _) = limiter(SHOP);
-    let gone = limiter.explain(&Attributes::from([("tenant", "gone")]));
+    let gone = limiter.explain([("tenant", "gone")]);
     assert_eq!(gone.exception.unwrap().reason, "contract ended");
     assert!(!gone.answer.unwrap().allowed());
     assert!(gone.rules.iter().all(|rule| rule.accounts.is_empty()));

@@ -568,7 +568,7 @@ bypass:
         assert!(matches!(error, CheckError::Plan(_)));
         assert_eq!(
             error.to_string(),
-            "rule \"bucket\": cost 3 is above the capacity 2; it could never be admitted"
+            "rule \"bucket\": cost 3 exceeds the capacity 2; it could never be admitted"
         );
         assert_eq!(remaining(&limiter).await, [10, 2]);
         let waited = limiter.acquire(user().cost(3), ms(60_000)).await;
@@ -620,7 +620,7 @@ async fn check_all_charges_nothing_if_one_cost_exceeds_the_capacity() {
     let limiter = limiter(&["{ id: two, per: user, limit: { fixed-window: 2/h } }"]);
     let other = Request::from([("user", "v")]).cost(3);
     let error = limiter.check_all(&[user(), other]).await.unwrap_err();
-    assert_eq!(error.to_string(), "rule \"two\": cost 3 is above the capacity 2; it could never be admitted");
+    assert_eq!(error.to_string(), "rule \"two\": cost 3 exceeds the capacity 2; it could never be admitted");
     assert_eq!(remaining(&limiter).await, [2]);
 }
 

@@ -8,10 +8,11 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::{FleetKey, StoreError};
 
 use super::error::RedisError;
-use super::{READY_MAX, RedisStore, Router};
-use crate::store::redis::client::connection::Dialogue;
-use crate::store::redis::protocol::reply::Reply;
-use crate::store::redis::topology::slot::slot_of;
+use super::router::Router;
+use super::{READY_TIMEOUT, RedisStore};
+use crate::store::redis::client::connection::CommandConnection;
+use crate::store::redis::protocol::resp::Reply;
+use crate::store::redis::topology::hash_slot::hash_slot;
 
 const SCRIPT: &str = include_str!("lua/exchange.lua");
 /// Whoever was sent elsewhere so often goes in circles.
@@ -38,7 +39,7 @@ impl<C> RedisStore<C> {
 
     /// Leaves a note, and gives the one that was there.
     pub async fn exchange(&self, note: &Note<'_>) -> Result<Option<String>, StoreError> {
-        let exchanged = timeout_at(Instant::now() + READY_MAX, self.exchange_with_owner(note)).await;
+        let exchanged = timeout_at(Instant::now() + READY_TIMEOUT, self.exchange_with_owner(note)).await;
         Ok(exchanged.unwrap_or(Err(RedisError::NoReply))?)
     }
 
@@ -55,33 +56,33 @@ impl<C> RedisStore<C> {
         ];
         words.extend(note.ours.iter().map(|ours| ours.as_bytes()));
         let cluster = match &self.inner.router {
-            Router::One(node) => {
-                let (_, mut dialogue) = node.state.dialogue().await?;
+            Router::Single(node) => {
+                let (_, mut dialogue) = node.state.open_command_connection().await?;
                 return ask(&mut dialogue, &words).await;
             }
             Router::Cluster(cluster) => cluster,
         };
-        let (mut node, mut asking) = (cluster.owner(slot_of(key.as_bytes())).await?, false);
+        let (mut node, mut asking) = (cluster.owner(hash_slot(key.as_bytes())).await?, false);
         for _ in 0..HOPS_MAX {
-            let (address, mut dialogue) = node.state.dialogue().await?;
+            let (address, mut dialogue) = node.state.open_command_connection().await?;
             if asking {
-                dialogue.ask(&[b"ASKING"]).await?;
+                dialogue.command(&[b"ASKING"]).await?;
             }
             match ask(&mut dialogue, &words).await {
                 Ok(found) => return Ok(found),
-                Err(error) => match cluster.instead(&error, &address) {
+                Err(error) => match cluster.follow_redirect(&error, &address) {
                     Some(instead) => (node, asking) = instead,
                     None => return Err(error),
                 },
             }
         }
-        Err(RedisError::Nonsense("the servers of the cluster send a note in circles"))
+        Err(RedisError::UnexpectedReply("the servers of the cluster send a note in circles"))
     }
 }
 
-async fn ask(dialogue: &mut Dialogue, words: &[&[u8]]) -> Result<Option<String>, RedisError> {
-    match dialogue.ask(words).await? {
+async fn ask(dialogue: &mut CommandConnection, words: &[&[u8]]) -> Result<Option<String>, RedisError> {
+    match dialogue.command(words).await? {
         Reply::Value(found) => Ok(found.map(|found| String::from_utf8_lossy(found).into_owned())),
-        _ => Err(RedisError::Nonsense("a note is no text")),
+        _ => Err(RedisError::UnexpectedReply("a note is no text")),
     }
 }
