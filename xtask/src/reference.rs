@@ -1,14 +1,11 @@
 //! Generates the reference of the rules file, a page and a JSON Schema, from the shape that checks files; and the reference
 //! of the server's settings from their table.
 
-#[path = "../../crates/server/src/config/settings.rs"]
-mod settings;
-
-use settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
 use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
 use tollgate_document::Shape;
 use tollgate_document::shape::{Fields, OneOf};
+use tollgate_server::settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
 
 /// Path below `docs/reference` and contents.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
@@ -191,9 +188,12 @@ fn config_page() -> String {
             "\n## {heading}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
         ));
         page.extend(group.iter().map(setting_row));
-        page.extend(group.iter().filter(|setting| !setting.details.is_empty()).map(|setting| {
-            format!("\n`{}`: {}\n", setting.name, setting.details.replace(". ", ".\n"))
-        }));
+        page.extend(
+            group
+                .iter()
+                .filter(|setting| !setting.details.is_empty())
+                .map(|setting| format!("\n`{}`: {}\n", setting.name, setting.details.replace(". ", ".\n"))),
+        );
         page.extend(group.iter().filter_map(setting_words));
     }
     page.push_str(

@@ -146,28 +146,7 @@ impl fmt::Display for RequestIdKey<'_> {
     }
 }
 
-/// The key of something that servers which share a store tell each other. All of a namespace are in one slot. No rule can
-/// be called `@hash-key` or the like.
-#[derive(Clone, Debug)]
-pub struct FleetKey {
-    keyspace: Keyspace,
-}
-
-impl FleetKey {
-    /// What is called `name` among the servers of `namespace`.
-    pub fn new(namespace: &str, name: &str) -> Result<FleetKey, KeyspaceError> {
-        Ok(FleetKey { keyspace: Keyspace::new(namespace, name)? })
-    }
-}
-
-impl fmt::Display for FleetKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Keyspace { namespace, rule, .. } = &self.keyspace;
-        write!(f, "tg:{VERSION}:{namespace}:{{fleet}}:@{rule}")
-    }
-}
-
-/// The only place that formats a key.
+/// The only place where the key is written as a string.
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Keyspace { namespace, rule, .. } = self.keyspace;

@@ -46,7 +46,7 @@ pub use attributes::Attributes;
 pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
 pub use decision::{OnFailure, PlanDecision};
 pub use exactness::Exactness;
-pub use key::{FleetKey, Key, Keyspace, StoredKey, Subject, SubjectHasher, SubjectHashers};
+pub use key::{Key, Keyspace, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::error::LimitError;
 pub use limit::{Algorithm, Limit};
 pub use plan::evaluate::{Evaluation, evaluate, single_item_writes};

@@ -122,10 +122,9 @@ fn syntax(source: &Source, error: &ScanError) -> Problem {
         ErrorKind::MisplacedFlowCollectionEnd => {
             ("closing bracket without an opening bracket", "remove it, or add the opening bracket")
         }
-        ErrorKind::UnknownQuotedScalarEscape => (
-            "unknown escape sequence in double quotes",
-            r"write `\\` for a backslash, or use single quotes",
-        ),
+        ErrorKind::UnknownQuotedScalarEscape => {
+            ("unknown escape sequence in double quotes", r"write `\\` for a backslash, or use single quotes")
+        }
         ErrorKind::MissingAnchorOrAliasName => (
             "unquoted text cannot start with this character",
             "put text that starts with `*` or `&` in quotes",

@@ -3,7 +3,6 @@
 pub(crate) mod commands;
 pub(crate) mod exit;
 pub(crate) mod hash_key;
-pub(crate) mod input;
 pub(crate) mod request_args;
 pub(crate) mod store_args;
 pub(crate) mod terminal;

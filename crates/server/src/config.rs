@@ -7,7 +7,8 @@
 mod flags;
 mod layers;
 mod resolve;
-mod settings;
+#[allow(missing_docs, reason = "`help` describes each setting")]
+pub(crate) mod settings;
 mod shapes;
 mod show;
 #[cfg(test)]
@@ -24,10 +25,10 @@ use tollgate::headers::Dialect;
 use tollgate::store::redis::RedisSettings;
 
 use crate::access::{Access, Scopes};
-use crate::cli::input;
-use crate::cli::terminal::{self, Failure};
+use crate::failure::Failure;
+use crate::files;
 use crate::protocol::Protocol;
-use crate::serve::edge::grpc::Messages;
+use crate::stderr;
 pub(crate) use flags::Flags;
 use layers::Layers;
 pub(crate) use shapes::token_name;
@@ -62,7 +63,7 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) connections_max: usize,
     pub(crate) dialect: Dialect,
-    pub(crate) grpc_messages: Messages,
+    pub(crate) grpc: GrpcConfig,
     pub(crate) proxies: TrustedProxies,
     /// How many leading bits of an address identify a client.
     pub(crate) prefixes: Prefixes,
@@ -104,6 +105,30 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// How the gRPC transport reads messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GrpcConfig {
+    /// Whether clients can list the services (server reflection).
+    pub(crate) reflection: bool,
+    pub(crate) names: AttributeNames,
+}
+
+/// Keys of descriptor entries that also become attributes under another name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AttributeNames(Vec<(String, String)>);
+
+impl AttributeNames {
+    /// Pairs of an entry's key and an attribute name.
+    pub(crate) fn new(pairs: Vec<(String, String)>) -> AttributeNames {
+        AttributeNames(pairs)
+    }
+
+    /// The attribute names of an entry with this key.
+    pub(crate) fn of<'n>(&'n self, key: &str) -> impl Iterator<Item = &'n str> {
+        self.0.iter().filter(move |(of, _)| of == key).map(|(_, name)| name.as_str())
+    }
+}
+
 /// The export of spans.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceConfig {
@@ -132,7 +157,7 @@ pub(crate) fn load(flags: &Flags, consequence: &str) -> Result<Loaded> {
     match layers.error_count() {
         0 => Ok(Loaded { settings: show::effective_settings(&layers, &config), config, warnings: problems }),
         number => {
-            terminal::complain(&problems);
+            stderr::write(&problems);
             let errors = if number == 1 { "1 error".to_owned() } else { format!("{number} errors") };
             let hint = "variables (TOLLGATE_…) override the file, and flags override both; docs/reference/config.md lists \
                         all settings";
@@ -151,7 +176,7 @@ fn read(
     let config_variable = variables.iter().find(|(name, value)| name == CONFIG_VARIABLE && !value.is_empty());
     let file = flags.file.clone().or_else(|| config_variable.map(|(_, path)| PathBuf::from(path)));
     if let Some(path) = file {
-        let source = input::read(&path)?;
+        let source = files::read(&path)?;
         layers.add_file(&path, source);
     }
     layers.add_variables(variables);

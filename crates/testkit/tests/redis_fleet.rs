@@ -17,7 +17,6 @@ use tollgate_testkit::drill::{
 };
 use tollgate_testkit::redis::{Admin, Cluster, Cut, Flavour, SentinelSet, Server, Value, slot_of};
 
-#[path = "common/on_redis.rs"]
 mod on_redis;
 use on_redis::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};
 

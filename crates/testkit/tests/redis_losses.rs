@@ -11,7 +11,6 @@ use tollgate_testkit::fault_proxy::{FaultProxy, Faults};
 use tollgate_testkit::naive::NaiveStore;
 use tollgate_testkit::redis::{Flavour, Server, no_orphans};
 
-#[path = "common/on_redis.rs"]
 mod on_redis;
 
 use on_redis::{LIMIT, TTL_MAX, WINDOW, charge, clean, runtime, settings, shared, subject};

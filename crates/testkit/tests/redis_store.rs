@@ -18,7 +18,6 @@ use tollgate_testkit::conformance::{
 };
 use tollgate_testkit::redis::{Admin, Flavour, Server, no_orphans};
 
-#[path = "common/on_redis.rs"]
 mod on_redis;
 
 use on_redis::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};

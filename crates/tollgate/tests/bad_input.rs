@@ -1,18 +1,13 @@
 //! The parsers of rules files and Redis replies accept any bytes: the fuzz corpus, mutated files, random bytes.
 
-#[path = "common/files.rs"]
-mod files;
-#[path = "common/mutation.rs"]
-mod mutation;
-#[path = "../fuzz/properties.rs"]
-mod properties;
+mod common;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use files::{CRATE, files_below, read};
-use mutation::{mutated_file, valid_files};
-use properties::{redis_reply, rules};
+use common::files::{CRATE, files_below, read};
+use common::mutation::{mutated_file, valid_files};
+use common::properties::{redis_reply, rules};
 use proptest::prelude::*;
 
 /// Maximum time to load, render and use one of the small files here.

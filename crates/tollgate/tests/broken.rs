@@ -2,18 +2,15 @@
 //!
 //! `TOLLGATE_BLESS=1 cargo test -p tollgate --test broken` rewrites the `.txt` files. Review them before you commit them.
 
-#[path = "common/blessing.rs"]
-mod blessing;
-#[path = "common/files.rs"]
-mod files;
+mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use blessing::{difference, is_blessing};
-use files::{CRATE, files_below, read};
+use common::blessing::{difference, is_blessing};
+use common::files::{CRATE, files_below, read};
 use tollgate::rules::load;
 use tollgate_document::{Colour, Problems, Source};
 

@@ -3,8 +3,7 @@
 //! The test counts instructions instead of time, so that a busy machine cannot fail it. It runs itself under callgrind once
 //! for each figure, which counts only what happens inside [`measured_matching`].
 
-#[path = "common/callgrind.rs"]
-mod callgrind;
+mod common;
 
 use std::env;
 use std::hint::black_box;
@@ -152,7 +151,7 @@ fn run_figure(figure: &str) {
 /// The instructions that one request takes.
 fn instructions(style: &Style, rules: usize) -> u64 {
     let figure = format!("{rules} {}", style.name);
-    callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
+    common::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
 }
 
 #[test]

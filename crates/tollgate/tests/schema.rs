@@ -1,19 +1,14 @@
 //! Tests the published JSON Schema: it equals the generated one, and a third-party validator agrees with the loader.
 
-#[path = "common/blessing.rs"]
-mod blessing;
-#[path = "common/files.rs"]
-mod files;
-#[path = "common/mutation.rs"]
-mod mutation;
+mod common;
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use blessing::difference;
 use boon::{Compiler, SchemaIndex, Schemas};
-use files::{CRATE, files_below, read};
-use mutation::{mutated_file, valid_files};
+use common::blessing::difference;
+use common::files::{CRATE, files_below, read};
+use common::mutation::{mutated_file, valid_files};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};
 use tollgate::rules::{load, schema_json};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use tollgate::core::SubjectHasher;
 
-use crate::cli::input;
-use crate::cli::terminal::Failure;
+use crate::failure::Failure;
+use crate::files;
 
 const VARIABLE: &str = "TOLLGATE_HASH_KEY";
 
@@ -28,7 +28,7 @@ impl HashKeyArgs {
     pub(crate) fn get(&self) -> Result<Option<SubjectHasher>> {
         let id = self.hash_key_id.unwrap_or(0);
         if let Some(path) = &self.hash_key_file {
-            let source = input::read(path)?;
+            let source = files::read(path)?;
             let hasher = SubjectHasher::from_hex(id, source.text());
             return hasher.map(Some).with_context(|| format!("invalid hash key in {}", source.name()));
         }

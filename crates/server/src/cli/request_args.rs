@@ -9,8 +9,9 @@ use tollgate::rules::load;
 use tollgate_document::{Problems, Source};
 
 use crate::cli::hash_key::HashKeyArgs;
-use crate::cli::input;
-use crate::cli::terminal::{self, Failure};
+use crate::cli::terminal;
+use crate::failure::Failure;
+use crate::files;
 
 // Not a doc comment: clap would use it as the help of every command with these arguments.
 // Arguments of commands that apply rules to a request.
@@ -55,12 +56,12 @@ impl RequestArgs {
 ///
 /// If the file is invalid, prints its problems and returns an error that ends with `consequence`.
 pub(crate) fn load_rules(path: &Path, consequence: &str) -> Result<(Source, RuleSet), Failure> {
-    let source = input::read(path)?;
+    let source = files::read(path)?;
     let mut problems = Problems::new();
     match load(&source, &mut problems) {
         Some(rules) => Ok((source, rules)),
         None => {
-            terminal::complain(&terminal::problems(&problems, &source));
+            crate::stderr::write(&terminal::problems(&problems, &source));
             let hint = "correct the problems above; a server does not load an invalid rules file either";
             Err(Failure::new(format!("invalid rules file {}: {consequence}", source.name()), hint))
         }

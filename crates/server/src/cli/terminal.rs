@@ -1,6 +1,5 @@
 //! Output for the terminal. Colours are dropped if the output is not a terminal, or if `NO_COLOR` is set.
 
-use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -11,6 +10,8 @@ use tollgate::core::Time;
 use tollgate_document::{Colour, Problems, Source, quote};
 
 use crate::cli::exit;
+use crate::failure::{Failure, FailureKind};
+use crate::stderr;
 
 pub(crate) const STRONG: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -21,50 +22,15 @@ const ERROR: Style = RED.bold();
 const WARNING: Style = YELLOW.bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// An error that ends a command: what went wrong, and a hint.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    what: String,
-    hint: String,
-    code: ExitCode,
-}
-
-impl Failure {
-    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { what: what.into(), hint: hint.into(), code: exit::invalid_input() }
-    }
-
-    /// A failure of the store.
-    pub(crate) fn of_store(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { code: exit::store_failed(), ..Failure::new(what, hint) }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Failure {}
-
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Writes to standard error.
-pub(crate) fn complain(text: &str) {
-    match anstream::stderr().lock().write_all(text.as_bytes()) {
-        // If standard error is closed, there is no other place to report to.
-        Ok(()) | Err(_) => (),
-    }
-}
-
 /// Prints a warning and its hint to standard error.
 pub(crate) fn warn(what: &str, hint: &str) {
-    complain(&format!("{WARNING}warning:{WARNING:#} {what}\n\n{HINT}hint:{HINT:#} {hint}\n"));
+    stderr::write(&format!("{WARNING}warning:{WARNING:#} {what}\n\n{HINT}hint:{HINT:#} {hint}\n"));
 }
 
 /// Prints the error and its hint, and returns the exit code.
@@ -76,8 +42,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return exit::broken_pipe();
     }
     let failure = error.downcast_ref::<Failure>();
-    complain(&error_text(&format!("{error:#}"), failure.map(|failure| failure.hint.as_str())));
-    failure.map_or_else(exit::invalid_input, |failure| failure.code)
+    stderr::write(&error_text(&format!("{error:#}"), failure.map(Failure::hint)));
+    match failure.map_or(FailureKind::Input, Failure::kind) {
+        FailureKind::Input => exit::invalid_input(),
+        FailureKind::Store => exit::store_failed(),
+    }
 }
 
 fn error_text(what: &str, hint: Option<&str>) -> String {
@@ -86,15 +55,6 @@ fn error_text(what: &str, hint: Option<&str>) -> String {
         Some(hint) => format!("{error}\n{HINT}hint:{HINT:#} {hint}\n"),
         None => error,
     }
-}
-
-/// Escapes control characters, which a terminal would obey.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
 }
 
 /// Formats the problems of a file for the terminal.

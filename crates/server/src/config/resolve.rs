@@ -12,12 +12,13 @@ use tollgate_document::{Node, Problem, SourceSpan};
 
 use super::layers::{Layers, Origin};
 use super::settings::{SETTINGS, variable_name};
-use super::{Config, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes};
+use super::{
+    AttributeNames, Config, GrpcConfig, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes,
+};
 use crate::access::{Access, Digest, Scopes, Token};
-use crate::cli::input;
-use crate::cli::store_args::{has_sentinels, settings_of};
+use crate::files;
 use crate::protocol::Protocol;
-use crate::serve::edge::grpc::{Messages, Names};
+use crate::store_url::{has_sentinels, settings_of};
 
 /// Resolves the configuration and reports problems to the layers. It must not be used if the layers then have errors.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
@@ -41,9 +42,9 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         threads: layers.get("threads").map_or(cores, |_| size(layers, "threads")),
         connections_max: size(layers, "connections_max"),
         dialect: dialect(layers),
-        grpc_messages: Messages {
+        grpc: GrpcConfig {
             reflection: scalar(layers, "grpc_reflection") == "true",
-            names: Names::new(attribute_names(layers)),
+            names: AttributeNames::new(attribute_names(layers)),
         },
         proxies: proxies(layers),
         prefixes: prefixes(layers),
@@ -142,7 +143,7 @@ fn secret(
     let by_variable = layers.get(variable).map(|given| given.origin.layer());
     if by_file.is_some() && by_file >= by_variable {
         let path = file(layers, file_setting)?;
-        let text = input::read(&path).ok()?.text().trim_ascii().to_owned();
+        let text = files::read(&path).ok()?.text().trim_ascii().to_owned();
         if text.is_empty() {
             let message = format!("{} is empty", path.display());
             layers.report(file_setting, None, |at| {

@@ -8,22 +8,22 @@ use tollgate_document::shape::RenamedKey;
 
 /// One setting. Its key in the configuration file is its name; the variable and the flag are derived from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) accepted_in: AcceptedIn,
+pub struct Setting {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub accepted_in: AcceptedIn,
     /// The default as it would be written in the file; a description if it starts with a parenthesis; empty for none.
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// A short description without a full stop.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
     /// Sentences that follow the description; usually empty.
-    pub(crate) details: &'static str,
-    pub(crate) group: &'static str,
+    pub details: &'static str,
+    pub group: &'static str,
 }
 
 /// The type of a setting's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The path of a file.
     File,
     /// `memory`, or the URL of a store.
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 
 /// Where a setting is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AcceptedIn {
+pub enum AcceptedIn {
     /// In the configuration file, as a variable and as a flag.
     Everywhere,
     /// In the configuration file only: the value does not fit on one line.
@@ -106,11 +106,10 @@ const LOG_FORMAT: Kind =
     Kind::Choice(&[("text", "For people."), ("json", "For programs: one JSON object per line.")]);
 
 /// Old names of settings. The file, the variables and the flags accept them, with a warning, until the named release.
-pub(crate) const RENAMED: &[RenamedKey] =
-    &[RenamedKey { old: "grace", new: "shutdown_timeout", until: "0.2.0" }];
+pub const RENAMED: &[RenamedKey] = &[RenamedKey { old: "grace", new: "shutdown_timeout", until: "0.2.0" }];
 
 /// All settings, in the order in which they are printed.
-pub(crate) const SETTINGS: &[Setting] = &[
+pub const SETTINGS: &[Setting] = &[
     setting(
         STATE,
         "rules",
@@ -335,12 +334,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
 
 impl Setting {
     /// The variable, like `TOLLGATE_HASH_KEY_FILE`, if the setting is accepted there.
-    pub(crate) fn variable(&self) -> Option<String> {
+    pub fn variable(&self) -> Option<String> {
         (self.accepted_in != AcceptedIn::File).then(|| variable_name(self.name))
     }
 
     /// The flag, like `--hash-key-file`, if the setting is accepted there.
-    pub(crate) fn flag(&self) -> Option<String> {
+    pub fn flag(&self) -> Option<String> {
         (self.accepted_in == AcceptedIn::Everywhere).then(|| flag_name(self.name))
     }
 }
@@ -357,7 +356,7 @@ pub(crate) fn flag_name(name: &str) -> String {
 
 impl Kind {
     /// Describes the values in a few words.
-    pub(crate) fn description(self) -> String {
+    pub fn description(self) -> String {
         match self {
             Kind::File => "a path".to_owned(),
             Kind::Store => "`memory` or a URL".to_owned(),

@@ -12,7 +12,7 @@ use tollgate_document::{Node, Problem, Problems, SourceSpan, quote, suggest};
 
 use super::settings::{Kind, SETTINGS, Setting};
 use crate::access::Digest;
-use crate::cli::store_args::holds_password;
+use crate::store_url::holds_password;
 
 const SCOPES: &[(&str, &str)] = &[
     ("check", "Checks, and what follows them: refunds, leases, reports."),

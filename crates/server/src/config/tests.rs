@@ -10,6 +10,7 @@ use tollgate_document::Colour;
 
 use super::settings::{AcceptedIn, Kind, RENAMED, SETTINGS};
 use super::*;
+use crate::access::Digest;
 
 const KEY: &str = "6a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
 const OTHER_KEY: &str = "7a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
@@ -204,7 +205,7 @@ traces_one_in: 10
     );
     let tls = config.tls.as_ref().expect("there is TLS");
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
-    assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
+    assert_eq!(config.access.scopes_of(&Digest::of(b"abc")), Some(Scopes::CHECK.and(Scopes::ADMIN)));
     assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
     assert!(config.proxies.trusts("10.9.8.7".parse().expect("an address")));
     assert!(!config.proxies.trusts("11.9.8.7".parse().expect("an address")));
@@ -293,7 +294,7 @@ fn every_problem_of_a_file_is_reported_with_its_position_and_a_hint() {
         ("keys-max: 5", "1:1", "unknown-key", "did you mean `keys_max`?"),
         ("threads: 2\nthreads: 3", "2:1", "duplicate-key", "threads"),
         ("- http", "1:1", "wrong-type", "a configuration"),
-        ("http: [", "1:7", "syntax", "write the `]`"),
+        ("http: [", "1:7", "syntax", "add the closing `]`"),
         ("http: localhost:8080", "1:7", "bad-text", "127.0.0.1:8080 or [::1]:8080"),
         ("http: 8080", "1:7", "bad-text", "0.0.0.0:8080 for all interfaces"),
         ("http: :8080", "1:7", "bad-text", "127.0.0.1:8080 for this machine only"),
@@ -333,7 +334,7 @@ fn every_problem_of_a_file_is_reported_with_its_position_and_a_hint() {
         ("store_deadline: soon", "1:17", "bad-text", "like 30s"),
         ("keys_max: 0", "1:11", "number-out-of-range", "from 1 to 1000000000"),
         ("keys_max: many", "1:11", "bad-number", "a whole number"),
-        ("keys_max: '5'", "1:11", "bad-number", "without quotes: 5"),
+        ("keys_max: '5'", "1:11", "bad-number", "remove the quotes: 5"),
         ("rules: no/such.yaml", "1:8", "unreadable-file", "relative paths start in the folder of this file"),
         ("rules: .", "1:8", "unreadable-file", "is a directory"),
         ("hash_key_file: short-key", "1:16", "bad-hash-key", "64 hexadecimal digits"),

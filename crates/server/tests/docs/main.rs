@@ -2,9 +2,6 @@
 
 mod page;
 mod redis_program;
-#[path = "../common/serving.rs"]
-#[allow(dead_code, reason = "every file of tests uses its own part")]
-mod serving;
 mod session;
 
 use std::collections::BTreeSet;
@@ -14,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
+use tollgate_testkit::serving::Serving;
 
 use page::{Action, Step, all_pages, is_shown, masked, root, steps};
 use session::Session;
@@ -210,8 +208,9 @@ fn metrics_page_lists_exactly_the_metric_families_of_a_server() {
     let key = redis.folder().join("key");
     fs::write(&key, "5e".repeat(32)).expect("write the hash key");
     let (url, key) = (redis.url(), key.to_str().expect("a path of text").to_owned());
-    let with_memory = serving::start(&[]);
-    let with_redis = serving::start(&["--store", &url, "--hash-key-file", &key]);
+    let with_memory = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &[]);
+    let with_redis =
+        Serving::start(env!("CARGO_BIN_EXE_tollgate"), &["--store", &url, "--hash-key-file", &key]);
     let mut counted = BTreeSet::new();
     for server in [&with_memory, &with_redis] {
         let url = format!("http://{}/metrics", server.http);

@@ -7,9 +7,9 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use tollgate_testkit::redis::{Flavour, Server};
+use tollgate_testkit::serving::Serving;
 
 use super::page::{Action, Step, is_shown, masked, root, steps};
-use super::serving::{self, Serving};
 
 /// Commands that run all tests or administer the machine.
 const NOT_RUN: [&str; 2] = ["cargo xtask", "sudo "];
@@ -105,7 +105,7 @@ impl Session {
         // A reader stops the server whose port the next one needs.
         self.servers.retain(|(other, _)| *other != port(&http));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let server = serving::start(&args);
+        let server = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &args);
         let real = server.http.to_string();
         // The newest server of an address is the one that the page talks about.
         for host in ["localhost", "127.0.0.1"] {

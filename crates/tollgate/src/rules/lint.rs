@@ -141,7 +141,7 @@ pub const LINTS: &[LintInfo] = &[
         run: dead_rules::rule_off,
     },
     LintInfo {
-        code: "rollout-nobody",
+        code: "empty-rollout",
         summary: "An enforced rule with `rollout: 0%`.",
         why: "The rule counts all subjects and refuses none, although its mode is `enforce`.",
         run: dead_rules::empty_rollout,

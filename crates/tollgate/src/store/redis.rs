@@ -16,7 +16,7 @@
 
 mod client;
 mod error;
-mod exchange;
+mod eval;
 mod footprint;
 mod protocol;
 mod router;
@@ -32,7 +32,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Exactness, Outcome, Plan, Store, StoreError, Time};
 
 pub use error::RedisError;
-pub use exchange::Note;
 pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
 pub use protocol::script_codec::ScriptCodec;
 pub use router::ServerStatus;
@@ -181,7 +180,14 @@ impl<C: Clock> RedisStore<C> {
         let now = if *time == TimeSource::Store { Time::ZERO } else { clock.now() };
         let plan = EncodedPlan::new(plan, prefix, now, attempt);
         let hash_slot = router.hash_slot(&plan);
-        Ok(PendingPlan { plan, hash_slot, deadline, reply_to, redirects: Default::default(), _permit: permit })
+        Ok(PendingPlan {
+            plan,
+            hash_slot,
+            deadline,
+            reply_to,
+            redirects: Default::default(),
+            _permit: permit,
+        })
     }
 
     /// Waits for the reply and decodes it.
@@ -272,8 +278,6 @@ fn is_retryable(error: &StoreError) -> bool {
     let StoreError::Transient(cause) = error else { return false };
     matches!(
         cause.downcast_ref(),
-        Some(
-            RedisError::ConnectionLost(_) | RedisError::Connect { .. } | RedisError::PartiallyApplied(_)
-        )
+        Some(RedisError::ConnectionLost(_) | RedisError::Connect { .. } | RedisError::PartiallyApplied(_))
     )
 }

@@ -16,7 +16,7 @@ use tollgate_document::Source;
 
 use crate::cli::request_args::RequestArgs;
 use crate::cli::store_args::{RecordingStore, StoreArgs};
-use crate::cli::terminal::Failure;
+use crate::failure::Failure;
 use report::{Format, Report};
 use times::{CheckTime, parse_time, resolve_times};
 

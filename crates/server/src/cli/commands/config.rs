@@ -7,8 +7,9 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::cli::exit;
-use crate::cli::terminal::{self, DIM, harmless};
+use crate::cli::terminal::{self, DIM};
 use crate::config::{self, EffectiveSetting, Flags};
+use crate::text::escape_control;
 
 /// Print every setting of a server with its value and its origin
 ///
@@ -45,7 +46,7 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let loaded = config::load(&args.flags, "no settings are printed")?;
-    terminal::complain(&loaded.warnings);
+    crate::stderr::write(&loaded.warnings);
     terminal::print(&match args.format {
         Format::Table => table(&loaded.settings),
         Format::Json => {
@@ -63,11 +64,11 @@ fn table(settings: &[EffectiveSetting]) -> String {
     let value_width =
         width(|setting| setting.value.as_deref().map_or(1, |value| value.chars().count())).min(40);
     let line = |setting: &EffectiveSetting| {
-        let value = setting.value.as_deref().map_or_else(|| "-".to_owned(), harmless);
+        let value = setting.value.as_deref().map_or_else(|| "-".to_owned(), escape_control);
         format!(
             "{:name_width$}  {value:value_width$}  {DIM}{}{DIM:#}\n",
             setting.name,
-            harmless(&setting.origin.to_string())
+            escape_control(&setting.origin.to_string())
         )
     };
     settings.iter().map(line).collect()

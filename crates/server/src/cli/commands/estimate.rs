@@ -15,8 +15,8 @@ use tollgate::store::redis::{Allocator, Engine, Footprint, KeyBytes, Records};
 use tollgate::{Clock, SystemClock};
 use tollgate_document::suggest;
 
-use crate::cli::terminal::Failure;
 use crate::cli::{exit, request_args, terminal};
+use crate::failure::Failure;
 
 /// Estimate the memory that rules need in Redis or Valkey
 ///

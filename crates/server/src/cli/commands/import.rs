@@ -14,8 +14,9 @@ use anyhow::Result;
 use clap::Subcommand;
 use tollgate_document::{Node, Problems, Source, parse};
 
-use crate::cli::terminal::{self, Failure};
-use crate::cli::{exit, input};
+use crate::cli::{exit, terminal};
+use crate::failure::Failure;
+use crate::files;
 use rules_file::RulesFile;
 
 /// Convert the configuration of another rate limiter to a rules file
@@ -68,10 +69,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         From::Envoy { file } => (file, envoy::convert),
         From::Limitador { file } => (file, limitador::convert),
     };
-    let source = input::read(file)?;
+    let source = files::read(file)?;
     let mut problems = Problems::new();
     let rules_file = parse(&source, &mut problems).and_then(|root| convert(&root, &mut problems));
-    terminal::complain(&terminal::problems(&problems, &source));
+    crate::stderr::write(&terminal::problems(&problems, &source));
     match rules_file {
         Some(rules_file) if !problems.has_errors() => {
             terminal::print(&rules_file.text(source.name()))?;

@@ -12,8 +12,9 @@ use tollgate::{Clock, SystemClock};
 use tollgate_document::{Problems, Severity, Source, sarif};
 
 use crate::cli::exit;
-use crate::cli::input::{self, STDIN};
-use crate::cli::terminal::{self, Failure};
+use crate::cli::terminal;
+use crate::failure::Failure;
+use crate::files::{self, STDIN};
 
 /// Find all problems of rules files
 ///
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut linted = Vec::new();
     let mut unreadable = None;
     for file in &args.files {
-        match input::read(file) {
+        match files::read(file) {
             Ok(source) => {
                 let mut problems = Problems::new();
                 load_and_lint(&source, &options, &mut problems);

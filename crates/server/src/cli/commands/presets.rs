@@ -6,8 +6,9 @@ use anyhow::Result;
 use tollgate::rules::presets::{self, Preset};
 use tollgate_document::suggest;
 
-use crate::cli::terminal::{Failure, STRONG};
+use crate::cli::terminal::STRONG;
 use crate::cli::{exit, terminal};
+use crate::failure::Failure;
 
 /// List the presets, or print the rules of one
 ///

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tollgate::store::redis::OpenError;
 
-use crate::cli::{exit, terminal};
+use crate::cli::exit;
+use crate::cli::store_args::open_failure;
 use crate::config::{self, Flags};
 use crate::serve;
 
@@ -70,7 +72,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let load = || config::load(&args.flags, "it is not used");
     let loaded = load()?;
-    terminal::complain(&loaded.warnings);
-    serve::run(loaded.config, || load().map(|loaded| loaded.config))?;
+    crate::stderr::write(&loaded.warnings);
+    let result = serve::run(loaded.config, || load().map(|loaded| loaded.config));
+    result.map_err(|error| match error.downcast::<OpenError>() {
+        Ok(error) => open_failure(&error).into(),
+        Err(error) => error,
+    })?;
     Ok(exit::SUCCESS)
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let digest = Digest::of(token.as_bytes());
     terminal::print(&format!("{token}\n"))?;
-    terminal::complain(&format!(
+    crate::stderr::write(&format!(
         "\ntokens:\n  - {{ name: {}, digest: \"{digest}\", scopes: [{}] }}\n",
         args.name,
         scopes.join(", ")

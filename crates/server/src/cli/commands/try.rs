@@ -13,8 +13,9 @@ use tollgate::rules::load_limit;
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
 use tollgate_document::{Problems, Source};
 
-use crate::cli::terminal::{Failure, GREEN, RED, duration};
+use crate::cli::terminal::{GREEN, RED, duration};
 use crate::cli::{exit, terminal};
+use crate::failure::Failure;
 
 /// The time of the first request: a round number is easy to read.
 const START: Time = Time::from_us(1_700_000_000_000_000);
@@ -85,7 +86,7 @@ fn load(text: &str) -> Result<RuleLimit, Failure> {
     let source = Source::new("limit", with_braces(text).as_bytes());
     let mut problems = Problems::new();
     load_limit(&source, &mut problems).ok_or_else(|| {
-        terminal::complain(&terminal::problems(&problems, &source));
+        crate::stderr::write(&terminal::problems(&problems, &source));
         Failure::new(format!("invalid limit `{text}`"), "`tollgate guide` shows a limit for every purpose")
     })
 }

@@ -5,7 +5,7 @@ use std::error::Error;
 use tollgate::core::StoreError;
 use tollgate::store::redis::{OpenError, RedisError};
 
-use crate::cli::terminal::{Failure, harmless};
+use crate::failure::{Failure, error_chain};
 
 /// Parts of error replies of Redis, with hints. The first match counts.
 const REPLY_HINTS: [(&str, &str); 14] = [
@@ -77,15 +77,15 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     let Some(cause) = cause else {
         let hint =
             "another program writes keys with the prefix of Tollgate; use separate prefixes or databases";
-        return Failure::of_store(chain(error), hint);
+        return Failure::of_store(error_chain(error), hint);
     };
-    Failure::of_store(chain(cause), hint(cause))
+    Failure::of_store(error_chain(cause), hint(cause))
 }
 
 /// Converts an error about certificate files to a failure with a hint.
 pub(super) fn certificates(error: &OpenError) -> Failure {
     Failure::of_store(
-        chain(error),
+        error_chain(error),
         "pass a file in PEM format with ca= in the URL: rediss://HOST:PORT?ca=FILE",
     )
 }
@@ -127,18 +127,4 @@ fn hint(error: &RedisError) -> &'static str {
 /// Returns the hint for an error reply.
 fn find_hint(hints: &[(&str, &'static str)], reply: &str) -> Option<&'static str> {
     hints.iter().find(|(part, _)| reply.contains(part)).map(|(_, hint)| *hint)
-}
-
-/// The error and its causes, each said once.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = next.source();
-    }
-    harmless(&text)
 }

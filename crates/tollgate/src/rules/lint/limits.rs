@@ -51,18 +51,18 @@ pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
 
 /// Advice for a smaller burst under which every request can still be admitted.
 fn smaller_burst(key: &str, bucket: &Bucket, written: &WrittenLimit<'_>, rate: Rate) -> String {
-    let (dearest, is_known) = match written.cost {
+    let (highest_cost, is_exact) = match written.cost {
         Cost::FromRequest => (1, true),
         Cost::Expression { default, .. } => (*default, false),
         cost => (cost.max_cost().unwrap_or(1), true),
     };
     let mut ways = Vec::new();
     let incoming = incoming(bucket, rate.period);
-    let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(dearest)).max(1);
-    if is_known && least < u128::from(bucket.capacity()) {
+    let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(highest_cost)).max(1);
+    if is_exact && least < u128::from(bucket.capacity()) {
         ways.push(format!("`{key}: {least}` keeps it at {}", least + incoming));
     }
-    if dearest <= rate.amount {
+    if highest_cost <= rate.amount {
         ways.push(at_most(rate));
     }
     match ways.is_empty() {

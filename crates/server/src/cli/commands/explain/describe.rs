@@ -6,7 +6,8 @@ use tollgate::core::{Attributes, OnFailure, Time};
 
 use super::rules_text::RulesText;
 pub(super) use crate::cli::terminal::instant;
-use crate::cli::terminal::{harmless, quoted_unless_plain, timestamp};
+use crate::cli::terminal::{quoted_unless_plain, timestamp};
+use crate::text::escape_control;
 
 /// Describes why a condition is not met: `method must be GET or HEAD, but is POST`.
 pub(super) fn unmet_condition(
@@ -68,9 +69,9 @@ pub(super) fn cost_reason(cost: &Cost, resolved: ResolvedCost, attributes: &Attr
             }
         }
         Cost::Expression { text, .. } if resolved.failed => {
-            format!("default because the expression failed: {}", harmless(text))
+            format!("default because the expression failed: {}", escape_control(text))
         }
-        Cost::Expression { text, .. } => format!("by the expression {}", harmless(text)),
+        Cost::Expression { text, .. } => format!("by the expression {}", escape_control(text)),
     }
 }
 
@@ -138,7 +139,7 @@ pub(super) fn location(origin: &Origin) -> String {
 
 /// Formats a reason to append to a sentence; empty if there is no reason.
 pub(super) fn reason_suffix(reason: &str) -> String {
-    if reason.is_empty() { String::new() } else { format!(": {}", harmless(reason)) }
+    if reason.is_empty() { String::new() } else { format!(": {}", escape_control(reason)) }
 }
 
 /// Formats an instant as local time of a zone.

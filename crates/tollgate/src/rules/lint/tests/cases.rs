@@ -73,7 +73,7 @@ fn cases() -> Vec<Case> {
             one("limit: { sliding-log: 5/s }, mode: shadow"),
         ),
         note(
-            "rollout-nobody",
+            "empty-rollout",
             one("limit: { sliding-log: 5/s }, rollout: 0%"),
             one("limit: { sliding-log: 5/s }, rollout: 0.01%"),
         ),
