@@ -33,9 +33,9 @@ fn ask(folder: &Path, variables: &[(&str, &str)], url: &str, args: &[&str]) -> R
 /// Three an hour are three, whatever has become of the servers meanwhile.
 fn assert_remaining(run: &Run, remaining: &[u64]) {
     assert_eq!(run.stderr, "");
-    let told: Vec<Option<u64>> =
+    let reported: Vec<Option<u64>> =
         decisions(run).iter().map(|decision| decision["remaining"].as_u64()).collect();
-    assert_eq!(told, remaining.iter().map(|&number| Some(number)).collect::<Vec<_>>());
+    assert_eq!(reported, remaining.iter().map(|&number| Some(number)).collect::<Vec<_>>());
     assert!(decisions(run).iter().all(|decision| decision["source"] == "store"));
 }
 

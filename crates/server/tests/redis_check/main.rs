@@ -72,8 +72,8 @@ fn an_id_is_charged_once_in_either_store() {
     let other = check(&folder, &[], &[&shared[..], &["--id", "order-1", "--cost", "2", "user=u"]].concat());
     assert_eq!(other.code, Some(2));
     assert!(other.stderr.contains("used for another request"), "{}", other.stderr);
-    let anew = check(&folder, &[], &[&shared[..], &["--format", "json", "user=u"]].concat());
-    assert_eq!(decisions(&anew)[0]["remaining"], 1, "the id was charged once");
+    let repeated = check(&folder, &[], &[&shared[..], &["--format", "json", "user=u"]].concat());
+    assert_eq!(decisions(&repeated)[0]["remaining"], 1, "the id was charged once");
 }
 
 #[test]
