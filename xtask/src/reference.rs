@@ -5,7 +5,7 @@ use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
 use tollgate_document::Shape;
 use tollgate_document::shape::{Fields, OneOf};
-use tollgate_server::settings::{Given, SETTINGS, Setting};
+use tollgate_server::settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
 
 /// Path below `docs/reference` and contents.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
@@ -157,9 +157,9 @@ fn lints_page() -> String {
 
 fn config_page() -> String {
     let mut page = String::from(
-        "# Server settings\n\n\
-         All settings are optional. Each can be set in a YAML file (`--config FILE`, or its path in the environment variable\n\
-         `TOLLGATE_CONFIG`), as an environment variable, and as a flag. Variables override the file, flags override both:\n\n\
+        "# Settings of a server\n\n\
+         `tollgate serve` needs no settings. Each one can be set in a YAML file (`--config FILE` or the variable\n\
+         `TOLLGATE_CONFIG`), in a variable, and with a flag. Variables override the file, and flags override both:\n\n\
          | file | variable | flag |\n|---|---|---|\n",
     );
     for setting in SETTINGS.iter().filter(|setting| ["http", "hash_key_file"].contains(&setting.name)) {
@@ -169,23 +169,41 @@ fn config_page() -> String {
     }
     page.push_str(
         "\n\
-         In a variable or a flag, commas separate the items of a list. An empty variable counts as not set. Relative paths in\n\
-         the file start in its folder, all others in the current directory. Unknown names are errors, in the file and among the\n\
-         variables that begin with `TOLLGATE_`; variables that Kubernetes sets for a service called `tollgate` are ignored. All\n\
-         problems are reported at once, each with its position. Secrets come from variables or from separate files, never from\n\
-         the command line or the configuration file, and are never printed.\n\n\
-         [`tollgate config`](cli.md#config) prints every value in force and its origin. This page is generated from the table\n\
-         of settings.\n",
+         - In variables and flags, commas separate the items of a list.\n\
+         - An empty variable counts as unset.\n\
+         - Relative paths in the file start in its folder. All others start in the current directory.\n\
+         - An unknown key in the file is an error. So is an unknown variable that starts with `TOLLGATE_`. Exceptions are the\n  \
+           variables that Kubernetes sets for a service with that name, and those of client commands: `TOLLGATE_SERVER`,\n  \
+           `TOLLGATE_TOKEN` and `TOLLGATE_TOKEN_FILE`.\n\
+         - All problems are reported at once, each with its position.\n\
+         - Secrets come from variables or from separate files. The command line and the configuration file do not accept\n  \
+           them, and they are never printed.\n\n\
+         [`tollgate config`](cli.md#config) prints every effective value with its origin. This page is generated from the\n\
+         table that the server reads.\n",
     );
-    let mut group = "";
-    for setting in SETTINGS {
-        if setting.group != group {
-            group = setting.group;
-            page.push_str(&format!(
-                "\n## {group}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
-            ));
-        }
-        page.push_str(&setting_row(setting));
+    let groups = SETTINGS.chunk_by(|one, next| one.group == next.group);
+    for group in groups {
+        let heading = group.first().map_or("", |setting| setting.group);
+        page.push_str(&format!(
+            "\n## {heading}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
+        ));
+        page.extend(group.iter().map(setting_row));
+        page.extend(
+            group
+                .iter()
+                .filter(|setting| !setting.details.is_empty())
+                .map(|setting| format!("\n`{}`: {}\n", setting.name, setting.details.replace(". ", ".\n"))),
+        );
+        page.extend(group.iter().filter_map(setting_words));
+    }
+    page.push_str(
+        "\n## Renamed settings\n\n\
+         The old names are accepted, with a warning, in the file, in variables and as flags. Both names in one place are an\n\
+         error.\n\n\
+         | old name | new name | accepted until release |\n|---|---|---|\n",
+    );
+    for renamed in RENAMED {
+        page.push_str(&format!("| `{}` | `{}` | {} |\n", renamed.old, renamed.new, renamed.until));
     }
     page.push_str(
         "\n## Tokens\n\n\
@@ -197,29 +215,36 @@ fn config_page() -> String {
            - { name: checkout, digest: \"sha256:…\", scopes: [check] }\n  \
            - { name: grafana, digest: \"sha256:…\", scopes: [read] }\n\
          ```\n\n\
-         [`tollgate token`](cli.md#token) makes a token of 256 random bits and prints the line with its digest. Several tokens\n\
-         can be valid at once, so that you can hand out a new one before you remove the old one. A server that listens on an\n\
-         address other than `127.0.0.0/8` and `[::1]` does not start without tokens or client certificates, unless `insecure` is\n\
-         `true`.\n\n\
+         [`tollgate token`](cli.md#token) creates a token of 256 random bits and prints the line with its digest. Any number\n\
+         of tokens can be configured at a time, so that callers get a new one before the old one is removed. A server that\n\
+         other machines can reach, on any address except `127.0.0.0/8` and `[::1]`, does not start without tokens or client\n\
+         certificates unless `insecure` is `true`.\n\n\
          | scope | what it permits |\n|---|---|\n\
-         | `check` | checks and their follow-ups: refunds, leases, reports |\n\
-         | `read` | reading rules, metrics and explanations |\n\
-         | `admin` | changing what is counted |\n",
+         | `check` | checks, and what follows them: refunds, leases, reports |\n\
+         | `read` | reading: rules, metrics, explanations |\n\
+         | `admin` | changes: resets |\n",
     );
     page
 }
 
 fn setting_row(setting: &Setting) -> String {
-    let name = match (setting.given, setting.variable()) {
-        (Given::Variable, Some(variable)) => format!("only `{variable}`"),
-        (Given::File, _) => format!("`{}`, only in the file", setting.name),
+    let name = match (setting.accepted_in, setting.variable()) {
+        (AcceptedIn::Variable, Some(variable)) => format!("`{variable}` (variable only)"),
+        (AcceptedIn::File, _) => format!("`{}` (file only)", setting.name),
         _ => format!("`{}`", setting.name),
     };
     let default = match setting.default {
-        "" => "nothing".to_owned(),
+        "" => "none".to_owned(),
         words if words.starts_with('(') => words.trim_matches(['(', ')']).to_owned(),
         value => format!("`{value}`"),
     };
-    let row = format!("{name}\t{}\t{default}\t{}", setting.kind.form(), capital(setting.help));
+    let row = format!("{name}\t{}\t{default}\t{}", setting.kind.description(), setting.help);
     format!("| {} |\n", row.replace('|', "\\|").replace('\t', " | "))
+}
+
+/// The list of words that a setting accepts, if it accepts only certain words.
+fn setting_words(setting: &Setting) -> Option<String> {
+    let Kind::Choice(words) = setting.kind else { return None };
+    let words: String = words.iter().map(|(word, meaning)| format!("- `{word}`: {meaning}\n")).collect();
+    Some(format!("\nValues of `{}`:\n\n{words}", setting.name))
 }

@@ -52,7 +52,7 @@ impl AskedStore {
     ) -> Result<AskedStore> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let settings = RedisSettings::url(&format!("redis://127.0.0.1:{port}/{database}"))?;
-        let store = runtime.block_on(settings.deadline(DEADLINE).lanes(lanes).connect())?;
+        let store = runtime.block_on(settings.deadline(DEADLINE).connections(lanes).connect())?;
         let hasher = SubjectHasher::new([7; 32]);
         let shared = SharedStore {
             store,

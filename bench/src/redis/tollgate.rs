@@ -13,7 +13,7 @@ use tollgate::core::calendar::{Calendar, Period};
 use tollgate::core::{
     Answer, Item, Limit, Operation, Plan, Keyspace, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
-use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate::{Clock, SystemClock};
 
 use super::connection::Connection;
@@ -83,7 +83,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// One rule, as the store sees it.
 struct OneRule {
-    caller: Caller,
+    caller: ScriptCodec,
     scope: Keyspace,
     subjects: Vec<Subject>,
     limit: Limit,
@@ -92,7 +92,7 @@ struct OneRule {
 fn load(connection: &mut Connection, keys: &[String], limit: Limit) -> Result<Box<dyn Contender>> {
     let hasher = SubjectHasher::new([7; 32]);
     let rule = OneRule {
-        caller: Caller::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
+        caller: ScriptCodec::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
         scope: Keyspace::new("shop", "search")?,
         subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
         limit,

@@ -1,14 +1,14 @@
-//! The pure heart of Tollgate: limits, Plans and decisions.
+//! Limits, Plans and decisions as pure functions.
 //!
-//! Data flows one way. Attributes of a request become a [`Plan`], a store turns the Plan into an [`Outcome`], and
-//! [`PlanDecision::new`] turns that into the one answer. Nothing here reads a clock, touches a file or a socket, or
+//! Data flows one way. The attributes of a request become a [`Plan`], a store turns the Plan into an [`Outcome`], and
+//! [`PlanDecision::new`] turns the Outcome into one decision. Nothing here reads a clock, opens a file or a socket, or
 //! knows a transport: `now` is an argument everywhere.
 //!
 //! ```
 //! use tollgate_core::algorithm::bucket::Bucket;
 //! use tollgate_core::{Limit, Operation, Span, State, Time};
 //!
-//! // Two a second, and five may be saved up.
+//! // Two tokens per second, saved up to five.
 //! let limit = Limit::Bucket(Bucket::tokens(2, Span::from_secs(1), 5)?);
 //! let mut state: Option<State> = None;
 //! let now = Time::from_us(1_700_000_000_000_000);
@@ -20,7 +20,7 @@
 //!
 //! let step = limit.decide(state.as_ref(), now, &Operation::charge(2));
 //! assert!(step.answer.is_refused());
-//! assert!(step.write.is_none(), "denying changes nothing");
+//! assert!(step.write.is_none(), "a refusal changes nothing");
 //! # Ok::<(), tollgate_core::LimitError>(())
 //! ```
 

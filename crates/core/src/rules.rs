@@ -1,7 +1,7 @@
-//! Rules: which limits a request meets, on whose account, in what numbers.
+//! Rules: which requests are limited, per which subject, by which limit.
 //!
-//! A [`RuleSet`] is compiled once and only read after that. Where rules come from (a file, a preset, code) is not known
-//! here, nor how they were written; only where, for people who ask why a number applies.
+//! A [`RuleSet`] is compiled once and then only read. This module does not know whether rules come from a file, a preset
+//! or code. It keeps only their [`Origin`], for explanations.
 
 pub mod condition;
 pub mod cost;

@@ -116,6 +116,23 @@ fn syntax(source: &Source, error: &ScanError) -> Problem {
         ErrorKind::UnclosedFlowCollection { open: '[' } => ("unclosed `[`", "add the closing `]`"),
         ErrorKind::UnclosedFlowCollection { .. } => ("unclosed `{`", "add the closing `}`"),
         ErrorKind::UnclosedQuotedScalar => ("unclosed quote", "add the closing quote"),
+        ErrorKind::SimpleKeyExpected => {
+            ("expected `:` after this key", "write `key: value`, with a space after the colon")
+        }
+        ErrorKind::MisplacedFlowCollectionEnd => {
+            ("closing bracket without an opening bracket", "remove it, or add the opening bracket")
+        }
+        ErrorKind::UnknownQuotedScalarEscape => {
+            ("unknown escape sequence in double quotes", r"write `\\` for a backslash, or use single quotes")
+        }
+        ErrorKind::MissingAnchorOrAliasName => (
+            "unquoted text cannot start with this character",
+            "put text that starts with `*` or `&` in quotes",
+        ),
+        ErrorKind::InvalidQuotedScalarIndent => (
+            "invalid indentation in quoted text",
+            "add the closing quote, or indent the line further than its key",
+        ),
         ErrorKind::UnexpectedCharacter { .. } => {
             ("unquoted text cannot start with this character", "put the text in quotes")
         }

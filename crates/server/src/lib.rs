@@ -19,7 +19,7 @@ mod text;
 /// The table of settings, for the generated reference page.
 #[doc(hidden)]
 pub mod settings {
-    pub use crate::config::settings::{Given, Kind, SETTINGS, Setting};
+    pub use crate::config::settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
 }
 
 /// Runs the command line `tollgate` and returns its exit code.

@@ -21,9 +21,10 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tollgate::MemoryStore;
 use tollgate::core::{Keyspace, SubjectHashers};
+use tollgate::engine::Setup;
 use tollgate::limiter::BuildError;
-use tollgate::{Limiter, MemoryStore};
 use tollgate_document::Source;
 
 use crate::config::{Config, StoreConfig};
@@ -82,7 +83,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
-        workers.push(Worker::start(number, listeners, &state, config.grace)?);
+        workers.push(Worker::start(number, listeners, &state, config.shutdown_timeout)?);
     }
     announce::ready(&addresses, state.tls.is_some(), &store, &state.rules.in_force().name, &config.log);
     // This runtime drives the connections of the store and of the traces, so it runs until the end.
@@ -120,19 +121,19 @@ async fn open(
         }
         other => other.into(),
     };
-    let builder = Limiter::builder().rules_source(rules).request_horizon(horizon);
-    let builder = match hashers {
-        Some(hashers) => builder.hash_key(hashers),
-        None => builder,
+    let setup = Setup::default().rules_source(rules).request_horizon(horizon);
+    let setup = match hashers {
+        Some(hashers) => setup.hash_key(hashers),
+        None => setup,
     };
     match store {
         StoreConfig::Memory { keys_max } => {
             let store = MemoryStore::new().keys_max(keys_max);
-            Ok(Backed::Memory(builder.store(store).build().map_err(refused)?))
+            Ok(Backed::Memory(setup.build(store).map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {
             let store = TimedStore::new((*settings).connect().await?, Arc::clone(calls));
-            Ok(Backed::Redis(builder.store(store).build().map_err(refused)?))
+            Ok(Backed::Redis(setup.build(store).map_err(refused)?))
         }
     }
 }

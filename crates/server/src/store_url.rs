@@ -1,14 +1,14 @@
 //! URLs of a shared store, and the passwords that are kept out of them.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use tollgate::store::redis::{RedisSettings, TargetError};
+use tollgate::store::redis::{RedisSettings, RedisUrlError};
 
 /// The settings of the store at a URL without passwords, with these passwords.
 pub(crate) fn settings_of(
     url: &str,
     password: Option<&str>,
     sentinel_password: Option<&str>,
-) -> Result<RedisSettings, TargetError> {
+) -> Result<RedisSettings, RedisUrlError> {
     let mut url = password.map_or_else(|| url.to_owned(), |password| with_password(url, password));
     if let Some(password) = sentinel_password {
         url = with_sentinel_password(&url, password);

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate_core::{
     Answer, Change, Item, Keyspace, Limit, Machine, Operation, Plan, PlanError, State, Step, SubjectHasher,
     Time,
@@ -31,7 +31,7 @@ pub struct Twin {
 /// thread.
 struct Bench {
     stream: TcpStream,
-    caller: Caller,
+    caller: ScriptCodec,
     keyspace: Keyspace,
     hasher: SubjectHasher,
     inbox: Vec<u8>,
@@ -55,7 +55,7 @@ pub fn on_server<T>(
 ) -> T {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.set_nodelay(true).expect("a socket takes its options");
-    let caller = Caller::new(TimeSource::Application, MARGIN, edit);
+    let caller = ScriptCodec::new(TimeSource::Application, MARGIN, edit);
     let keyspace = Keyspace::new("test", "twin").expect("a name");
     let bench = Bench {
         stream,

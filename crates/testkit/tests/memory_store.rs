@@ -5,8 +5,9 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tollgate::clock::AnyClock;
 use tollgate::store::memory::MemoryStore;
-use tollgate::{Attributes, Clock, Keyed, Limiter, ManualClock};
+use tollgate::{Clock, Keyed, LocalLimiter, ManualClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{
@@ -21,6 +22,10 @@ const ATTEMPTS: usize = 10_000;
 
 fn clock() -> &'static ManualClock {
     Box::leak(Box::new(ManualClock::at(NOW)))
+}
+
+fn keyed_store(clock: &'static ManualClock) -> MemoryStore<AnyClock> {
+    MemoryStore::with_clock(AnyClock::custom(clock))
 }
 
 fn limits(limit: u64) -> Vec<Limit> {
@@ -120,8 +125,8 @@ impl Peeked for Plan<'_> {
 #[test]
 fn threads_on_many_keys_get_exactly_the_limit_each() {
     const KEYS: usize = 50;
-    let keyed = Keyed::with_store(limits(100)[4], MemoryStore::with_clock(clock())).unwrap();
-    let count = admitted(|attempt| keyed.check(format!("user-{}", attempt % KEYS)).is_admitted());
+    let keyed = Keyed::with_store(limits(100)[4], keyed_store(clock())).unwrap();
+    let count = admitted(|attempt| keyed.check(format!("user-{}", attempt % KEYS)).allowed());
     assert_eq!(count, KEYS * 100);
     assert_eq!(keyed.store().len(), KEYS);
 }
@@ -196,7 +201,7 @@ fn idle_state_disappears() {
         }
         assert_eq!((store.len(), store.sweep()), (500, 0), "nothing that counts is forgotten");
         // Longer than every window, lease, quota and drain above, and the minute that dead state is kept.
-        clock.advance(Span::from_secs(6 * 3_600 + 61));
+        clock.advance(Duration::from_secs(6 * 3_600 + 61));
         assert_eq!((store.sweep(), store.len()), (500, 0), "{limit:?}");
     }
 }
@@ -206,11 +211,11 @@ fn idle_state_disappears() {
 fn inserting_forgets_what_is_dead() {
     let clock = clock();
     let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).unwrap());
-    let keyed = Keyed::with_store(limit, MemoryStore::with_clock(clock)).unwrap();
+    let keyed = Keyed::with_store(limit, keyed_store(clock)).unwrap();
     for number in 0..200_000_u32 {
         keyed.check(number.to_le_bytes());
     }
-    clock.advance(Span::from_secs(100));
+    clock.advance(Duration::from_secs(100));
     for number in 200_000..400_000_u32 {
         keyed.check(number.to_le_bytes());
     }
@@ -219,15 +224,15 @@ fn inserting_forgets_what_is_dead() {
 
 #[test]
 fn at_the_cap_new_subjects_share_one_account_and_get_no_credit_back() {
-    let store = MemoryStore::with_clock(clock()).keys_max(100);
+    let store = keyed_store(clock()).keys_max(100);
     let keyed = Keyed::with_store(limits(3)[4], store).unwrap();
     for number in 0..100_u32 {
-        assert!((0..3).all(|_| keyed.check(number.to_le_bytes()).is_admitted()));
+        assert!((0..3).all(|_| keyed.check(number.to_le_bytes()).allowed()));
     }
-    let anonymous = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted());
+    let anonymous = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).allowed());
     assert_eq!(anonymous.count(), 3, "one limit among all of them");
     for number in 0..100_u32 {
-        assert!(keyed.check(number.to_le_bytes()).is_refused(), "nobody was forgotten while it counted");
+        assert!(!keyed.check(number.to_le_bytes()).allowed(), "nobody was forgotten while it counted");
     }
     let usage = keyed.store().usage();
     assert_eq!((usage.keys, usage.keys_max, usage.overflowed), (100, 100, 1_000));
@@ -237,17 +242,16 @@ fn at_the_cap_new_subjects_share_one_account_and_get_no_credit_back() {
 fn at_the_cap_state_that_counts_for_nothing_makes_room() {
     let clock = clock();
     let limit = Limit::FixedWindow(FixedWindow::new(1, Span::from_secs(10)).unwrap());
-    let store = MemoryStore::with_clock(clock).keys_max(2_000);
+    let store = keyed_store(clock).keys_max(2_000);
     let keyed = Keyed::with_store(limit, store).unwrap();
     for number in 0..2_000_u32 {
-        assert!(keyed.check(number.to_le_bytes()).is_admitted());
+        assert!(keyed.check(number.to_le_bytes()).allowed());
     }
-    assert!(keyed.check(9_999_u32.to_le_bytes()).is_admitted(), "the shared account has its own limit");
-    assert!(keyed.check(9_998_u32.to_le_bytes()).is_refused());
+    assert!(keyed.check(9_999_u32.to_le_bytes()).allowed(), "the shared account has its own limit");
+    assert!(!keyed.check(9_998_u32.to_le_bytes()).allowed());
     // The window is over, though not for a minute yet: full credit, so it may go.
-    clock.advance(Span::from_secs(10));
-    let admitted =
-        (10_000..11_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted()).count();
+    clock.advance(Duration::from_secs(10));
+    let admitted = (10_000..11_000_u32).filter(|number| keyed.check(number.to_le_bytes()).allowed()).count();
     assert!(admitted > 990, "{admitted} of 1000 found room");
     assert_eq!(keyed.store().len(), 2_000);
 }
@@ -255,25 +259,25 @@ fn at_the_cap_state_that_counts_for_nothing_makes_room() {
 #[test]
 fn anonymous_subjects_beyond_a_rules_cap_share_one_account_and_others_do_not() {
     let clock = clock();
-    let limiter = Limiter::builder()
+    let limiter = LocalLimiter::builder()
         .rules_yaml(
             "version: 1
 rules:
   - { id: r, per: [user | ip], ip_subjects_max: 10, limit: { fixed-window: 2/hour } }
 ",
         )
-        .store(MemoryStore::with_clock(clock))
+        .clock(clock)
         .build()
         .unwrap();
-    let check = |name, value: &str| limiter.check_now(&Attributes::from([(name, value)])).unwrap().allowed;
+    let check = |name, value: &str| limiter.check([(name, value)]).unwrap().allowed();
     let admitted =
         (0..1_000).map(|n| format!("10.0.{}.{}", n / 250, n % 250)).filter(|ip| check("ip", ip)).count();
     assert_eq!(admitted, 10 + 2, "ten on their own accounts, then two for all the others");
     assert!((0..1_000).all(|n| check("user", &n.to_string())), "who is known by more is not one of them");
-    clock.advance(Span::from_secs(2 * 3_600));
-    limiter.store().sweep();
+    clock.advance(Duration::from_secs(2 * 3_600));
+    limiter.sweep();
     assert!(check("ip", "10.9.9.9"), "anonymous that are forgotten make room");
-    assert_eq!(limiter.store().usage().overflowed, 990);
+    assert_eq!(limiter.usage().overflowed, 990);
 }
 
 #[test]
@@ -325,7 +329,7 @@ fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
         assert!(fresh.is_empty(), "a damaged snapshot leaves nothing behind");
     }
 
-    clock.advance(Span::from_secs(30 * 3_600));
+    clock.advance(Duration::from_secs(30 * 3_600));
     let late: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
     assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().dead, keyspaces.len());
     assert!(late.is_empty() && clock.now() > NOW && keyspace.rule() == "rule");

@@ -235,7 +235,7 @@ fn a_long_log_is_the_same_in_redis_and_in_memory() {
     let (mut refused, mut longest) = (0, 0);
     for step in 0..12_000_u64 {
         // Dense for a while, then sparse: the log grows to its bound and shrinks again.
-        clock.advance(Span::from_us(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
+        clock.advance(Duration::from_micros(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
         let operation = match draw(20) {
             0 if !booked.is_empty() => {
                 let back = draw(booked.len().min(20) as u64) as usize;
@@ -293,7 +293,7 @@ fn a_log_of_a_hundred_thousand_takes_16_bytes_an_entry_and_few_steps() {
     let mut commands = |operation, steps: u64| {
         admin.command(&[b"CONFIG", b"RESETSTAT"]).unwrap();
         for _ in 0..steps {
-            clock.advance(second);
+            clock.advance(second.into());
             let mut plan = Plan::new();
             plan.push(Item::new(shared().key(subject(USER)), limit, operation)).unwrap();
             runtime.block_on(store.apply(&plan)).unwrap();
@@ -656,7 +656,7 @@ fn a_lane_in_trouble_is_not_a_server_in_trouble() {
     let runtime = runtime();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
     let patient = Server::builder(Flavour::Redis70).arguments(["--timeout", "1"]).start().unwrap();
-    let store = runtime.block_on(settings(&patient.url()).lanes(3).connect()).unwrap();
+    let store = runtime.block_on(settings(&patient.url()).connections(3).connect()).unwrap();
     let until = Instant::now() + Duration::from_millis(4_500);
     while Instant::now() < until {
         std::thread::sleep(Duration::from_millis(700));
@@ -669,7 +669,7 @@ fn a_lane_in_trouble_is_not_a_server_in_trouble() {
 
     let full = Server::builder(Flavour::Redis70).arguments(["--maxclients", "3"]).start().unwrap();
     // Two of them, and the test's own now and then.
-    let store = runtime.block_on(settings(&full.url()).lanes(8).connect()).unwrap();
+    let store = runtime.block_on(settings(&full.url()).connections(8).connect()).unwrap();
     for number in 0..200 {
         runtime.block_on(store.apply(&charge(limit, shared(), number))).unwrap();
         std::thread::sleep(Duration::from_millis(1));
@@ -712,7 +712,7 @@ fn a_store_that_is_dropped_leaves_no_connection_and_loses_no_release() {
     let places = Limit::Concurrency(Concurrency::new(1, WINDOW).unwrap());
     let mut admin = server.admin().unwrap();
     for number in 0..20 {
-        let store = runtime.block_on(settings(&server.url()).lanes(2).connect()).unwrap();
+        let store = runtime.block_on(settings(&server.url()).connections(2).connect()).unwrap();
         let taken = runtime.block_on(store.apply(&charge(places, shared(), number))).unwrap();
         assert!(taken.answers[0].is_admitted(), "{number}: the one before gave it back");
         let mut release = Plan::new();

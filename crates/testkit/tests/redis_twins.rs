@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate_core::{Item, Keyspace, Operation, Plan, Span, SubjectHasher, Time, Token};
 use tollgate_testkit::conformance;
 use tollgate_testkit::differential::run;
@@ -82,7 +82,7 @@ impl Asked {
         Asked { stream, _server: server }
     }
 
-    fn ask(&mut self, caller: &Caller, plans: &[&Plan<'_>], now: Time) -> Vec<String> {
+    fn ask(&mut self, caller: &ScriptCodec, plans: &[&Plan<'_>], now: Time) -> Vec<String> {
         let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (*plan, now)).collect();
         self.stream.write_all(&caller.command(&timed, false)).unwrap();
         let (mut inbox, mut chunk) = (Vec::new(), [0; 16 * 1024]);
@@ -101,7 +101,7 @@ impl Asked {
 fn a_batch_answers_as_if_its_plans_had_come_one_after_another() {
     let (mut together, mut apart) = (Asked::start(), Asked::start());
     let caller =
-        Caller::new(TimeSource::Application, Duration::from_secs(3_600), |_, source| source.to_owned());
+        ScriptCodec::new(TimeSource::Application, Duration::from_secs(3_600), |_, source| source.to_owned());
     let limits = conformance::limits().unwrap();
     let keyspaces: Vec<Keyspace> =
         (0..limits.len()).map(|rule| Keyspace::new("test", &format!("rule-{rule}")).unwrap()).collect();

@@ -1,7 +1,7 @@
-//! The elements of a forwarded header, from the right, and the addresses they name.
+//! Reads the elements of a forwarded header from right to left, and the addresses in them.
 //!
-//! What an element is depends only on what stands to the right of it. Read from the left, a client could open a
-//! quote that swallows what the proxies append.
+//! From the right, the end of an element depends only on text that proxies appended. From the left, a client could open a
+//! quote that hides what the proxies append.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::borrow::Cow;
@@ -11,9 +11,9 @@ use super::{BYTES_MAX, ELEMENTS_MAX, ProxyHeader, StopReason};
 /// The elements of all values of a header, as one list.
 pub(super) struct Elements<'v, V> {
     header: ProxyHeader,
-    /// Values that have not been looked at.
+    /// Values that have not been read yet.
     values: &'v [V],
-    /// What is left of the value that is being read.
+    /// The unread part of the current value.
     value: Option<&'v [u8]>,
     elements_left: usize,
     bytes_left: usize,
@@ -25,8 +25,8 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
         Elements { header, values, value: None, elements_left: ELEMENTS_MAX, bytes_left: BYTES_MAX }
     }
 
-    /// The address that the next element names, in canonical form, or why it names none. Empty elements mean
-    /// nothing in a list (RFC 9110, 5.6.1) and are passed over.
+    /// Returns the address in the next element, in canonical form, or why it has none. Empty elements are skipped
+    /// (RFC 9110, 5.6.1).
     pub(super) fn next_from_the_right(&mut self) -> Option<Result<IpAddr, StopReason>> {
         loop {
             let value = match self.value.take() {
@@ -41,15 +41,15 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
                 return Some(Err(StopReason::TooLong));
             }
             self.elements_left -= 1;
-            let unseen = value.len().saturating_sub(self.bytes_left);
-            let seen = &value[unseen..];
-            let element = match last_comma(seen) {
+            let skipped = value.len().saturating_sub(self.bytes_left);
+            let readable = &value[skipped..];
+            let element = match last_comma(readable) {
                 Some(comma) => {
-                    self.value = Some(&value[..unseen + comma]);
-                    &seen[comma + 1..]
+                    self.value = Some(&value[..skipped + comma]);
+                    &readable[comma + 1..]
                 }
-                None if unseen > 0 => return Some(Err(StopReason::TooLong)),
-                None => seen,
+                None if skipped > 0 => return Some(Err(StopReason::TooLong)),
+                None => readable,
             };
             self.bytes_left = self.bytes_left.saturating_sub(element.len() + 1);
             let element = trim(element);
@@ -63,7 +63,7 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
     }
 }
 
-/// The last comma that separates elements. An address holds no quote, so `X-Forwarded-For` needs no rule of its own.
+/// Finds the last comma outside quotes. An address contains no quote, so this also works for `X-Forwarded-For`.
 fn last_comma(text: &[u8]) -> Option<usize> {
     let mut quoted = false;
     text.iter().enumerate().rev().find_map(|(at, &byte)| {
@@ -79,7 +79,7 @@ fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// The value of the parameter `for` of one element of `Forwarded`.
+/// Returns the value of the parameter `for` in one element of `Forwarded`.
 fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, StopReason> {
     let mut found = None;
     let mut rest = element;
@@ -94,7 +94,7 @@ fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, StopReason> {
                 }
                 behind
             }
-            // The grammar allows an empty pair between semicolons.
+            // The grammar allows empty pairs between semicolons.
             None if name.is_empty() => behind,
             _ => return Err(StopReason::Malformed),
         };
@@ -107,8 +107,8 @@ fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, StopReason> {
     found.ok_or(StopReason::Hidden)
 }
 
-/// A token or a quoted string, and what follows. Colons and brackets belong into quotes, but not every proxy puts
-/// them there.
+/// Reads a token or a quoted string, and returns what follows. Colons and brackets must be quoted, but not every proxy
+/// does so.
 fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), StopReason> {
     let Some(inside) = text.strip_prefix(b"\"") else {
         let len = text.iter().take_while(|&&byte| is_token(byte) || b":[]".contains(&byte)).count();
@@ -128,14 +128,14 @@ fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), StopReason> {
     let mut plain = Vec::with_capacity(value.len());
     let mut bytes = value.iter().copied();
     while let Some(byte) = bytes.next() {
-        // The string does not end inside an escape: its last quote would be escaped.
+        // A backslash is always followed by a byte, because an escaped quote does not end the string.
         plain.extend(if byte == b'\\' { bytes.next() } else { Some(byte) });
     }
     Ok((Cow::Owned(plain), behind))
 }
 
-/// The address in `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`. A zone is refused: it
-/// means something on the proxy only.
+/// Parses `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`. An address with a zone is
+/// invalid, because the zone is only valid on the proxy.
 fn address(node: &[u8]) -> Result<IpAddr, StopReason> {
     let node = std::str::from_utf8(node).map_err(|_| StopReason::Malformed)?;
     if let Some(inside) = node.strip_prefix('[') {
@@ -162,7 +162,7 @@ fn is_port(text: &str) -> bool {
     is_number || is_obfuscated(text)
 }
 
-/// A name that a proxy made up (RFC 7239, 6.3).
+/// Whether this is an obfuscated identifier (RFC 7239, 6.3).
 fn is_obfuscated(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     text.strip_prefix('_').is_some_and(|name| !name.is_empty() && name.bytes().all(is_allowed))
@@ -172,7 +172,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Without the blanks and tabs around it.
+/// Removes spaces and tabs at both ends.
 fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
         text = rest;

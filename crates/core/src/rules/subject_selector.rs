@@ -1,4 +1,4 @@
-//! Who is counted: the subject of a rule.
+//! Which attributes make up the subject that a rule counts by.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use smallvec::SmallVec;
 use crate::attributes::Attributes;
 use crate::key::{Subject, SubjectHasher};
 
-/// The attribute that holds the client's address.
+/// Name of the attribute that holds the client's address.
 const ADDRESS: &str = "ip";
 
-/// The parts of a rule's subject. No parts: everybody together.
+/// Selects the subject of a request. Without parts, all requests share one subject.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SubjectSelector {
-    /// Each part is a chain of attributes, the first that is there counts.
+    /// Each part is a fallback chain of attributes. The first one that is present counts.
     pub parts: Vec<Vec<String>>,
 }
 
-/// A subject found in a request: each part's kind and value.
+/// The subject of one request: kind and value of each part.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct SubjectParts<'a> {
-    /// In the order of the rule. The kind is the attribute's name, so that a user 7 and an API key 7 are two.
+    /// In the order of the rule. The kind is the attribute's name, so that user 7 and API key 7 are different subjects.
     pub parts: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
 impl SubjectSelector {
-    /// The subject of this request; the first chain none of whose attributes is there, if any.
+    /// Returns the subject of a request, or the first chain without a present attribute.
     ///
-    /// An attribute that is absent or empty never becomes an empty subject.
+    /// An absent or empty attribute never becomes an empty subject.
     pub fn find<'a>(&'a self, attributes: &Attributes<'a>) -> Result<SubjectParts<'a>, &'a [String]> {
         let mut subjects = SubjectParts::default();
         self.find_into(attributes, &mut subjects)?;
         Ok(subjects)
     }
 
-    /// [`find`](SubjectSelector::find) in place of what was found before: moving it costs as much as finding it.
+    /// Like [`find`](SubjectSelector::find), but overwrites `subjects`. Moving the parts costs as much as finding them.
     #[inline]
     pub(super) fn find_into<'a>(
         &'a self,
@@ -52,31 +52,31 @@ impl SubjectSelector {
         Ok(())
     }
 
-    /// Whether this attribute is always part of the subject.
+    /// Whether every subject includes this attribute.
     pub fn always_includes(&self, attribute: &str) -> bool {
         self.parts.iter().any(|chain| matches!(chain.as_slice(), [only] if only == attribute))
     }
 }
 
 impl<'a> SubjectParts<'a> {
-    /// The subject as a keyed hash.
+    /// Returns the subject as a keyed hash.
     pub fn hash(&self, hasher: &SubjectHasher) -> Subject {
         hasher.subject(self.parts.iter().copied())
     }
 
-    /// Whether an address is all that is known of it. Addresses come for free by the million.
+    /// Whether the subject is anonymous: it includes an address. An attacker can have millions of addresses.
     pub fn is_anonymous(&self) -> bool {
         self.parts.iter().any(|&(kind, _)| kind == ADDRESS)
     }
 
-    /// The hash of only these attributes' parts, in the order given: what decides the slot.
+    /// Returns the hash of only these attributes' parts, in the order given. It becomes the key's hash tag.
     pub fn hash_partition(&self, hasher: &SubjectHasher, attributes: &[String]) -> Subject {
         let part = |name: &String| self.parts.iter().copied().find(|(kind, _)| kind == name);
         hasher.subject(attributes.iter().filter_map(part))
     }
 }
 
-/// Kinds only: values may be keys, addresses and people.
+/// Prints kinds only, because values can be secrets or personal data.
 impl fmt::Debug for SubjectParts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.parts.iter().map(|(kind, _)| kind)).finish()

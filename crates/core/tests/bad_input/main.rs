@@ -10,14 +10,14 @@ use properties::PROPERTIES;
 use proptest::prelude::*;
 
 #[test]
-fn the_corpus_of_every_fuzz_target_holds() {
+fn every_property_holds_on_the_corpus_of_its_fuzz_target() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     for (name, property) in PROPERTIES {
         let files: Vec<_> =
             fs::read_dir(corpus.join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(files.len() >= 5, "{name} has a corpus");
         for file in files {
-            // The name is printed if the property fails.
+            // Printed only if the property fails.
             println!("{}", file.display());
             property(&fs::read(&file).unwrap());
         }
@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), text in "[0-9a-f:./%\\[\\]\",;=\\\\ fortg{}\n]{0,60}") {
+    fn every_property_holds_on_random_input(bytes in prop::collection::vec(any::<u8>(), 0..120), text in "[0-9a-f:./%\\[\\]\",;=\\\\ fortg{}\n]{0,60}") {
         for (_, property) in PROPERTIES {
             property(&bytes);
             property(text.as_bytes());

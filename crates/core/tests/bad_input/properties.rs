@@ -1,4 +1,4 @@
-//! What must hold for any bytes, for the fuzz targets and for the test that replays their corpus.
+//! Properties that must hold for any bytes. The fuzz targets and the test that replays their corpus share them.
 
 use core::net::IpAddr;
 
@@ -7,7 +7,7 @@ use tollgate_core::client_address::{
 };
 use tollgate_core::key::StoredKey;
 
-/// Holds for any bytes, or panics.
+/// Panics if the property does not hold for these bytes.
 type Property = fn(&[u8]);
 
 /// What can be fed with bytes, by the name of its fuzz target and of the folder of its corpus.
@@ -16,12 +16,12 @@ pub const PROPERTIES: [(&str, Property); 4] =
 
 /// The bytes are the values of the header, one per line.
 pub fn forwarded(bytes: &[u8]) {
-    proxies_decide(bytes, ProxyHeader::Forwarded, "for=\"[2001:db8::7]:4711\";by=_a");
+    check_proxy_header(bytes, ProxyHeader::Forwarded, "for=\"[2001:db8::7]:4711\";by=_a");
 }
 
 /// The bytes are the values of the header, one per line.
 pub fn x_forwarded_for(bytes: &[u8]) {
-    proxies_decide(bytes, ProxyHeader::XForwardedFor, "[2001:db8::7]:4711");
+    check_proxy_header(bytes, ProxyHeader::XForwardedFor, "[2001:db8::7]:4711");
 }
 
 /// The bytes are the text of a block of addresses.
@@ -29,11 +29,11 @@ pub fn cidr(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match text.parse::<Cidr>() {
         Ok(block) => {
-            assert_eq!(block.to_string().parse(), Ok(block), "it survives its text");
+            assert_eq!(block.to_string().parse(), Ok(block), "a block round-trips through its text");
             assert!(block.contains(block.first()));
             assert_eq!(block.first(), block.first().to_canonical());
         }
-        // Each character that is shown may be escaped.
+        // Each quoted character may be escaped.
         Err(error) => assert!(error.to_string().len() < 1_200, "{error}"),
     }
 }
@@ -46,7 +46,8 @@ pub fn key(bytes: &[u8]) {
     }
 }
 
-fn proxies_decide(bytes: &[u8], header: ProxyHeader, element: &str) {
+/// Whatever the client sends, the address that a trusted proxy appends is the client's.
+fn check_proxy_header(bytes: &[u8], header: ProxyHeader, element: &str) {
     let peer: IpAddr = "10.0.0.1".parse().expect("an address");
     let blocks = ["10.0.0.0/8", "fd00::/8"].map(|block| block.parse().expect("a block"));
     let proxies = TrustedProxies::new(blocks.to_vec(), header);

@@ -296,7 +296,7 @@ fn expected(shape: &Shape) -> String {
         Shape::List(list) if list.or_one => format!("{}, or a list of them", expected(&list.item)),
         Shape::List(_) => "a list".to_owned(),
         Shape::Fields(fields) => format!("{}, {}", fields.what, map_with(fields)),
-        Shape::MapOf(map_of) => format!("{}, a map", map_of.what),
+        Shape::MapOf(map_of) => format!("a map ({})", map_of.what),
         Shape::OneOf(one_of) => one_of.what.to_owned(),
         Shape::Any => "anything".to_owned(),
         Shape::Named(_, shape) => expected(shape()),

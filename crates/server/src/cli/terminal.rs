@@ -1,4 +1,4 @@
-//! What the terminal gets to see: text with colours, which are dropped when nobody could see them or `NO_COLOR` is set.
+//! Output for the terminal. Colours are dropped if the output is not a terminal, or if `NO_COLOR` is set.
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 const ERROR: Style = RED.bold();
+const WARNING: Style = YELLOW.bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
 /// Writes to standard output.
@@ -27,23 +28,28 @@ pub(crate) fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Says what went wrong, then the hint, if there is one; gives the exit code.
+/// Prints a warning and its hint to standard error.
+pub(crate) fn warn(what: &str, hint: &str) {
+    stderr::write(&format!("{WARNING}warning:{WARNING:#} {what}\n\n{HINT}hint:{HINT:#} {hint}\n"));
+}
+
+/// Prints the error and its hint, and returns the exit code.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let unread = |cause: &(dyn std::error::Error + 'static)| {
+    let is_broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
     };
-    if error.chain().any(unread) {
-        return exit::unread();
+    if error.chain().any(is_broken_pipe) {
+        return exit::broken_pipe();
     }
     let failure = error.downcast_ref::<Failure>();
-    stderr::write(&said(&format!("{error:#}"), failure.map(Failure::hint)));
+    stderr::write(&error_text(&format!("{error:#}"), failure.map(Failure::hint)));
     match failure.map_or(FailureKind::Input, Failure::kind) {
-        FailureKind::Input => exit::unusable(),
-        FailureKind::Store => exit::unavailable(),
+        FailureKind::Input => exit::invalid_input(),
+        FailureKind::Store => exit::store_failed(),
     }
 }
 
-fn said(what: &str, hint: Option<&str>) -> String {
+fn error_text(what: &str, hint: Option<&str>) -> String {
     let error = format!("{ERROR}error:{ERROR:#} {what}\n");
     match hint {
         Some(hint) => format!("{error}\n{HINT}hint:{HINT:#} {hint}\n"),
@@ -51,21 +57,21 @@ fn said(what: &str, hint: Option<&str>) -> String {
     }
 }
 
-/// The problems of a file, for people.
+/// Formats the problems of a file for the terminal.
 pub(crate) fn problems(problems: &Problems, source: &Source) -> String {
     problems.render(source, Colour::Ansi)
 }
 
-/// A value as it was typed; in quotes, and cut if it is long, where it would confuse the terminal or the reader.
-pub(crate) fn typed(value: &str) -> String {
+/// Formats a value for the terminal. It is quoted, and cut if it is long, unless it is one plain word.
+pub(crate) fn quoted_unless_plain(value: &str) -> String {
     let quoted = quote(value);
     let plain =
         !value.is_empty() && !value.contains([' ', ',']) && quoted.get(1..quoted.len() - 1) == Some(value);
     if plain { value.to_owned() } else { quoted }
 }
 
-/// Milliseconds, or larger units from where these are easier to read; then rounded up to seconds.
-pub(crate) fn length(ms: u64) -> String {
+/// Formats milliseconds. From 100 seconds on, they are rounded up to seconds and split into larger units.
+pub(crate) fn duration(ms: u64) -> String {
     if ms < 100_000 {
         return format!("{ms}ms");
     }
@@ -80,7 +86,7 @@ pub(crate) fn length(ms: u64) -> String {
     text
 }
 
-/// An instant as people and programs write it.
+/// Formats an instant as in RFC 3339.
 pub(crate) fn instant(time: Time) -> String {
     timestamp(time).map_or_else(|| format!("{time:?}"), |timestamp| timestamp.to_string())
 }

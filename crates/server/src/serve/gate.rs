@@ -9,9 +9,10 @@ use tollgate::core::{
     Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store,
     StoreError, SubjectHashers, Time,
 };
-use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
+use tollgate::engine::Engine;
+use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, InvalidReceipts, Returned};
 use tollgate::store::redis::RedisStore;
-use tollgate::{Decision, Limiter};
+use tollgate::{Decision, MemoryStore};
 use tollgate_document::Source;
 
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
@@ -33,9 +34,9 @@ struct Inner {
 /// The limiter, by its store.
 pub(crate) enum Backed {
     /// Answers without waiting.
-    Memory(Limiter),
+    Memory(Engine<MemoryStore>),
     /// Answers after a round trip.
-    Redis(Limiter<TimedStore<RedisStore>>),
+    Redis(Engine<TimedStore<RedisStore>>),
 }
 
 /// The route of a request into the server, as metrics and logs name it.
@@ -90,7 +91,7 @@ pub(crate) enum Call<T, P> {
 
 /// A check that waits for the store.
 pub(crate) struct PendingCheck<'a> {
-    limiter: &'a Limiter<TimedStore<RedisStore>>,
+    limiter: &'a Engine<TimedStore<RedisStore>>,
     recorder: &'a Recorder,
     origin: Origin<'a>,
     request: Request<'a>,
@@ -163,7 +164,7 @@ impl Gate {
     ) -> Result<Vec<Decision>, CheckError> {
         let is_remote = matches!(self.inner.limiter, Backed::Redis(_));
         let began = is_remote.then(Instant::now);
-        let decided = either!(self, limiter => limiter.check_together(requests).await);
+        let decided = either!(self, limiter => limiter.check_all(requests).await);
         let took = began.map(|began| began.elapsed());
         let decided: Vec<Result<Decision, CheckError>> = match decided {
             Ok(decisions) => decisions.into_iter().map(Ok).collect(),
@@ -210,7 +211,7 @@ impl Gate {
     }
 
     /// The receipts in a text that [`seal`](Gate::seal) wrote.
-    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, NotOurs> {
+    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
         either!(self, limiter => limiter.open_receipts(sealed))
     }
 

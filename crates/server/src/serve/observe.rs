@@ -17,7 +17,7 @@ use tollgate::Decision;
 use tollgate::core::SubjectHashers;
 use tollgate::core::decision::Source;
 use tollgate::core::rules::{Request, RuleSet};
-use tollgate::limiter::{CheckError, RuleView};
+use tollgate::limiter::{CheckError, RuleDecision};
 
 use super::gate::{Edge, Origin};
 use crate::config::LogConfig;
@@ -94,9 +94,9 @@ impl Recorder {
             Ok(decision) => decision,
             Err(error) => return self.record_undecided(origin.edge, error),
         };
-        let ruleless = match decision.source {
+        let ruleless = match decision.source() {
             Source::Unmatched => Some(other::UNMATCHED),
-            Source::List if decision.allowed => Some(other::BYPASSED),
+            Source::List if decision.allowed() => Some(other::BYPASSED),
             Source::List => Some(other::DENIED),
             Source::Store | Source::Fallback | Source::Rule => None,
         };
@@ -108,14 +108,14 @@ impl Recorder {
             for rule in decision.rules() {
                 let outcome = rule.outcome();
                 if let Some(series) = table.of(version, outcome, rule.rule()) {
-                    series.note(outcome, decision.source, rule.rule(), request.attributes);
+                    series.note(outcome, decision.source(), rule.rule(), request.attributes);
                 }
             }
         }
-        if decision.degraded {
+        if decision.degraded() {
             self.others.add(other::DEGRADED);
         }
-        if !decision.allowed
+        if !decision.allowed()
             && tracing::enabled!(tracing::Level::INFO)
             && let Some(untold) = self.refusals.pass(self.refusals_per_second)
         {
@@ -198,7 +198,7 @@ fn log_refusal(
     untold: u64,
 ) {
     let headline = decision.headline();
-    let subject = headline.and_then(|rule: RuleView<'_>| rule.rule().per.find(request.attributes).ok());
+    let subject = headline.and_then(|rule: RuleDecision<'_>| rule.rule().per.find(request.attributes).ok());
     let kind = subject.as_ref().map(|subject| {
         let kinds: Vec<&str> = subject.parts.iter().map(|&(kind, _)| kind).collect();
         kinds.join("+")
@@ -220,7 +220,7 @@ fn log_refusal(
         limit = numbers.map(|numbers| numbers.limit),
         remaining = numbers.map(|numbers| numbers.remaining),
         retry_after_ms = decision.retry_after().map(|wait| wait.as_millis() as u64),
-        fallback = decision.source == Source::Fallback,
+        fallback = decision.source() == Source::Fallback,
         store_latency_us = took.map(|took| took.as_micros() as u64),
         untold,
         "refused"

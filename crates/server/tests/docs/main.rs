@@ -10,7 +10,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tollgate::Attributes;
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 use tollgate_testkit::serving::Serving;
 
@@ -303,10 +302,10 @@ fn redis_guide_shows_the_program_that_runs() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let limiter = redis_program::limiter(&server.url(), &"5e".repeat(32)).await.expect("a limiter");
-        let request = Attributes::from([("action", "search"), ("tenant", "t"), ("user", "u")]);
-        let decision = limiter.check(&request).await.expect("a decision");
-        assert_eq!(decision.headline().map(|rule| rule.id()), Some("search-per-key"));
-        assert!(decision.allowed && !decision.degraded);
+        let request = [("action", "search"), ("tenant", "t"), ("user", "u")];
+        let decision = limiter.check(request).await.expect("a decision");
+        assert_eq!(decision.rule(), Some("search-per-key"));
+        assert!(decision.allowed() && !decision.degraded());
     });
 }
 

@@ -3,17 +3,16 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate::Limiter;
-use tollgate::core::SubjectHasher;
-use tollgate::store::redis::{RedisSettings, RedisStore};
+use tollgate::store::redis::RedisSettings;
+use tollgate::{HashKey, Limiter};
 
 /// One limiter for the whole service: clone it wherever it is needed.
-pub(crate) async fn limiter(url: &str, hash_key: &str) -> Result<Limiter<RedisStore>, Box<dyn Error>> {
-    let store = RedisSettings::url(url)?.deadline(Duration::from_millis(25)).connect().await?;
+pub(crate) async fn limiter(url: &str, hash_key: &str) -> Result<Limiter, Box<dyn Error>> {
     let limiter = Limiter::builder()
         .rules_file("examples/rules/shop.yaml")
-        .store(store)
-        .hash_key(SubjectHasher::from_hex(0, hash_key)?)
-        .build()?;
+        .redis(RedisSettings::url(url)?.deadline(Duration::from_millis(25)))
+        .hash_key(HashKey::from_hex(0, hash_key)?)
+        .build()
+        .await?;
     Ok(limiter)
 }

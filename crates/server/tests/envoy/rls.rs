@@ -156,7 +156,7 @@ fn descriptors_of_one_request_are_charged_all_or_none() {
     let answer = service.ask(both(11)).expect("an answer");
     assert_eq!(answer.overall_code(), Code::OverLimit);
     let why = answer.dynamic_metadata.expect("a reason").fields["reason"].kind.clone();
-    let expected = "rule \"per-user\": cost 11 is above the capacity 10; it could never be admitted";
+    let expected = "rule \"per-user\": cost 11 exceeds the capacity 10; it could never be admitted";
     assert_eq!(why, Some(prost_types::value::Kind::StringValue(expected.to_owned())));
 }
 

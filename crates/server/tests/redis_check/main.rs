@@ -1,4 +1,4 @@
-//! `tollgate check --store`, run as people run it, against real servers.
+//! Runs `tollgate check --store` against real servers.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ mod run;
 
 use run::{KEY, check, decisions, fill};
 
-/// A folder with rules, a key and passwords.
+/// Creates a folder with rules, a key and passwords.
 fn folder(server: &Server) -> PathBuf {
     fill(server.folder())
 }
 
 #[test]
-fn processes_share_what_they_charge_whatever_the_server() {
+fn processes_share_charges_on_every_server_version() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour).expect("a server starts");
         let (folder, url) = (folder(&server), server.url());
@@ -34,7 +34,7 @@ fn processes_share_what_they_charge_whatever_the_server() {
             (Some(1), Some(false)),
             "{flavour}"
         );
-        // Another key is another world.
+        // With another key, subjects are different.
         let other = KEY.replace('6', "7");
         let fourth = check(&folder, &[("TOLLGATE_HASH_KEY", &other)], &by_variable);
         assert_eq!(fourth.code, Some(0), "{flavour}");
@@ -42,7 +42,7 @@ fn processes_share_what_they_charge_whatever_the_server() {
 }
 
 #[test]
-fn the_table_tells_the_clock_of_the_store() {
+fn table_shows_the_time_of_the_store() {
     let server = Server::start(Flavour::Redis70).expect("a server starts");
     let (folder, url) = (folder(&server), server.url());
     let run = check(&folder, &[], &["--store", &url, "--hash-key-file", "key", "--times", "4", "user=u"]);
@@ -57,7 +57,7 @@ fn the_table_tells_the_clock_of_the_store() {
 }
 
 #[test]
-fn an_id_is_charged_once_in_either_store() {
+fn request_id_is_charged_once_in_both_stores() {
     let server = Server::start(Flavour::Redis70).expect("a server starts");
     let (folder, url) = (folder(&server), server.url());
     let shared = ["--store", &url, "--hash-key-file", "key"];
@@ -66,7 +66,7 @@ fn an_id_is_charged_once_in_either_store() {
         let run = check(&folder, &[], &[store, &json].concat());
         let answers = decisions(&run);
         assert_eq!((run.code, answers.len()), (Some(0), 3), "{store:?} {}", run.stderr);
-        assert!(answers.iter().all(|answer| *answer == answers[0]), "the same answer, whole: {answers:?}");
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "all answers are equal: {answers:?}");
         assert_eq!(answers[0]["remaining"], 2);
     }
     let other = check(&folder, &[], &[&shared[..], &["--id", "order-1", "--cost", "2", "user=u"]].concat());
@@ -77,19 +77,22 @@ fn an_id_is_charged_once_in_either_store() {
 }
 
 #[test]
-fn a_wrong_command_line_says_what_to_do_before_any_store_is_asked() {
+fn invalid_arguments_are_reported_before_the_store_is_contacted() {
     let server = Server::start(Flavour::Redis70).expect("a server starts");
     let (folder, url) = (folder(&server), server.url());
     let keyed = ["--hash-key-file", "key", "user=u"];
     for (args, wanted) in [
         (vec!["--store", &url, "user=u"], "openssl rand -hex 32 > key"),
-        ([&["--store", &url, "--at", "+1s"], &keyed[..]].concat(), "leave out --at"),
+        ([&["--store", &url, "--at", "+1s"], &keyed[..]].concat(), "remove --at"),
         ([&["--store", "redis://:s3cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
         ([&["--store", "redis://u:s3/cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
         ([&["--store", "redis://s3/cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
         ([&["--store", "localhost:6379"], &keyed[..]].concat(), "begins with redis://"),
         ([&["--store", "redis://localhost/one"], &keyed[..]].concat(), "number of a database"),
-        ([&["--store", "redis://localhost?timeout=1"], &keyed[..]].concat(), "known are prefix and ca"),
+        (
+            [&["--store", "redis://localhost?timeout=1"], &keyed[..]].concat(),
+            "known parameters are prefix and ca",
+        ),
         (vec!["--store-password-file", "password", "user=u"], "--store"),
         (vec!["--store", &url, "--hash-key-id", "3", "user=u"], "--hash-key-file"),
         (vec!["--store", &url, "--hash-key-file", "password", "user=u"], "64 hexadecimal digits"),
@@ -101,11 +104,15 @@ fn a_wrong_command_line_says_what_to_do_before_any_store_is_asked() {
     }
     let args = ["--store", &url, "user=u"];
     let run = check(&folder, &[("TOLLGATE_HASH_KEY", "abc")], &args);
-    assert!(run.code == Some(2) && run.stderr.starts_with("error: in TOLLGATE_HASH_KEY: "), "{}", run.stderr);
+    assert!(
+        run.code == Some(2) && run.stderr.starts_with("error: invalid hash key in TOLLGATE_HASH_KEY: "),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
-fn a_store_that_does_not_decide_is_told_with_its_cause_and_a_hint() {
+fn store_failure_is_reported_with_its_cause_and_a_hint() {
     let server =
         Server::builder(Flavour::Redis70).password("adm1n").user(ACL).tls().start().expect("it starts");
     let (folder, port) = (folder(&server), server.port());
@@ -133,7 +140,7 @@ fn a_store_that_does_not_decide_is_told_with_its_cause_and_a_hint() {
             assert!(!run.stderr.contains(secret), "{url}: {}", run.stderr);
         }
     }
-    // And this is how it works.
+    // With the right password and certificate, the same checks work.
     let args = ["--store", &url, "--hash-key-file", "key", "user=u"];
     assert_eq!(check(&folder, &[("TOLLGATE_STORE_PASSWORD", "s3cr3t")], &args).code, Some(0));
     let authority = server.certificates().expect("it has TLS").authority().display();

@@ -200,7 +200,7 @@ impl Book {
         let counter = match &found {
             Ok(outcome) if outcome.answers.iter().all(|answer| answer.is_admitted()) => &account.admitted,
             Ok(_) => &account.refused,
-            Err(error) if may_be_done(error) => &account.unknown,
+            Err(error) if may_have_applied(error) => &account.unknown,
             Err(_) => &account.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -243,7 +243,7 @@ impl Book {
     }
 }
 
-fn may_be_done(error: &StoreError) -> bool {
+fn may_have_applied(error: &StoreError) -> bool {
     let StoreError::Transient(cause) = error else { return false };
-    cause.downcast_ref::<RedisError>().is_some_and(RedisError::may_be_done)
+    cause.downcast_ref::<RedisError>().is_some_and(RedisError::may_have_applied)
 }

@@ -1,4 +1,4 @@
-//! What must hold for any bytes, for the fuzz target and for the tests that feed it.
+//! Properties that hold for any bytes. The fuzz targets and the tests use them.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tollgate::core::{
 };
 use tollgate::rules::lint::LintOptions;
 use tollgate::rules::{load, load_and_lint};
-use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate_document::{Colour, Kind, Node, Problems, Source, parse, sarif};
 
-/// The bytes are what a server sent for two Plans: they are read, waited for or refused, and what is read is in range.
+/// Parses the bytes as the reply to two Plans: complete, incomplete or invalid. Parsed numbers are in range.
 pub fn redis_reply(bytes: &[u8]) {
-    let caller = Caller::new(TimeSource::Store, Duration::from_secs(1), |_, source| source.to_owned());
+    let caller = ScriptCodec::new(TimeSource::Store, Duration::from_secs(1), |_, source| source.to_owned());
     let scope = Keyspace::new("fuzz", "rule").expect("a name");
     let subjects = SubjectHasher::new([1; 32]);
     let key = |name| scope.key(subjects.subject([("user", name)]));
@@ -35,34 +35,34 @@ pub fn redis_reply(bytes: &[u8]) {
     }
 }
 
-/// The bytes are a rules file: it is refused with a reason or read whole, and whatever it says can be told and used.
+/// Loads the bytes as a rules file: it is rejected with an error, or complete and usable. Problems can be rendered.
 pub fn rules(bytes: &[u8]) {
     let source = Source::new("rules.yaml", bytes);
     let mut problems = Problems::new();
     let rules = load(&source, &mut problems);
-    assert_eq!(rules.is_none(), problems.has_errors(), "it is refused if and only if there is an error");
-    tell(&source, &problems);
+    assert_eq!(rules.is_none(), problems.has_errors(), "a file is rejected if and only if it has an error");
+    render(&source, &problems);
 
     let mut linted = Problems::new();
     let again = load_and_lint(&source, &LintOptions::new(Time::ZERO), &mut linted);
-    assert_eq!(again.is_some(), rules.is_some(), "the linter refuses nothing");
-    tell(&source, &linted);
+    assert_eq!(again.is_some(), rules.is_some(), "the linter rejects nothing");
+    render(&source, &linted);
 
     if let Some(rules) = rules {
-        nothing_is_left_out(&source, &rules);
-        ask(&rules);
+        check_completeness(&source, &rules);
+        check_requests(&rules);
     }
 }
 
-/// Every form of every problem, and its place, which is in the file.
-fn tell(source: &Source, problems: &Problems) {
+/// Renders the problems in every format, and checks that their spans are inside the file.
+fn render(source: &Source, problems: &Problems) {
     for problem in problems.in_order() {
         let spans = std::iter::once(&problem.label).chain(&problem.more).map(|label| label.span);
         for span in spans {
             assert!(span.start <= span.end && span.end <= source.text().len(), "{problem:?}");
             assert!(source.text().get(span.start..span.end).is_some(), "{problem:?} cuts a character");
         }
-        // A text of the file is repeated in part, not whole.
+        // Messages shorten the texts that they quote.
         assert!(problem.message.len() < 2_000, "{problem:?}");
         assert!(!problem.message.chars().any(char::is_control), "{problem:?}");
     }
@@ -74,10 +74,10 @@ fn tell(source: &Source, problems: &Problems) {
     sarif([(source, problems)]);
 }
 
-/// What the file lists is what the rule set has; a preset stands for at least one rule.
-fn nothing_is_left_out(source: &Source, rules: &RuleSet) {
+/// Checks that the rule set has everything that the file lists. A preset has at least one rule.
+fn check_completeness(source: &Source, rules: &RuleSet) {
     let mut none = Problems::new();
-    let root = parse(source, &mut none).expect("it was read before");
+    let root = parse(source, &mut none).expect("valid YAML");
     let items = |key: &str| root.get(key).and_then(Node::list).unwrap_or_default();
     let (presets, written): (Vec<&Node>, Vec<&Node>) =
         items("rules").iter().partition(|rule| rule.entry("use").is_some());
@@ -91,12 +91,16 @@ fn nothing_is_left_out(source: &Source, rules: &RuleSet) {
         assert_eq!(Some(rule.keyspace.rule()), node.get("id").and_then(Node::text));
         let conditions =
             node.get("match").filter(|node| node.kind() == Kind::Map).map_or(&[][..], Node::entries);
-        assert_eq!(rule.conditions.len(), conditions.len(), "a condition less would match more");
+        assert_eq!(
+            rule.conditions.len(),
+            conditions.len(),
+            "with a missing condition the rule would match more"
+        );
     }
 }
 
-/// Requests that some rules match make Plans.
-fn ask(rules: &RuleSet) {
+/// Checks that requests which match some rules give Plans.
+fn check_requests(rules: &RuleSet) {
     let hasher = SubjectHasher::new([7; 32]);
     let names = ["tenant", "user", "api_key", "account", "ip", "service", "target", "tokens", "model"];
     for (path, action) in [("/v1/items/7?x=/y", "search"), ("", ""), ("/ä//", "login")] {
@@ -107,7 +111,7 @@ fn ask(rules: &RuleSet) {
             .for_each(|(name, value)| attributes.set(name, value));
         let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
         for now in [Time::ZERO, Time::from_us(1_790_000_000_000_000), Time::MAX] {
-            // More rules than a Plan can hold are an error of the request, not of the file.
+            // Too many rules for one Plan are an error of the request, not of the file.
             drop(rules.plan(&request, &hasher.clone().into(), now));
         }
         for rule in rules.matching(&attributes) {

@@ -1,6 +1,6 @@
 //! The limits of a request and the validated form of it. They are the same on every transport.
 
-use tollgate::Request;
+use tollgate::core::rules::Request;
 use tollgate::core::{Attributes, EXACT_MAX};
 
 use super::excerpt::Excerpt;

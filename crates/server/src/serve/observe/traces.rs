@@ -60,8 +60,8 @@ impl Traces {
         let mut attributes = vec![KeyValue::new("tollgate.edge", origin.edge.name())];
         match decided {
             Ok(decision) => {
-                attributes.push(KeyValue::new("tollgate.allowed", decision.allowed));
-                attributes.push(KeyValue::new("tollgate.degraded", decision.degraded));
+                attributes.push(KeyValue::new("tollgate.allowed", decision.allowed()));
+                attributes.push(KeyValue::new("tollgate.degraded", decision.degraded()));
                 if let Some(rule) = decision.headline() {
                     attributes.push(KeyValue::new("tollgate.rule", rule.id().to_owned()));
                 }

@@ -6,10 +6,11 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::StoreError;
 
 use super::error::RedisError;
-use super::{READY_MAX, RedisStore, Router};
-use crate::store::redis::client::connection::Dialogue;
-use crate::store::redis::protocol::reply::Reply;
-use crate::store::redis::topology::slot::slot_of;
+use super::router::Router;
+use super::{READY_TIMEOUT, RedisStore};
+use crate::store::redis::client::connection::CommandConnection;
+use crate::store::redis::protocol::resp::Reply;
+use crate::store::redis::topology::hash_slot::hash_slot;
 
 /// Redirections of one call. More of them form a loop.
 const REDIRECTIONS_MAX: usize = 5;
@@ -31,7 +32,7 @@ impl<C> RedisStore<C> {
         key: &str,
         args: &[&str],
     ) -> Result<Option<String>, StoreError> {
-        let evaluated = timeout_at(Instant::now() + READY_MAX, self.eval(script, key, args)).await;
+        let evaluated = timeout_at(Instant::now() + READY_TIMEOUT, self.eval(script, key, args)).await;
         Ok(evaluated.unwrap_or(Err(RedisError::NoReply))?)
     }
 
@@ -40,33 +41,33 @@ impl<C> RedisStore<C> {
         let mut words = vec![&b"EVAL"[..], script.as_bytes(), b"1", key.as_bytes()];
         words.extend(args.iter().map(|arg| arg.as_bytes()));
         let cluster = match &self.inner.router {
-            Router::One(node) => {
-                let (_, mut dialogue) = node.state.dialogue().await?;
-                return send(&mut dialogue, &words).await;
+            Router::Single(node) => {
+                let (_, mut connection) = node.state.open_command_connection().await?;
+                return send(&mut connection, &words).await;
             }
             Router::Cluster(cluster) => cluster,
         };
-        let (mut node, mut asking) = (cluster.owner(slot_of(key.as_bytes())).await?, false);
+        let (mut node, mut asking) = (cluster.owner(hash_slot(key.as_bytes())).await?, false);
         for _ in 0..REDIRECTIONS_MAX {
-            let (address, mut dialogue) = node.state.dialogue().await?;
+            let (address, mut connection) = node.state.open_command_connection().await?;
             if asking {
-                dialogue.ask(&[b"ASKING"]).await?;
+                connection.command(&[b"ASKING"]).await?;
             }
-            match send(&mut dialogue, &words).await {
+            match send(&mut connection, &words).await {
                 Ok(found) => return Ok(found),
-                Err(error) => match cluster.instead(&error, &address) {
+                Err(error) => match cluster.follow_redirect(&error, &address) {
                     Some(instead) => (node, asking) = instead,
                     None => return Err(error),
                 },
             }
         }
-        Err(RedisError::Nonsense("the servers of the cluster redirect a script in a loop"))
+        Err(RedisError::UnexpectedReply("the servers of the cluster redirect a script in a loop"))
     }
 }
 
-async fn send(dialogue: &mut Dialogue, words: &[&[u8]]) -> Result<Option<String>, RedisError> {
-    match dialogue.ask(words).await? {
+async fn send(connection: &mut CommandConnection, words: &[&[u8]]) -> Result<Option<String>, RedisError> {
+    match connection.command(words).await? {
         Reply::Value(found) => Ok(found.map(|found| String::from_utf8_lossy(found).into_owned())),
-        _ => Err(RedisError::Nonsense("the reply of a script is not a string")),
+        _ => Err(RedisError::UnexpectedReply("the reply of a script is not a string")),
     }
 }

@@ -65,10 +65,10 @@ fn overall(statuses: &[DescriptorStatus]) -> Code {
 }
 
 fn status(decision: &Decision) -> DescriptorStatus {
-    let code = if decision.allowed { Code::Ok } else { Code::OverLimit };
+    let code = if decision.allowed() { Code::Ok } else { Code::OverLimit };
     let mut status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
     let Some(rule) = decision.headline() else { return status };
-    let (Some(numbers), Some(limit)) = (rule.numbers, rule.limit()) else { return status };
+    let (Some(numbers), Some(limit)) = (rule.outcome().numbers, rule.limit_in_force()) else { return status };
     let Numbers { limit: stated, remaining, reset_at_ms, reset_after_ms, .. } = numbers;
     // A calendar period ends at the reset, so the instant before it is in the period.
     let within = Time::from_us(reset_at_ms.saturating_mul(1_000).saturating_sub(1));
@@ -121,19 +121,17 @@ fn unit(limit: &Limit, within: Time) -> Unit {
 /// The decision that the client's header fields describe: the refusal with the longest wait, or the admission that is
 /// nearest to its limit.
 fn leading(decisions: &[Decision]) -> Option<&Decision> {
-    let refused = decisions.iter().filter(|decision| !decision.allowed);
+    let refused = decisions.iter().filter(|decision| !decision.allowed());
     // Reversed, because `max_by_key` returns the last of equals.
     refused.rev().max_by_key(|decision| wait(decision)).or_else(|| {
         let matched = decisions.iter().filter_map(|decision| Some((decision, decision.headline()?)));
-        let headroom = |rule: &tollgate::limiter::RuleView<'_>| {
-            rule.numbers.map_or(0, |numbers| numbers.remaining / rule.cost.max(1))
-        };
+        let headroom = |rule: &tollgate::RuleDecision<'_>| rule.remaining().unwrap_or(0) / rule.cost().max(1);
         matched.min_by_key(|(_, rule)| headroom(rule)).map(|(decision, _)| decision)
     })
 }
 
 fn wait(decision: &Decision) -> RetryAfter {
-    let numbers = decision.headline().and_then(|rule| rule.numbers);
+    let numbers = decision.headline().and_then(|rule| rule.outcome().numbers);
     numbers.map_or(RetryAfter::Ms(0), |numbers| numbers.retry_after)
 }
 
@@ -151,8 +149,9 @@ fn is_retry_after(header: &HeaderValue) -> bool {
 
 /// Metadata for an access log; `None` for an ordinary admission.
 fn metadata(decision: &Decision) -> Option<Struct> {
-    let is_fallback = decision.source == Source::Fallback;
-    if decision.allowed && !is_fallback && decision.delay_ms == 0 {
+    let is_fallback = decision.source() == Source::Fallback;
+    let delay_ms = decision.plan_decision().delay_ms;
+    if decision.allowed() && !is_fallback && delay_ms == 0 {
         return None;
     }
     let mut metadata = object([("fallback", Kind::BoolValue(is_fallback))]);
@@ -162,11 +161,11 @@ fn metadata(decision: &Decision) -> Option<Struct> {
     if let Some(rule) = decision.headline() {
         set("rule", Kind::StringValue(rule.id().to_owned()));
     }
-    if decision.degraded {
+    if decision.degraded() {
         set("degraded", Kind::BoolValue(true));
     }
-    if decision.delay_ms > 0 {
-        set("delay_ms", Kind::NumberValue(decision.delay_ms as f64));
+    if delay_ms > 0 {
+        set("delay_ms", Kind::NumberValue(delay_ms as f64));
     }
     Some(metadata)
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use tollgate::Decision;
+use tollgate::core::rules::Request;
 use tollgate::limiter::CheckError;
-use tollgate::{Decision, Request};
 use tonic::body::Body;
 
 use super::descriptor_request::{DescriptorRequest, MESSAGE_BYTES_MAX, read};
@@ -77,7 +78,7 @@ async fn decide_together(
     } else {
         peek(&requests, state).await
     };
-    let all_allowed = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed);
+    let all_allowed = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed());
     if !are_admitted || !decided.as_ref().is_ok_and(all_allowed) {
         own_limit::refund(&charged, &state.gate).await;
     }

@@ -50,7 +50,7 @@ pub(super) async fn batch(body: &[u8], state: &ServerState) -> Result<HttpRespon
         }
         match decision {
             Ok(decision) => {
-                let status = if decision.allowed { r#""status":200"# } else { "" };
+                let status = if decision.allowed() { r#""status":200"# } else { "" };
                 write(&mut json, &decision, state, status);
             }
             Err(error) => json.push_str(&HttpError::from(error).document()),

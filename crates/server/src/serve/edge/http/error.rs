@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, StatusCode, header};
 use tollgate::core::StoreError;
-use tollgate::limiter::{CheckError, FollowUpError, NotOurs};
+use tollgate::limiter::{CheckError, FollowUpError, InvalidReceipts};
 
 use super::request_body::BodyError;
 use super::response::{self, HttpResponse};
@@ -105,8 +105,8 @@ impl From<FollowUpError> for HttpError {
     }
 }
 
-impl From<NotOurs> for HttpError {
-    fn from(error: NotOurs) -> HttpError {
+impl From<InvalidReceipts> for HttpError {
+    fn from(error: InvalidReceipts) -> HttpError {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, "receipt-unknown", error.to_string())
     }
 }

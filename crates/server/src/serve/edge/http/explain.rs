@@ -19,18 +19,18 @@ pub(super) async fn explain(body: &[u8], state: &ServerState) -> Result<HttpResp
     Ok(response::json(of(&explanation).to_string()))
 }
 
-fn of(explanation: &Explanation) -> Value {
+fn of(explanation: &Explanation) -> String {
     let Explanation { answer, exception, rules } = explanation;
     let exception = exception.as_ref().map(|exception| {
         let Origin { file, line } = &exception.origin;
         json!({ "reason": exception.reason, "file": file, "line": line })
     });
-    json!({
-        "decision": answer.as_ref().ok().map(|decision| decision.to_json()),
-        "undecided": answer.as_ref().err().map(|error| error.to_string()),
-        "exception": exception,
-        "rules": rules.iter().map(of_rule).collect::<Value>(),
-    })
+    let (decision, undecided) = match answer {
+        Ok(decision) => (decision.to_json(), Value::Null),
+        Err(error) => ("null".to_owned(), json!(error.to_string())),
+    };
+    let (exception, rules) = (json!(exception), rules.iter().map(of_rule).collect::<Value>());
+    format!(r#"{{"decision":{decision},"undecided":{undecided},"exception":{exception},"rules":{rules}}}"#)
 }
 
 fn of_rule(rule: &RuleExplanation) -> Value {

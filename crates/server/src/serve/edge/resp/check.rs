@@ -112,15 +112,15 @@ fn option(word: &[u8]) -> Option<&'static str> {
 /// Writes the decision with the names of its JSON.
 pub(crate) fn write_decision(decision: &Decision, reply: &mut Reply<'_>) {
     let headline = decision.headline();
-    let numbers = headline.as_ref().and_then(|rule| rule.numbers);
+    let numbers = headline.as_ref().and_then(|rule| rule.outcome().numbers);
     let retry_after_ms = match numbers.map(|numbers| numbers.retry_after) {
-        _ if decision.allowed => Some(0),
+        _ if decision.allowed() => Some(0),
         Some(RetryAfter::Ms(ms)) => Some(ms),
         Some(RetryAfter::Never) | None => None,
     };
     reply.map(9);
     reply.raw(b"$7\r\nallowed\r\n");
-    reply.boolean(decision.allowed);
+    reply.boolean(decision.allowed());
     reply.raw(b"$4\r\nrule\r\n");
     match headline {
         Some(rule) => reply.bulk(rule.id().as_bytes()),
@@ -135,11 +135,11 @@ pub(crate) fn write_decision(decision: &Decision, reply: &mut Reply<'_>) {
     reply.raw(b"$11\r\nreset_at_ms\r\n");
     number_or_null(numbers.map(|numbers| numbers.reset_at_ms), reply);
     reply.raw(b"$8\r\ndelay_ms\r\n");
-    reply.count(decision.delay_ms);
+    reply.count(decision.plan_decision().delay_ms);
     reply.raw(b"$6\r\nsource\r\n");
-    reply.bulk(source(decision.source));
+    reply.bulk(source(decision.source()));
     reply.raw(b"$8\r\ndegraded\r\n");
-    reply.boolean(decision.degraded);
+    reply.boolean(decision.degraded());
 }
 
 fn number_or_null(number: Option<u64>, reply: &mut Reply<'_>) {

@@ -4,8 +4,9 @@ use arc_swap::ArcSwap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
-use tollgate::Limiter;
+use tollgate::MemoryStore;
 use tollgate::core::{Keyspace, Prefixes, TrustedProxies};
+use tollgate::engine::Setup;
 use tollgate::headers::Dialect;
 
 use super::*;
@@ -19,7 +20,8 @@ use crate::serve::rules_in_force::RulesOrigin;
 
 fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let (rules, starter) = RulesOrigin::read(None).expect("the starter is read");
-    let limiter = Limiter::from_yaml(starter.text()).expect("the starter is right");
+    let limiter =
+        Setup::default().rules_yaml(starter.text()).build(MemoryStore::new()).expect("the starter is right");
     let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
     let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
