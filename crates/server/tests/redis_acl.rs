@@ -115,7 +115,7 @@ fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), S
 }
 
 /// The line is enough, and none of its permissions can be left out but those that are told apart.
-fn judge(
+fn check_line(
     runtime: &Runtime,
     flavour: Flavour,
     words: &[String],
@@ -142,7 +142,7 @@ fn the_acl_line_of_the_guide_is_enough_and_none_of_it_is_too_much() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour).expect("a server starts");
         let url = format!("redis://tollgate:secret@127.0.0.1:{}/1", server.port());
-        judge(&runtime, flavour, &words, &url, &[&server], &[]);
+        check_line(&runtime, flavour, &words, &url, &[&server], &[]);
     }
 }
 
@@ -154,7 +154,7 @@ fn the_acl_line_for_servers_behind_sentinels_is_enough_and_none_of_it_is_too_muc
     for flavour in Flavour::ALL {
         let set = SentinelSet::start(flavour).expect("a set starts");
         let url = set.url().replace("://", "://tollgate:secret@") + "/1";
-        judge(&runtime, flavour, &words, &url, &[set.primary().expect("there is one")], &[]);
+        check_line(&runtime, flavour, &words, &url, &[set.primary().expect("there is one")], &[]);
     }
 }
 
@@ -170,7 +170,7 @@ fn the_acl_line_for_a_cluster_is_enough_and_none_of_it_is_too_much() {
         let url = cluster.url().replace("://", "://tollgate:secret@");
         let primaries = cluster.primaries();
         let servers: Vec<&Server> = primaries.iter().map(|&node| cluster.node(node)).collect();
-        judge(&runtime, flavour, &words, &url, &servers, &["+asking"]);
+        check_line(&runtime, flavour, &words, &url, &servers, &["+asking"]);
 
         // A key of a slot that is on its way is made where the slot goes.
         let scope = Keyspace::new("test", "asked-for").expect("a keyspace");
@@ -239,7 +239,7 @@ fn the_acl_line_for_sentinels_is_enough_and_none_of_it_is_too_much() {
             assert!(!denied.contains(&words[0]), "{flavour}: the line is not enough");
             let missing = users.iter().zip(&permissions).find(|((user, _), _)| !denied.contains(user));
             let Some((_, permission)) = missing else { break };
-            assert!(Instant::now() < until, "{flavour}: nobody misses {permission}");
+            assert!(Instant::now() < until, "{flavour}: nothing fails without {permission}");
             thread::sleep(Duration::from_millis(50));
         }
     }

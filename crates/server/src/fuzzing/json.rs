@@ -60,7 +60,7 @@ fn has_the_values_of(kind: BodyKind, body: &RequestBody<'_>, read: &Value) {
     assert!(request.id.is_none_or(|id| (1..=ID_BYTES_MAX).contains(&id.len())));
 }
 
-/// Whether the request exceeds the limit that the error names. A parser that keeps the last duplicate cannot judge those.
+/// Whether the request exceeds the limit that the error names. Duplicates are not checked: the other parser keeps only the last.
 fn is_justified(error: &RequestError, read: &Value) {
     let attributes = || read["attributes"].as_object().into_iter().flatten();
     let id = read.get("id").and_then(Value::as_str).unwrap_or_default();

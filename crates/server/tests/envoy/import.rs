@@ -31,9 +31,9 @@ fn decided(rules: &str, attributes: &[&str]) -> Value {
     std::fs::write(&path, rules).expect("a file can be written");
     let path = path.to_str().expect("text");
     let output = tollgate(&[&["check", "--format", "json", "--rules", path], attributes].concat());
-    let told: Value =
+    let decision: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    told
+    decision
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn a_descriptor_finds_the_numbers_that_it_found_there() {
         (vec!["domain=other", "descriptor=remote_address", "remote_address=192.0.2.9"], None),
         (vec!["domain=shop", "descriptor=action", "action=search"], None),
     ] {
-        let told = decided(&rules, &attributes);
-        let limit = told["limit"].as_u64();
-        assert_eq!(limit, expected, "{attributes:?}: {told:#}");
+        let decision = decided(&rules, &attributes);
+        let limit = decision["limit"].as_u64();
+        assert_eq!(limit, expected, "{attributes:?}: {decision:#}");
     }
 }
 
@@ -144,7 +144,7 @@ fn nothing_in_a_file_breaks_out_of_its_comment_or_its_quotes() {
     let file = "domain: \"a\\nrules: [] #\"\ndescriptors:\n  - key: \"k\"\n    value: \"v: { x, \\\"y\\\" }*z\"\n    rate_limit: { unit: day, requests_per_unit: 1, name: \"- id: evil\\n\" }\n";
     let (rules, _, code) = imported("envoy", file);
     assert_eq!(code, Some(0), "{rules}");
-    let told = decided(&rules, &["domain=a\nrules: [] #", "descriptor=k", "k=v: { x, \"y\" }*z"]);
-    let limit = told["limit"].as_u64();
-    assert_eq!(limit, Some(1), "{rules}\n{told:#}");
+    let decision = decided(&rules, &["domain=a\nrules: [] #", "descriptor=k", "k=v: { x, \"y\" }*z"]);
+    let limit = decision["limit"].as_u64();
+    assert_eq!(limit, Some(1), "{rules}\n{decision:#}");
 }

@@ -43,7 +43,7 @@ impl Connection {
         connection
     }
 
-    /// Whoever is left while it still speaks may hear nothing more.
+    /// Sends bytes; false if the server has closed the connection.
     fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).is_ok()
     }
@@ -114,7 +114,7 @@ fn who_takes_back_what_it_asks_again_and_again_is_turned_away() {
         let bytes: Vec<u8> = taken_back.chain(frame(PING, 0, 0, b"are you?")).collect();
         assert!(hostile.send(&bytes));
         let answers = |(kind, flags, _): &Frame| *kind == GOAWAY || (*kind, *flags) == (PING, ACK);
-        std::iter::from_fn(|| hostile.next()).find(answers).expect("it is told something")
+        std::iter::from_fn(|| hostile.next()).find(answers).expect("a response")
     });
     let (_, _, last_word) = bursts.find(|(kind, ..)| *kind == GOAWAY).expect("it is turned away");
     assert_eq!(last_word[4..8], ENHANCE_YOUR_CALM);
@@ -130,7 +130,7 @@ fn who_does_not_say_that_it_is_there_is_left() {
     let (mut gone, mut there) = (Connection::greeted(&service), Connection::greeted(&service));
     let began = Instant::now();
     let (_, _, asked) = there.wait_for(PING, 0).expect("it is asked whether it is there");
-    assert!(began.elapsed() > Duration::from_secs(15), "nobody is asked all the time");
+    assert!(began.elapsed() > Duration::from_secs(15), "pings are rare");
     assert!(there.send(&frame(PING, ACK, 0, &asked)));
     assert!(gone.wait_for(PING, 0).is_some());
     // It says nothing, and nothing more is said to it.
@@ -148,7 +148,7 @@ fn a_message_in_many_pieces_is_answered_as_one_in_one_piece() {
     let service = Service::start(&[]);
     let message = look(&[("user", "u")]).encode_to_vec();
     let whole = [&[0], &(message.len() as u32).to_be_bytes()[..], &message].concat();
-    let told = |pieces: &[&[u8]]| {
+    let responses = |pieces: &[&[u8]]| {
         let mut client = Connection::greeted(&service);
         assert!(client.send(&frame(HEADERS, END_HEADERS, 1, &question())));
         let (last, others) = pieces.split_last().expect("a piece");
@@ -161,9 +161,9 @@ fn a_message_in_many_pieces_is_answered_as_one_in_one_piece() {
         answer.truncate(5 + 25);
         answer
     };
-    let expected = told(&[&whole]);
+    let expected = responses(&[&whole]);
     assert_eq!(expected[5..7], [8, 1], "that it may pass");
     let bytes: Vec<&[u8]> = whole.chunks(1).collect();
-    assert_eq!(told(&bytes), expected);
-    assert_eq!(told(&[&[], &whole[..5], &[], &whole[5..], &[]]), expected);
+    assert_eq!(responses(&bytes), expected);
+    assert_eq!(responses(&[&[], &whole[..5], &[], &whole[5..], &[]]), expected);
 }

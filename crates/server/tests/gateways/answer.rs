@@ -1,4 +1,4 @@
-//! What a client sees: an answer over HTTP, asked for with curl.
+//! An HTTP response as a client sees it, requested with curl.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Asks with these arguments; none if nobody answers.
+    /// Sends a request with these arguments; `None` if there is no response.
     pub(crate) fn to(args: &[&str]) -> Option<Answer> {
         let output = Command::new("curl")
             .args(["--silent", "--show-error", "--include", "--path-as-is", "--globoff", "--max-time", "60"])

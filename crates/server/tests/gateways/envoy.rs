@@ -36,14 +36,14 @@ fn clients_of_envoy_see_what_the_page_promises() {
         assert!(standing.starts_with(&format!("\"search-per-key\";r={left};t=")), "{standing}");
         assert_eq!(answer.header("retry-after"), None);
     }
-    // The shadow would have refused the last two: nobody sees it.
+    // The shadow rule would have refused the last two: clients do not see it.
     let refused = site.get(2, "/search", &[key]);
     assert_eq!((refused.status, refused.body.as_str()), (429, ""), "{refused:?}");
     assert_eq!(refused.header("x-envoy-ratelimited"), Some("true"));
     assert!(refused.header("ratelimit").is_some_and(|field| field.starts_with("\"search-per-key\";r=0;t=")));
     let wait: u64 = refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a wait");
     assert!((1..=60).contains(&wait), "{wait}");
-    // Another key is somebody else, and what was refused was charged to nobody: six so far by this address.
+    // Another key is another subject, and refusals charged nothing: six so far by this address.
     assert_eq!(site.get(2, "/search", &["x-api-key: k-2"]).status, 200);
     let other = site.get(2, "/", &["x-forwarded-for: 203.0.113.7", "x-api-key: k-1"]);
     assert_eq!(other.status, 200);
@@ -57,7 +57,7 @@ fn clients_of_envoy_see_what_the_page_promises() {
 }
 
 #[test]
-fn when_nobody_answers_envoy_does_as_it_was_told() {
+fn without_a_response_envoy_follows_its_failure_mode() {
     let mut open = Site::start(&ENVOY);
     let mut closed =
         Site::with(&ENVOY, &[], &|text| text.replace("failure_mode_deny: false", "failure_mode_deny: true"));

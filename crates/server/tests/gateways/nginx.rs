@@ -85,7 +85,7 @@ fn told_the_status_nginx_answers_403_with_less() {
     }
     let refused = site.get(2, "/search", &[]);
     assert_eq!(refused.status, 403);
-    assert!(refused.header("ratelimit").is_some_and(|told| told.starts_with("\"search-per-key\";r=0;t=")));
+    assert!(refused.header("ratelimit").is_some_and(|value| value.starts_with("\"search-per-key\";r=0;t=")));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) struct Recipe {
 pub(crate) type Ports<'a> = &'a [(u16, u16)];
 
 impl Recipe {
-    /// A folder with everything that `examples/gateways` has of it, with other ports and changed as told.
+    /// A copy of its folder in `examples/gateways`, with other ports and the given changes.
     pub(crate) fn copy(&self, ports: Ports<'_>, change: &dyn Fn(String) -> String) -> TempDir {
         let copy = tempfile::tempdir().expect("a folder");
         // Programs that give up their rights still look into it.

@@ -38,12 +38,12 @@ fn shows_five_and_a_refusal(recipe: &Recipe) {
     let printed = printed(recipe);
     assert_eq!(printed.len(), 6, "{printed:?}");
     for (line, left) in printed[..5].iter().zip((0..5).rev()) {
-        let told = format!("200 \"search-per-key\";r={left};t=");
-        let is_right = if recipe.tells_allowed { line.starts_with(&told) } else { line == "200" };
+        let expected_start = format!("200 \"search-per-key\";r={left};t=");
+        let is_right = if recipe.tells_allowed { line.starts_with(&expected_start) } else { line == "200" };
         assert!(is_right, "{left} left: {printed:?}");
     }
-    let (told, wait) = printed[5].rsplit_once(' ').expect("a wait");
-    assert!(told.starts_with("429 \"search-per-key\";r=0;t="), "{printed:?}");
+    let (expected_start, wait) = printed[5].rsplit_once(' ').expect("a wait");
+    assert!(expected_start.starts_with("429 \"search-per-key\";r=0;t="), "{printed:?}");
     assert!(wait.parse().is_ok_and(|wait: u64| (1..=60).contains(&wait)), "{printed:?}");
 }
 

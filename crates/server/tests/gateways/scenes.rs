@@ -11,17 +11,17 @@ use crate::site::{Site, seen};
 
 const PROBLEM: Option<&str> = Some("application/problem+json");
 
-/// Where a client stands, as it is told or as the shop is.
+/// The limit header of the client, or the one that the shop got.
 fn standing(recipe: &Recipe, answer: &Answer) -> Option<String> {
     if recipe.tells_allowed || answer.status != 200 {
         return answer.header("ratelimit").map(str::to_owned);
     }
-    assert_eq!(answer.header("ratelimit"), None, "the page says that clients are not told");
+    assert_eq!(answer.header("ratelimit"), None, "the page says that clients get no limit headers");
     seen(answer)["headers"]["ratelimit"].as_str().map(str::to_owned)
 }
 
 fn stands_at(recipe: &Recipe, answer: &Answer, rule: &str, left: u64) {
-    let standing = standing(recipe, answer).unwrap_or_else(|| panic!("nothing is told: {answer:?}"));
+    let standing = standing(recipe, answer).unwrap_or_else(|| panic!("no limit header: {answer:?}"));
     assert!(standing.starts_with(&format!("\"{rule}\";r={left};t=")), "{standing} and not {rule} {left}");
 }
 
@@ -30,13 +30,13 @@ fn is_refused(answer: &Answer, rule: &str) -> u64 {
     assert_eq!((answer.status, answer.header("content-type")), (429, PROBLEM), "{answer:?}");
     assert!(answer.header("ratelimit-policy").is_some_and(|policy| policy.contains(rule)), "{answer:?}");
     let standing = format!("\"{rule}\";r=0;t=");
-    assert!(answer.header("ratelimit").is_some_and(|told| told.starts_with(&standing)), "{answer:?}");
+    assert!(answer.header("ratelimit").is_some_and(|value| value.starts_with(&standing)), "{answer:?}");
     let wait = answer.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a wait");
     assert!((1..=60).contains(&wait), "{wait}");
     wait
 }
 
-/// Five searches pass, the sixth is refused; paths, methods, keys and addresses are told apart; bodies arrive.
+/// Five searches pass, the sixth is refused; paths, methods, keys and addresses are distinguished; bodies arrive.
 pub(crate) fn clients_see_what_the_page_promises(recipe: &Recipe) {
     let site = Site::start(recipe);
     for left in (0..5).rev() {
@@ -69,7 +69,7 @@ pub(crate) fn clients_see_what_the_page_promises(recipe: &Recipe) {
     let head = site.curl(2, "/other", &["--head"]);
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     if recipe.tells_allowed {
-        // What was refused was charged to nobody.
+        // A refusal charged nothing.
         stands_at(recipe, &head, "requests-per-address", 93);
     }
 
@@ -156,7 +156,7 @@ pub(crate) fn rules_say_what_happens_while_the_store_is_down(recipe: &Recipe) {
     let fields = (passed.header("ratelimit-policy"), passed.header("ratelimit"));
     assert_eq!((passed.status, fields), (200, (None, None)), "{passed:?}");
     if !recipe.tells_allowed {
-        assert_eq!(standing(recipe, &passed), None, "nobody's word is taken for Tollgate's");
+        assert_eq!(standing(recipe, &passed), None, "a header of the shop is not taken for Tollgate's");
     }
     let asked = site.shop.asked();
     let refused = site.curl(2, "/orders", &["--data", "hats"]);
@@ -182,7 +182,7 @@ pub(crate) fn refusals_of_other_kinds_have_their_own_status(recipe: &Recipe) {
     stands_at(recipe, &site.get(2, "/search", &[]), "search-per-key", 4);
 }
 
-/// Tollgate is gone: requests pass, and nobody is told anything.
+/// Tollgate is down: requests pass, without limit headers.
 pub(crate) fn requests_pass_while_tollgate_is_down(recipe: &Recipe) {
     let mut site = Site::start(recipe);
     stands_at(recipe, &site.get(2, "/search", &[]), "search-per-key", 4);
@@ -196,7 +196,7 @@ pub(crate) fn requests_pass_while_tollgate_is_down(recipe: &Recipe) {
     assert_eq!((&order["method"], &order["body"]), (&"POST".into(), &"hats".into()));
 }
 
-/// Tollgate hangs: nobody waits for it longer than the page says.
+/// Tollgate hangs: requests wait no longer than the page says.
 pub(crate) fn a_tollgate_that_hangs_is_not_waited_for(recipe: &Recipe) {
     // Not the patience of other tests.
     let site = Site::with(recipe, &[], &|text| text.replace("250ms", "251ms"));
@@ -218,7 +218,7 @@ pub(crate) fn answer_while_tollgate_is_down(recipe: &Recipe, change: &dyn Fn(Str
     answer
 }
 
-/// Another proxy, at 127.0.0.200, stands before this one, which was told so by these lines of its page, each in place of another.
+/// Another proxy, at 127.0.0.200, is in front of this one, which is configured by these lines of its page, each replacing another.
 pub(crate) fn behind_another_proxy_its_clients_are_charged(recipe: &Recipe, lines: &[(&str, &str)]) -> Site {
     for (_, line) in lines {
         assert!(
@@ -235,7 +235,7 @@ pub(crate) fn behind_another_proxy_its_clients_are_charged(recipe: &Recipe, line
     stands(200, "x-forwarded-for: 127.0.0.50", 4);
     stands(200, "x-forwarded-for: 127.0.0.9, 127.0.0.50", 3);
     stands(200, "x-forwarded-for: 127.0.0.51", 4);
-    // Nobody else is believed.
+    // Headers of other peers are ignored.
     stands(52, "x-forwarded-for: 127.0.0.50", 4);
     stands(52, "x-forwarded-for: 127.0.0.53", 3);
     stands(50, "x-real-ip: 127.0.0.54", 2);
@@ -246,8 +246,8 @@ pub(crate) fn behind_another_proxy_its_clients_are_charged(recipe: &Recipe, line
 pub(crate) fn a_token_is_shown(recipe: &Recipe, change: &dyn Fn(String, &str) -> String) {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").output().expect("the binary runs");
     let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
-    let told = String::from_utf8(output.stderr).expect("text");
-    let digest = told.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    let digest = stderr.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tollgate.yaml");
     let config = format!("tokens: [{{ name: gateway, digest: \"{digest}\", scopes: [check] }}]\n");
@@ -261,7 +261,7 @@ pub(crate) fn a_token_is_shown(recipe: &Recipe, change: &dyn Fn(String, &str) ->
         "Bearer of-the-client",
         "the shop gets the client's"
     );
-    // Without it nobody is let in.
+    // Without it requests are refused.
     assert_eq!(
         Answer::to(&[&format!("http://{}/v1/authorize", site.server.http)]).map(|it| it.status),
         Some(401)

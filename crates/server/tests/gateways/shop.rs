@@ -22,7 +22,7 @@ impl Shop {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let counted = Arc::clone(&counted);
-                // Whoever goes away in the middle of a request is not waited for.
+                // A client that disconnects in the middle of a request is ignored.
                 thread::spawn(move || drop(serve(&stream, &counted)));
             }
         });

@@ -92,7 +92,7 @@ impl Site {
         }
     }
 
-    /// Asks as 127.0.0.`from`, with more arguments for curl; none if nobody answers.
+    /// Asks as 127.0.0.`from`, with more arguments for curl; `None` if there is no response.
     fn ask(&self, from: u8, path: &str, args: &[&str]) -> Option<Answer> {
         let (from, url) = (format!("127.0.0.{from}"), format!("http://127.0.0.1:{}{path}", self.port));
         Answer::to(&[&["--interface", &from, &url], args].concat())

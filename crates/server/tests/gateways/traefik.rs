@@ -60,8 +60,8 @@ fn behind_another_proxy_traefik_charges_its_clients_and_believes_that_proxy() {
     // What the page warns of: a header that the other proxy hands on for its client.
     let headers = ["x-forwarded-for: 127.0.0.55", "x-forwarded-uri: /free"];
     let asked = seen(&site.get(200, "/search", &headers));
-    let told = asked["headers"]["ratelimit"].as_str().expect("it is told");
-    assert!(told.starts_with("\"requests-per-address\";r=99;"), "{told}");
+    let value = asked["headers"]["ratelimit"].as_str().expect("a header");
+    assert!(value.starts_with("\"requests-per-address\";r=99;"), "{value}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The description of the API is true: whoever makes requests out of it finds nothing else.
+//! The OpenAPI description is correct: requests that are generated from it get the described responses.
 
 use serde_json::Value;
 use tollgate_testkit::tools::Tool;
@@ -22,7 +22,7 @@ fn schemathesis_finds_nothing() {
 }
 
 #[test]
-fn every_path_that_is_described_is_there_and_no_other() {
+fn the_description_lists_exactly_the_paths() {
     let (_serving, mut client) = served();
     let described = client.get("/openapi.json").json();
     let paths = described["paths"].as_object().expect("an object");

@@ -1,10 +1,10 @@
 //! `tollgate serve` over HTTP: a real process, real sockets.
 
+mod access;
 mod bad_input;
 mod client;
 mod corpus;
 mod described;
-mod doors;
 mod misbehaviour;
 mod page;
 
@@ -38,7 +38,7 @@ fn problem(answer: &Answer, status: u16, code: &str) -> Value {
 }
 
 #[test]
-fn a_check_is_answered_with_the_whole_decision_until_it_is_a_problem() {
+fn a_check_returns_the_decision_and_a_refusal_is_a_problem() {
     let (_serving, mut client) = served();
     let allowed = client.post("/v1/check", &search("jane", 3));
     assert_eq!((allowed.status, allowed.header("content-type")), (200, Some("application/json")));
@@ -79,7 +79,7 @@ fn a_check_is_answered_with_the_whole_decision_until_it_is_a_problem() {
 }
 
 #[test]
-fn a_request_that_is_sent_again_under_its_id_is_charged_once() {
+fn a_repeated_request_id_is_charged_once() {
     let (_serving, mut client) = served();
     let with_id = |cost: u64| {
         json!({ "attributes": { "action": "search", "user": "jane" }, "cost": cost, "id": "r-1" }).to_string()
@@ -105,7 +105,7 @@ fn a_peek_charges_nothing_and_a_refund_gives_back() {
     assert_eq!(refunded.json(), json!({ "rules": [{ "rule": "per-user", "amount": 4, "declined": null }] }));
     assert_eq!(client.post("/v1/peek", &search("jane", 4)).status, 200);
 
-    // Nobody makes one up, and nobody changes one.
+    // Forged and changed receipts are refused.
     let mut forged = receipt.clone();
     forged.replace_range(60..61, if &receipt[60..61] == "A" { "B" } else { "A" });
     for wrong in ["", "AAAA", &forged, &receipt[..receipt.len() - 1]] {
@@ -115,7 +115,7 @@ fn a_peek_charges_nothing_and_a_refund_gives_back() {
 }
 
 #[test]
-fn a_batch_is_answered_one_by_one_and_in_order() {
+fn a_batch_is_answered_check_by_check_and_in_order() {
     let (_serving, mut client) = served();
     let check =
         |user: &str, cost: u64| json!({ "attributes": { "action": "search", "user": user }, "cost": cost });
@@ -135,7 +135,7 @@ fn a_batch_is_answered_one_by_one_and_in_order() {
 }
 
 #[test]
-fn a_lease_is_held_kept_and_given_back_by_its_receipt() {
+fn a_lease_is_held_renewed_and_released_by_its_receipt() {
     let (_serving, mut client) = served();
     let export = json!({ "attributes": { "action": "export", "user": "jane" } }).to_string();
     let held = client.post("/v1/leases", &export);
@@ -170,8 +170,11 @@ fn reports_make_a_penalty_grow_and_clear_it() {
     };
     for failures in 1..=2 {
         assert_eq!(client.post("/v1/peek", &login).status, 200);
-        let told = client.post("/v1/report", &report("failure")).json();
-        assert_eq!(told, json!({ "rules": [{ "rule": "attempts", "amount": failures, "declined": null }] }));
+        let reported = client.post("/v1/report", &report("failure")).json();
+        assert_eq!(
+            reported,
+            json!({ "rules": [{ "rule": "attempts", "amount": failures, "declined": null }] })
+        );
     }
     problem(&client.post("/v1/check", &login), 429, "quota-exceeded");
     assert_eq!(client.post("/v1/report", &report("success")).status, 200);
@@ -179,7 +182,7 @@ fn reports_make_a_penalty_grow_and_clear_it() {
 }
 
 #[test]
-fn a_delay_is_told() {
+fn a_delay_is_returned() {
     let (_serving, mut client) = served();
     let send = json!({ "attributes": { "action": "send", "user": "jane" } }).to_string();
     assert_eq!(client.post("/v1/check", &send).json()["delay_ms"], 0);
@@ -215,7 +218,7 @@ fn pages_answer_get_and_head_and_nothing_else() {
 }
 
 #[test]
-fn authorize_answers_with_status_and_headers_and_no_body() {
+fn authorize_responds_with_status_and_headers_and_no_body() {
     let (_serving, mut client) = served();
     let ask = "/v1/authorize?attribute=action:search&header=user:x-user";
     for method in ["GET", "POST", "DELETE", "PROPFIND"] {

@@ -9,7 +9,7 @@ use super::{search, served};
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
-fn who_is_slow_with_a_head_or_a_body_is_left() {
+fn a_slow_head_or_body_closes_the_connection() {
     let (serving, _) = served();
     let (mut head, mut body, mut nothing) =
         (Client::connect(serving.http), Client::connect(serving.http), Client::connect(serving.http));
@@ -29,7 +29,7 @@ fn who_is_slow_with_a_head_or_a_body_is_left() {
 }
 
 #[test]
-fn heads_and_bodies_have_a_size() {
+fn heads_and_bodies_are_limited() {
     let (serving, _) = served();
     let with_headers = |count: usize| {
         let mut head = String::from("GET /healthz HTTP/1.1\r\n");
@@ -74,7 +74,7 @@ fn heads_and_bodies_have_a_size() {
 }
 
 #[test]
-fn requests_in_a_row_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let (_serving, mut client) = served();
     let check = request("POST", "/v1/check", &[JSON], search("jane", 1).as_bytes());
     client.send(&check.repeat(6));
@@ -83,7 +83,7 @@ fn requests_in_a_row_are_answered_in_their_order() {
 }
 
 #[test]
-fn what_has_begun_is_answered_when_the_server_ends() {
+fn requests_in_flight_at_shutdown_are_answered() {
     let mut serving = start(&[]);
     let (mut busy, mut idle) = (Client::connect(serving.http), Client::connect(serving.http));
     assert_eq!(idle.get("/healthz").status, 200);

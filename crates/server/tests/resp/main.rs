@@ -1,4 +1,4 @@
-//! The protocol of Redis, spoken to a real server by real clients, and by one that sends anything.
+//! The Redis protocol (RESP), spoken to a real server by real clients, and by one that sends anything.
 
 mod client;
 mod docs;
@@ -26,10 +26,9 @@ fn redis_cli(server: &Serving, args: &[&str]) -> String {
 }
 
 fn succeeded(output: Output) -> String {
-    let (said, complained) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{complained}");
-    said.into_owned()
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    stdout.into_owned()
 }
 
 #[test]
@@ -56,14 +55,14 @@ fn redis_benchmark_runs_and_counts_no_error() {
         .args(["CL.THROTTLE", "key:__rand_int__", "15", "30", "60"])
         .output();
     let output = run.expect("redis-benchmark runs");
-    let complained = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = succeeded(output);
-    assert!(said.contains("requests per second") && !said.contains("rror"), "{said}");
-    assert_eq!(complained, "");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stdout = succeeded(output);
+    assert!(stdout.contains("requests per second") && !stdout.contains("rror"), "{stdout}");
+    assert_eq!(stderr, "");
 }
 
 #[test]
-fn redis_py_asks_in_both_versions_and_in_long_pipelines() {
+fn redis_py_works_in_both_versions_and_in_long_pipelines() {
     let server = start(&[]);
     let script = include_str!("redis_py.py");
     let run = Tool::RedisPy.command().args(["-c", script, &server.resp.port().to_string()]).output();
@@ -71,7 +70,7 @@ fn redis_py_asks_in_both_versions_and_in_long_pipelines() {
 }
 
 #[test]
-fn ioredis_asks() {
+fn ioredis_works() {
     let server = start(&[]);
     let script = include_str!("ioredis.js");
     let run = Tool::IoRedis.command().args(["-e", script, &server.resp.port().to_string()]).output();
@@ -79,7 +78,7 @@ fn ioredis_asks() {
 }
 
 #[test]
-fn a_bad_command_is_told_its_fix_and_changes_nothing() {
+fn a_bad_command_gets_an_error_with_the_fix_and_changes_nothing() {
     let server = start(&[]);
     let mut client = Client::connect(server.resp);
     let table = include_str!("bad_commands.txt").lines().filter(|line| !line.starts_with('#'));
@@ -94,7 +93,7 @@ fn a_bad_command_is_told_its_fix_and_changes_nothing() {
         count += 1;
     }
     assert!(count >= 100, "{count} rows");
-    // The connection goes on, and nobody was charged.
+    // The connection is still open, and nothing was charged.
     client.expect(&say("CL.THROTTLE k 15 30 60 0"), FRESH);
     let full =
         b"*18\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$19\r\nrequests-per-client\r\n$5\r\nlimit\r\n:20\r\n\
@@ -118,7 +117,7 @@ fn unescaped(word: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_command_is_told_and_ends_the_connection() {
+fn invalid_bytes_get_an_error_and_close_the_connection() {
     let long = |kind: &str, len: usize| [kind.as_bytes(), &vec![b'x'; len]].concat();
     let big = [b"*64\r\n".to_vec(), command(&[&[b'x'; 16_000]])[4..].repeat(5)].concat();
     let server = start(&[]);
@@ -126,14 +125,14 @@ fn what_is_no_command_is_told_and_ends_the_connection() {
         (b"*1\r\n:4\r\n".to_vec(), "expected '$', got ':'; every part of a command is a string"),
         (b"*1\r\nPING\r\n".to_vec(), "expected '$', got 'P'"),
         (b"*1\r\n\xff".to_vec(), "expected '$', got '\\xff'"),
-        (b"*x\r\n".to_vec(), "invalid multibulk length; a command has at most 64 strings"),
+        (b"*x\r\n".to_vec(), "invalid multibulk length; a command has at most 133 strings"),
         (b"*\r\n".to_vec(), "invalid multibulk length"),
         (b"*1x".to_vec(), "invalid multibulk length"),
-        (b"*65\r\n".to_vec(), "invalid multibulk length"),
+        (b"*134\r\n".to_vec(), "invalid multibulk length"),
         (b"*9999999999".to_vec(), "invalid multibulk length"),
         (b"*1\rx".to_vec(), "invalid multibulk length"),
-        (b"*1\r\n$-1\r\n".to_vec(), "invalid bulk length; a string has 0 to 16384 bytes"),
-        (b"*1\r\n$16385\r\n".to_vec(), "invalid bulk length"),
+        (b"*1\r\n$-1\r\n".to_vec(), "invalid bulk length; a string has 0 to 65536 bytes"),
+        (b"*1\r\n$65537\r\n".to_vec(), "invalid bulk length"),
         (b"*1\r\n$999999999999".to_vec(), "invalid bulk length"),
         (b"*1\r\n$4a\r\n".to_vec(), "invalid bulk length"),
         (b"*1\r\n$\r\n".to_vec(), "invalid bulk length"),
@@ -141,12 +140,12 @@ fn what_is_no_command_is_told_and_ends_the_connection() {
         (b"*1\r\n$4\r\nPING\n\r".to_vec(), "expected CRLF after a string"),
         (big, "too big command; it has at most 65536 bytes"),
         (long("", 1024), "too big inline request; a line has at most 1024 bytes"),
-        ([b"a ".repeat(65), b"\n".to_vec()].concat(), "invalid multibulk length"),
+        ([b"a ".repeat(134), b"\n".to_vec()].concat(), "invalid multibulk length"),
         (b"PING \"open\r\n".to_vec(), "unbalanced quotes in request; close them"),
         (b"PING 'open\r\n".to_vec(), "unbalanced quotes in request"),
         (b"PING \"a\"b\r\n".to_vec(), "unbalanced quotes in request"),
         (b"PING a\"b\"\r\n".to_vec(), "unbalanced quotes in request"),
-        (b"POST / HTTP/1.1\r\n".to_vec(), "this is HTTP, which is spoken on another port"),
+        (b"POST / HTTP/1.1\r\n".to_vec(), "this is HTTP, which is served on another port"),
         (b"Host: localhost\r\n".to_vec(), "this is HTTP"),
     ] {
         let shown = sent.get(..40).unwrap_or(&sent).escape_ascii().to_string();
@@ -163,7 +162,7 @@ fn what_is_no_command_is_told_and_ends_the_connection() {
 }
 
 #[test]
-fn commands_come_in_any_pieces_and_in_both_forms() {
+fn commands_arrive_in_any_pieces_and_in_both_forms() {
     let server = start(&[]);
     let sent =
         [say("PING"), b"ping 'a b'\r\n".to_vec(), say("ECHO x"), b"\r\n*0\r\n".to_vec(), say("echo y")];
@@ -180,7 +179,7 @@ fn commands_come_in_any_pieces_and_in_both_forms() {
 }
 
 #[test]
-fn ten_thousand_commands_in_a_row_are_answered_in_their_order() {
+fn ten_thousand_pipelined_commands_are_answered_in_order() {
     let server = start(&[]);
     let mut client = Client::connect(server.resp);
     let (mut sent, mut expected) = (Vec::new(), String::new());
@@ -209,7 +208,7 @@ fn a_client_that_reads_late_gets_everything() {
 }
 
 #[test]
-fn both_versions_say_the_same_in_their_own_types() {
+fn both_protocol_versions_reply_the_same_in_their_own_types() {
     let server = start(&[]);
     let mut client = Client::connect(server.resp);
     client.expect(&say("CLIENT GETNAME"), b"$-1\r\n");
@@ -236,7 +235,7 @@ fn both_versions_say_the_same_in_their_own_types() {
 }
 
 #[test]
-fn a_client_that_does_not_want_to_hear_answers_gets_none() {
+fn a_client_that_turned_replies_off_gets_none() {
     let server = start(&[]);
     let mut client = Client::connect(server.resp);
     client.send(&say("CLIENT REPLY OFF"));
@@ -267,7 +266,7 @@ fn an_id_is_charged_once() {
 }
 
 #[test]
-fn a_token_opens_what_its_scopes_say() {
+fn a_token_permits_what_its_scopes_say() {
     let folder = tempfile::tempdir().expect("a folder");
     let (asks, asks_line) = token("check");
     let (rules, rules_line) = token("check,admin");
@@ -331,7 +330,7 @@ fn token(scopes: &str) -> (String, String) {
 }
 
 #[test]
-fn the_end_of_the_server_is_not_the_end_of_what_it_was_asked() {
+fn commands_sent_before_shutdown_are_answered() {
     let mut server = start(&[]);
     let mut client = Client::connect(server.resp);
     let mut idle = Client::connect(server.resp);
@@ -346,7 +345,7 @@ fn the_end_of_the_server_is_not_the_end_of_what_it_was_asked() {
 }
 
 #[test]
-fn behind_redis_commands_of_one_row_are_asked_together_and_answered_in_order() {
+fn with_redis_pipelined_commands_are_batched_and_answered_in_order() {
     let mut redis = Server::start(Flavour::Redis70).expect("a server starts");
     let key = "6a".repeat(32);
     let folder = tempfile::tempdir().expect("a folder");
@@ -367,8 +366,9 @@ fn behind_redis_commands_of_one_row_are_asked_together_and_answered_in_order() {
         expected += &format!("${}\r\n{text}\r\n", text.len());
     }
     client.expect(&sent, expected.as_bytes());
-    let told = redis.admin().expect("it runs").info("commandstats").expect("an answer");
-    let calls = told.get("cmdstat_evalsha").and_then(|told| told.strip_prefix("calls=")?.split(',').next());
+    let stats = redis.admin().expect("it runs").info("commandstats").expect("an answer");
+    let calls =
+        stats.get("cmdstat_evalsha").and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
     let calls: u32 = calls.and_then(|calls| calls.parse().ok()).expect("calls of the script");
     assert!(calls <= 100, "{calls} calls for 500 checks");
 
@@ -377,7 +377,7 @@ fn behind_redis_commands_of_one_row_are_asked_together_and_answered_in_order() {
     client.send(&say("CL.THROTTLE row 999 1 3600"));
     let line = client.line();
     assert!(
-        line.starts_with("-UNAVAILABLE the store did not answer; whether it was counted is not known"),
+        line.starts_with("-UNAVAILABLE the store did not answer; whether the request was counted is unknown"),
         "{line}"
     );
     client.send(&say("HELLO 3"));
@@ -400,7 +400,7 @@ rules:
 ";
 
 #[test]
-fn the_corpus_of_the_fuzz_target_holds_cut_anywhere_and_with_any_byte_changed() {
+fn the_corpus_of_the_fuzz_target_holds_truncated_and_changed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/resp");
     let files: Vec<_> =
         fs::read_dir(folder).expect("a corpus").map(|file| file.expect("a file").path()).collect();

@@ -164,7 +164,7 @@ fn certificates_are_shown_demanded_and_replaced() {
     let (client, client_key) = (path(certificates.client()), path(certificates.client_key()));
     let shown = ["--cacert", &authority, "--cert", &client, "--key", &client_key, &url];
     assert_eq!(curl(&shown).0, 200);
-    assert_eq!(curl(&["--cacert", &authority, &url]).0, 0, "without a certificate nobody comes in");
+    assert_eq!(curl(&["--cacert", &authority, &url]).0, 0, "a client without a certificate is refused");
     let port = server.resp.port().to_string();
     let redis_cli = |more: &[&str]| {
         let output = Command::new("redis-cli")
@@ -178,7 +178,7 @@ fn certificates_are_shown_demanded_and_replaced() {
     assert_eq!(redis_cli(&["--cert", &client, "--key", &client_key]), "PONG\n");
     assert_ne!(redis_cli(&[]), "PONG\n");
 
-    // Others take their place; whoever knows only the first authority does not trust them.
+    // They are replaced; a client that knows only the first authority does not trust the new ones.
     let next = Certificates::generate(other.path()).expect("certificates");
     fs::copy(next.key(), &key).expect("a file can be copied");
     fs::copy(next.server(), &certificate).expect("a file can be copied");
@@ -201,10 +201,10 @@ fn refusals_are_told_without_saying_whose_they_are() {
     for _ in 0..6 {
         check(&server, &who);
     }
-    let told = server.wait_for("refused");
+    let logged = server.wait_for("refused");
     let fields = ["rule", "tenant", "subject_kind", "algorithm", "limit", "remaining", "edge"];
     assert_eq!(
-        fields.map(|field| told[field].clone()),
+        fields.map(|field| logged[field].clone()),
         [
             json!("three"),
             json!("acme\\nfake"),
@@ -215,8 +215,8 @@ fn refusals_are_told_without_saying_whose_they_are() {
             json!("http")
         ]
     );
-    let subject = told["subject"].as_str().expect("a hash");
-    assert!(subject.len() == 8 && told["retry_after_ms"].as_u64() > Some(3_000_000), "{told}");
+    let subject = logged["subject"].as_str().expect("a hash");
+    assert!(subject.len() == 8 && logged["retry_after_ms"].as_u64() > Some(3_000_000), "{logged}");
     server.signal("TERM");
     server.wait_for("ended");
     let all = server.text();
@@ -302,14 +302,14 @@ fn keys_of_callers_are_counted_in_the_namespace_of_the_rules() {
         let server = start(&["--rules", &file, "--store", &url, "--hash-key-file", &key]);
         let mut ask = Command::new("redis-cli");
         ask.args(["-p", &server.resp.port().to_string(), "CL.THROTTLE", "u", "4", "5", "3600"]);
-        let told = ask.output().expect("redis-cli runs");
-        let told: Vec<&str> = std::str::from_utf8(&told.stdout).expect("text").lines().collect();
-        assert_eq!(told[2], remaining.to_string(), "{namespace}: {told:?}");
+        let logged = ask.output().expect("redis-cli runs");
+        let logged: Vec<&str> = std::str::from_utf8(&logged.stdout).expect("text").lines().collect();
+        assert_eq!(logged[2], remaining.to_string(), "{namespace}: {logged:?}");
     }
 }
 
 #[test]
-fn a_check_is_a_span_of_the_trace_of_whoever_asks() {
+fn a_check_is_a_span_in_the_trace_of_its_caller() {
     let collector = Collector::start();
     let endpoint = format!("http://{}", collector.address);
     let mut server = start(&["--traces-endpoint", &endpoint, "--traces-one-in", "1000000"]);
@@ -363,11 +363,11 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
     let second = start(&shared(five.as_str(), key.as_str()));
     let own = |server: &Serving| {
         let (status, ready) = get(server, "/readyz");
-        assert_eq!(status, 200, "other rules are told, and no reason to be left alone");
+        assert_eq!(status, 200, "a server with other rules is ready");
         serde_json::from_str::<Value>(&ready).expect("an object")
     };
-    let told = second.wait_for("other_rules");
-    assert_eq!(told["theirs"], own(&first)["rules"]["fingerprint"]);
+    let logged = second.wait_for("other_rules");
+    assert_eq!(logged["theirs"], own(&first)["rules"]["fingerprint"]);
     let ready = own(&second);
     assert_eq!(ready["fleet"]["other_rules"], own(&first)["rules"]["fingerprint"]);
     assert_eq!(ready["fleet"]["other_hash_key"], Value::Null);

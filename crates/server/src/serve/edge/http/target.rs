@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// The path of a request target, without its query; `None` if there is none.
+/// The path of a request target, without its query; `None` if it has no path.
 pub(super) fn path(target: &str) -> Option<Cow<'_, str>> {
     let target = target.split(['?', '#']).next()?;
     let path = match target.split_once("://") {

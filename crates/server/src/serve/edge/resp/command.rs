@@ -20,7 +20,7 @@ pub(crate) enum Command {
     Hello,
     Auth,
     Client,
-    CommandTable,
+    Describe,
     Info,
     Config,
     Select,
@@ -98,7 +98,7 @@ static ENTRIES: [Entry; 15] = [
         "Reads and sets properties of the connection",
     ),
     entry(
-        (Command::CommandTable, "COMMAND", "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]"),
+        (Command::Describe, "COMMAND", "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]"),
         (-1, FAST, 0, Needs::AnyScope),
         "Describes the commands",
     ),

@@ -199,7 +199,7 @@ impl Session {
             (Command::Auth, Some(_), 2) => self.authenticate(rest.get(1).unwrap_or_default(), reply),
             (Command::Hello, ..) => self.hello(entry, rest, reply),
             (Command::Client, Some(what), _) => self.client(entry, what, rest.from(1), reply),
-            (Command::CommandTable, ..) if command::answer(rest, reply) => (),
+            (Command::Describe, ..) if command::answer(rest, reply) => (),
             (Command::Info, ..) => info::info(rest, &state.connections, reply),
             (Command::Config, Some(get), _) if get.eq_ignore_ascii_case(b"GET") => {
                 info::config(rest.from(1), reply);

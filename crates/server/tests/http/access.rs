@@ -1,4 +1,4 @@
-//! Who may ask, who is believed, and how answers are told: what depends on settings.
+//! What depends on settings: access, trusted proxies and header dialects.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ fn token() -> (String, String) {
 }
 
 #[test]
-fn tokens_open_what_their_scopes_say_and_nothing_else() {
+fn tokens_permit_what_their_scopes_say_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let ((checks, checks_digest), (reads, reads_digest)) = (token(), token());
     let file = folder.path().join("tollgate.yaml");
@@ -73,7 +73,7 @@ fn tokens_open_what_their_scopes_say_and_nothing_else() {
 }
 
 #[test]
-fn every_dialect_is_spoken() {
+fn every_header_dialect_is_supported() {
     for (dialect, names) in [
         ("ietf-08", &["ratelimit-policy", "ratelimit"][..]),
         ("ietf-07", &["ratelimit-policy", "ratelimit"]),
@@ -86,20 +86,20 @@ fn every_dialect_is_spoken() {
         for status in [200, 429] {
             let answer = client.post("/v1/check", &search("jane", 3));
             assert_eq!(answer.status, status);
-            let told: Vec<&str> = answer
+            let found: Vec<&str> = answer
                 .headers
                 .iter()
                 .map(|(name, _)| name.as_str())
                 .filter(|name| name.contains("ratelimit"))
                 .collect();
-            assert_eq!(told, names, "{dialect}");
+            assert_eq!(found, names, "{dialect}");
             assert_eq!(answer.header("retry-after").is_some(), status == 429);
         }
     }
 }
 
 #[test]
-fn what_is_forwarded_is_believed_from_trusted_proxies_only() {
+fn forwarding_headers_are_used_from_trusted_proxies_only() {
     let rules = "version: 1\nrules:\n  - { id: by-path, match: { path: /paid, method: POST, host: shop.example }, per: ip, limit: { sliding-log: 1/h } }\n";
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("rules.yaml");
@@ -138,7 +138,7 @@ fn what_is_forwarded_is_believed_from_trusted_proxies_only() {
         ("x-forwarded-for", "203.0.113.2"),
     ];
     assert_eq!(ask(&trusting, &nginx), (429, true));
-    // Nor does another way to write the path get it past, and a query of any characters is nobody's mistake.
+    // Another spelling of the path does not avoid the rule, and a query may contain any characters.
     for path in ["/%70aid", "//paid", "/./paid", "/free/../paid", "/paid?q=<b>"] {
         let written = [nginx[0], ("x-original-uri", path), nginx[2], nginx[3]];
         assert_eq!(ask(&trusting, &written), (429, true), "{path}");
@@ -152,10 +152,10 @@ fn what_is_forwarded_is_believed_from_trusted_proxies_only() {
     let twice = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-original-uri", "/free")];
     assert_eq!(ask(&trusting, &twice), (400, false));
     assert_eq!(ask(&trusting, &[("x-forwarded-uri", "a b")]), (400, false));
-    // The client's own token is none of ours.
+    // The client's own token is not meant for this server.
     let with_token = [nginx[0], nginx[1], nginx[2], nginx[3], ("authorization", "Bearer of-the-client")];
     assert_eq!(ask(&trusting, &with_token), (429, true));
-    // Nobody else is believed.
+    // Headers of other peers are ignored.
     for _ in 0..3 {
         assert_eq!(ask(&wary, &from("203.0.113.1")), (200, false));
     }
