@@ -8,15 +8,15 @@
 //! counts never does, because that would hand out credit. Keys that find no room share one account per rule, the
 //! overflow subject, so that a flood of made-up subjects gets one limit among all of them.
 
-mod charged;
-mod charges;
+mod admitted_charge;
 mod classes;
 mod heap;
-mod locked;
-mod refusal;
-mod requests;
+mod last_refusal;
+mod locked_shard;
+mod locked_shards;
+mod plan_charges;
+mod request_ids;
 mod shard;
-mod shelf;
 mod slot;
 mod snapshot;
 mod sync;
@@ -31,13 +31,13 @@ use tollgate_core::{
 };
 
 use crate::clock::{Clock, FastClock};
-use charges::Charges;
 pub(crate) use classes::ClassId;
 use classes::{ClassKey, Classes, Form};
-use locked::{Locked, Place};
-use requests::Requests;
+use locked_shard::{Opened, Shelf};
+use locked_shards::{Locked, Place};
+use plan_charges::Charges;
+use request_ids::Requests;
 use shard::{Owner, Shard, View};
-use shelf::{Opened, Shelf};
 pub use snapshot::{RestoreError, Restored};
 use sync::{AtomicU64, AtomicUsize, Ordering};
 

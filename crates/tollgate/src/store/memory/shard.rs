@@ -2,7 +2,7 @@
 
 use tollgate_core::{Answer, Change, Item, Limit, Operation, Span, State, Step, Subject, Time, Write};
 
-use super::charged::{self, Charged, InSlot};
+use super::admitted_charge::{self, Charged, InSlot};
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
 use super::slot::{self, Slot, Values, pack, unpack};
@@ -68,7 +68,7 @@ impl<'i> Owner<'i> {
     #[inline(always)]
     pub(super) fn charge(&self, classes: &Classes, slot: &Slot, now: Time, cost: u64) -> Option<InSlot<'i>> {
         slot.class().filter(|&class| self.wrote(classes, class))?;
-        charged::charge(self.limit, slot.values(), now, cost)
+        admitted_charge::charge(self.limit, slot.values(), now, cost)
     }
 }
 

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 use tollgate_core::{Change, Item, State, Time, Write};
 
 use super::classes::Classes;
+use super::locked_shard::Opened;
 use super::shard::{Owner, Shard, View};
-use super::shelf::Opened;
 use super::{MemoryStore, OVERFLOW, shard_of};
 
 /// As many shards as most Plans need.

@@ -10,9 +10,9 @@ use std::ops::{Deref, DerefMut};
 
 use tollgate_core::Time;
 
-use super::charged::Charged;
+use super::admitted_charge::Charged;
 use super::classes::Classes;
-use super::refusal::Refusal;
+use super::last_refusal::Refusal;
 use super::shard::{Owner, Shard};
 use super::slot::Slot;
 use super::sync::{Mutex, MutexGuard};

@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 use tollgate_core::{Answer, Change, Item, Operation, Time, Write};
 
-use super::charged::Charged;
-use super::locked::{INLINE, Locked};
+use super::admitted_charge::Charged;
+use super::locked_shards::{INLINE, Locked};
 use super::shard::Owner;
 
 /// One for each item.
