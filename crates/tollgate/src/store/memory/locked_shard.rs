@@ -1,144 +1,132 @@
-//! A shard behind its lock, and the one key of it that threads seem to fight for.
+//! One shard behind its lock, with a hot slot next to the lock.
 //!
-//! Threads that ask for the same key hand two cache lines to and fro: that of the lock and that of the key's slot. So who
-//! finds the shard locked lifts the slot of its key out of the table and lays it beside the lock, where the next charge
-//! of that key finds all it needs on one line. As a rule whoever had the lock asked for the same key; if not, nothing is
-//! lost but a copy. Whoever wants anything else of the shard lays the slot back first: there is no other way in.
+//! Threads that contend for one key pass two cache lines around: that of the lock and that of the key's slot. A thread
+//! that finds the shard locked therefore moves the slot of its key out of the table into the hot slot, on the line of
+//! the lock. The thread that held the lock usually wanted the same key; if not, the move costs one copy. Every access
+//! other than a charge writes the hot slot back first: [`LockedShard`] is the only way to the whole shard.
+//!
+//! Gain: without it, one key on two threads costs 1.56 times the CPU (docs/decisions/0004, row "hot slot").
 
-use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
 
 use tollgate_core::Time;
 
-use super::admitted_charge::Charged;
+use super::admitted_charge::AdmittedCharge;
 use super::classes::Classes;
-use super::last_refusal::Refusal;
-use super::shard::{Owner, Shard};
+use super::last_refusal::LastRefusal;
+use super::shard::Shard;
 use super::slot::Slot;
+use super::state_key::StateKey;
 use super::sync::{Mutex, MutexGuard};
 
-/// Who finds a shard locked waits for so long between two looks, and looks so often before it sleeps. A shard is locked for
-/// a few dozen nanoseconds: to look again at once takes the line away from whoever has it, to sleep costs microseconds.
-/// In pauses of the processor, each some 15 to 50 nanoseconds. Plans of several keys do not wait like this: they hold other
-/// shards meanwhile.
-const PAUSES: u32 = 32;
-const LOOKS: u32 = 16;
-
-/// On cache lines of its own, so that neighbours do not slow each other down.
+/// A shard, its lock and its last refusal, on separate cache lines from other shards.
 #[derive(Default)]
 #[repr(C, align(64))]
-pub(super) struct Shelf {
-    inside: Mutex<Inside>,
-    pub(super) refusal: Refusal,
+pub(super) struct ShardLock {
+    mutex: Mutex<Contents>,
+    pub(super) last_refusal: LastRefusal,
 }
 
-/// In this order, the lock, the lifted slot and what finding a key needs are on one line.
+/// The field order puts the lock, the hot slot and what a lookup reads on one cache line.
 #[derive(Default)]
 #[repr(C)]
-struct Inside {
-    /// Newer than what lies in its place in the table; empty if none is lifted.
-    lifted: Slot,
+struct Contents {
+    /// Newer than the slot at `hot_slot_index` of the table; empty if no slot was moved here.
+    hot_slot: Slot,
     shard: Shard,
-    /// Where the lifted slot belongs. Nothing moves in the table while there is one.
-    lifted_from: usize,
+    /// Where the hot slot belongs. Slots of the table do not move while the hot slot is in use.
+    hot_slot_index: usize,
 }
 
-/// The whole shard, locked, every slot in its place.
-pub(super) struct Opened<'s>(MutexGuard<'s, Inside>);
+/// The whole shard, locked, with the hot slot written back.
+pub(super) struct LockedShard<'s>(MutexGuard<'s, Contents>);
 
 /// The shard, locked for one charge.
-pub(super) struct ForCharge<'s> {
-    inside: MutexGuard<'s, Inside>,
-    /// Whether somebody else held the lock: whoever comes next may want the same key.
-    met_somebody: bool,
+pub(super) struct LockedForCharge<'s> {
+    contents: MutexGuard<'s, Contents>,
+    /// Another thread held the lock, so the next thread may want the same key.
+    contended: bool,
 }
 
-impl Shelf {
-    pub(super) fn open(&self) -> Opened<'_> {
-        Opened::new(self.inside.lock())
+impl ShardLock {
+    pub(super) fn lock(&self) -> LockedShard<'_> {
+        LockedShard::new(self.mutex.lock())
     }
 
-    /// Unless somebody is busy there.
-    pub(super) fn try_open(&self) -> Option<Opened<'_>> {
-        self.inside.try_lock().map(Opened::new)
+    /// Returns `None` if another thread holds the lock.
+    pub(super) fn try_lock(&self) -> Option<LockedShard<'_>> {
+        self.mutex.try_lock().map(LockedShard::new)
     }
 
     #[inline]
-    pub(super) fn for_charge(&self) -> ForCharge<'_> {
-        match self.inside.try_lock() {
-            Some(inside) => ForCharge { inside, met_somebody: false },
-            None => ForCharge { inside: self.wait(), met_somebody: true },
+    pub(super) fn lock_for_charge(&self) -> LockedForCharge<'_> {
+        match self.mutex.try_lock() {
+            Some(contents) => LockedForCharge { contents, contended: false },
+            None => LockedForCharge { contents: self.lock_contended(), contended: true },
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wait(&self) -> MutexGuard<'_, Inside> {
-        for _ in 0..LOOKS {
-            (0..PAUSES).for_each(|_| spin_loop());
-            if let Some(inside) = self.inside.try_lock() {
-                return inside;
-            }
-        }
-        self.inside.lock()
+    fn lock_contended(&self) -> MutexGuard<'_, Contents> {
+        self.mutex.lock()
     }
 }
 
-impl<'s> ForCharge<'s> {
-    /// Charges the key if that has a short way, as nearly every check has. If not, nothing is written.
-    // Always inlined: what it found is read again at once, and would go by way of memory.
+impl<'s> LockedForCharge<'s> {
+    /// Charges the key if its state admits it by the short path; otherwise writes nothing and returns `None`.
+    // Always inlined: the caller reads the charge at once, and it would be passed through memory.
     #[inline(always)]
     pub(super) fn charge<'l>(
         &mut self,
         classes: &Classes,
-        owner: &Owner<'l>,
+        key: &StateKey<'l>,
         now: Time,
         cost: u64,
-    ) -> Option<Charged<'l>> {
-        let Inside { lifted, shard, .. } = &mut *self.inside;
-        if lifted.holds(owner.fingerprint) {
-            let charged = owner.charge(classes, lifted, now, cost)?;
-            lifted.set_values(charged.values());
-            return Some(Charged::InSlot(charged));
+    ) -> Option<AdmittedCharge<'l>> {
+        let Contents { hot_slot, shard, .. } = &mut *self.contents;
+        if hot_slot.holds(key.fingerprint) {
+            let charge = key.charge_packed(classes, hot_slot, now, cost)?;
+            hot_slot.set_state(charge.new_state());
+            return Some(AdmittedCharge::Packed(charge));
         }
-        // Any other key is where the table says.
-        let at = shard.find(owner.fingerprint)?;
-        let charged = shard.charge(classes, owner, at, now, cost)?;
-        shard.commit(at, &charged);
-        if self.met_somebody && matches!(charged, Charged::InSlot(_)) {
-            self.inside.lift(at);
+        let slot = shard.find(key.fingerprint)?;
+        let charge = shard.charge(classes, key, slot, now, cost)?;
+        shard.commit(slot, &charge);
+        if self.contended && matches!(charge, AdmittedCharge::Packed(_)) {
+            self.contents.move_to_hot_slot(slot);
         }
-        Some(charged)
+        Some(charge)
     }
 
-    pub(super) fn open(self) -> Opened<'s> {
-        Opened::new(self.inside)
+    pub(super) fn into_whole(self) -> LockedShard<'s> {
+        LockedShard::new(self.contents)
     }
 }
 
-impl Inside {
+impl Contents {
     #[cold]
-    fn lift(&mut self, at: usize) {
-        self.lay_back();
-        (self.lifted, self.lifted_from) = (*self.shard.slot_mut(at), at);
+    fn move_to_hot_slot(&mut self, slot: usize) {
+        self.write_back_hot_slot();
+        (self.hot_slot, self.hot_slot_index) = (*self.shard.slot_mut(slot), slot);
     }
 
-    fn lay_back(&mut self) {
-        if !self.lifted.is_empty() {
-            *self.shard.slot_mut(self.lifted_from) = self.lifted;
-            self.lifted = Slot::EMPTY;
+    fn write_back_hot_slot(&mut self) {
+        if !self.hot_slot.is_empty() {
+            *self.shard.slot_mut(self.hot_slot_index) = self.hot_slot;
+            self.hot_slot = Slot::EMPTY;
         }
     }
 }
 
-impl<'s> Opened<'s> {
-    fn new(mut inside: MutexGuard<'s, Inside>) -> Opened<'s> {
-        inside.lay_back();
-        Opened(inside)
+impl<'s> LockedShard<'s> {
+    fn new(mut contents: MutexGuard<'s, Contents>) -> LockedShard<'s> {
+        contents.write_back_hot_slot();
+        LockedShard(contents)
     }
 }
 
-impl Deref for Opened<'_> {
+impl Deref for LockedShard<'_> {
     type Target = Shard;
 
     fn deref(&self) -> &Shard {
@@ -146,7 +134,7 @@ impl Deref for Opened<'_> {
     }
 }
 
-impl DerefMut for Opened<'_> {
+impl DerefMut for LockedShard<'_> {
     fn deref_mut(&mut self) -> &mut Shard {
         &mut self.0.shard
     }
@@ -166,46 +154,46 @@ mod tests {
         Limit::FixedWindow(FixedWindow::new(100, Span::from_secs(60)).expect("in range"))
     }
 
-    fn owner(limit: &Limit, fingerprint: u128) -> Owner<'_> {
-        Owner { fingerprint, scope: 0, ip_subjects_max: None, limit, class: None }
+    fn key(limit: &Limit, fingerprint: u128) -> StateKey<'_> {
+        StateKey { fingerprint, scope: 0, ip_subjects_max: None, limit, class: None }
     }
 
-    /// What is left for this key, asked of the whole shard.
-    fn left(shard: &mut Opened<'_>, classes: &Classes, owner: &Owner<'_>) -> u64 {
-        let at = shard.find(owner.fingerprint);
-        shard.step(classes, owner, at, NOW, &Operation::Peek { cost: 0 }, |_| true).0.remaining
+    /// What remains for this key, read through the whole shard.
+    fn remaining(shard: &mut LockedShard<'_>, classes: &Classes, key: &StateKey<'_>) -> u64 {
+        let slot = shard.find(key.fingerprint);
+        shard.apply(classes, key, slot, NOW, &Operation::Peek { cost: 0 }, |_| true).0.remaining
     }
 
     #[test]
-    fn a_lifted_key_is_seen_by_everybody_as_it_is() {
-        let (shelf, classes, limit) = (Shelf::default(), Classes::new(), limit());
-        let keys = [1_u128, 2, 3 << 100].map(|fingerprint| owner(&limit, fingerprint));
+    fn charges_to_the_hot_slot_are_seen_through_the_whole_shard() {
+        let (lock, classes, limit) = (ShardLock::default(), Classes::new(), limit());
+        let keys = [1_u128, 2, 3 << 100].map(|fingerprint| key(&limit, fingerprint));
         for key in &keys {
-            shelf.open().step(&classes, key, None, NOW, &Operation::charge(1), |_| true);
+            lock.lock().apply(&classes, key, None, NOW, &Operation::charge(1), |_| true);
         }
-        let charge = |key: &Owner<'_>, met_somebody| {
-            let mut shard = ForCharge { inside: shelf.inside.lock(), met_somebody };
+        let charge = |key: &StateKey<'_>, contended| {
+            let mut shard = LockedForCharge { contents: lock.mutex.lock(), contended };
             assert!(shard.charge(&classes, key, NOW, 10).is_some());
-            shard.inside.lifted.holds(key.fingerprint)
+            shard.contents.hot_slot.holds(key.fingerprint)
         };
-        assert!(!charge(&keys[0], false), "nobody fights for it");
+        assert!(!charge(&keys[0], false), "no contention");
         assert!(charge(&keys[0], true));
-        assert!(charge(&keys[0], false), "it stays");
-        assert!(!charge(&keys[1], false), "another key is charged beside it");
-        assert!(charge(&keys[2], true), "another key takes its place");
+        assert!(charge(&keys[0], false), "the slot stays hot");
+        assert!(!charge(&keys[1], false), "another key is charged in the table");
+        assert!(charge(&keys[2], true), "another contended key replaces it");
         assert!(charge(&keys[0], true));
-        let lefts = keys.each_ref().map(|key| left(&mut shelf.open(), &classes, key));
-        assert_eq!(lefts, [59, 89, 89]);
-        assert!(shelf.inside.lock().lifted.is_empty());
+        let remaining = keys.each_ref().map(|key| remaining(&mut lock.lock(), &classes, key));
+        assert_eq!(remaining, [59, 89, 89]);
+        assert!(lock.mutex.lock().hot_slot.is_empty());
     }
 
     #[test]
-    fn the_lock_the_lifted_slot_and_the_way_to_the_others_are_on_one_line() {
-        let shelf = Shelf::default();
-        let inside = shelf.inside.lock();
-        let offset = |field: usize| field - std::ptr::from_ref(&shelf).addr();
-        assert!(offset(std::ptr::from_ref(&inside.lifted).addr()) > 0, "the lock comes first");
-        let end = offset(std::ptr::from_ref(&inside.shard).addr()) + Table::FINDING;
-        assert!(end <= align_of::<Shelf>(), "{end}");
+    fn lock_hot_slot_and_lookup_fields_share_one_cache_line() {
+        let lock = ShardLock::default();
+        let contents = lock.mutex.lock();
+        let offset = |field: usize| field - std::ptr::from_ref(&lock).addr();
+        assert!(offset(std::ptr::from_ref(&contents.hot_slot).addr()) > 0, "the lock comes first");
+        let end = offset(std::ptr::from_ref(&contents.shard).addr()) + Table::LOOKUP_BYTES;
+        assert!(end <= align_of::<ShardLock>(), "{end}");
     }
 }

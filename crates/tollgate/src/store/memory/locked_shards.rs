@@ -1,139 +1,137 @@
-//! The shards of one Plan, locked together.
+//! All shards of one Plan, locked together.
 
 use smallvec::SmallVec;
 use tollgate_core::{Change, Item, State, Time, Write};
 
 use super::classes::Classes;
-use super::locked_shard::Opened;
-use super::shard::{Owner, Shard, View};
-use super::{MemoryStore, OVERFLOW, shard_of};
+use super::locked_shard::LockedShard;
+use super::shard::{Shard, StoredState};
+use super::state_key::StateKey;
+use super::{MemoryStore, OVERFLOW_SHARD, shard_of};
 
-/// As many shards as most Plans need.
-pub(super) const INLINE: usize = 4;
+/// Plans of up to this many items allocate nothing here.
+pub(super) const INLINE_ITEMS: usize = 4;
 
-/// Shards in ascending order, each locked.
-pub(super) struct Locked<'s, C> {
+/// Locked shards in ascending order of their numbers.
+pub(super) struct LockedShards<'s, C> {
     store: &'s MemoryStore<C>,
-    held: SmallVec<[Held<'s>; INLINE]>,
-    /// Whether it is somebody's turn to look for dead state.
+    shards: SmallVec<[NumberedShard<'s>; INLINE_ITEMS]>,
+    /// Whether this Plan looks for expired state after it unlocks.
     sweep: bool,
 }
 
-struct Held<'s> {
+struct NumberedShard<'s> {
     number: usize,
-    shard: Opened<'s>,
+    shard: LockedShard<'s>,
 }
 
-/// Where the state of one item is, or would be.
+/// Where the state of one item is stored, or would be.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    held: usize,
+pub(super) struct ItemLocation {
+    /// Index among the locked shards.
+    shard: usize,
     fingerprint: u128,
-    /// The slot, unless it has moved since.
+    /// The slot at the time of the lookup. A later eviction or write may move it.
     slot: Option<usize>,
-    /// Whether it is the account that a rule's overflowing subjects share.
-    shared: bool,
+    /// Whether it is the rule's overflow subject.
+    is_overflow: bool,
 }
 
-impl<'s, C> Locked<'s, C> {
-    /// Locks the shards of all these keys, always in the same order, so that no two Plans wait for each other.
-    pub(super) fn new(store: &'s MemoryStore<C>, items: &[Item<'_>]) -> Locked<'s, C> {
-        let mut numbers = SmallVec::<[usize; INLINE]>::new();
+impl<'s, C> LockedShards<'s, C> {
+    /// Locks the shards of all these keys in ascending order, so that two Plans never deadlock.
+    pub(super) fn lock(store: &'s MemoryStore<C>, items: &[Item<'_>]) -> LockedShards<'s, C> {
+        let mut numbers = SmallVec::<[usize; INLINE_ITEMS]>::new();
         for item in items {
             numbers.push(shard_of(item.key.fingerprint()));
         }
         numbers.sort_unstable();
         numbers.dedup();
-        let mut held = SmallVec::new();
+        let mut shards = SmallVec::new();
         for &number in &numbers {
-            held.push(Held { number, shard: store.lock(number) });
+            shards.push(NumberedShard { number, shard: store.shards[number].lock() });
         }
-        Locked { store, held, sweep: false }
+        LockedShards { store, shards, sweep: false }
     }
 
-    /// Finds the account of an item. A new subject for which there is no room gets the one that such subjects share.
-    pub(super) fn place(&mut self, item: &Item<'_>, now: Time) -> Place {
-        let owner = Owner::of(item);
-        let place = self.find(shard_of(owner.fingerprint), owner.fingerprint);
-        let shard = &mut self.held[place.held].shard;
-        if place.slot.is_some() || !self.store.overflows(&owner, &item.operation, shard, now) {
-            return place;
+    /// Finds the state of an item. A new subject for which there is no room gets the overflow subject's.
+    pub(super) fn locate(&mut self, item: &Item<'_>, now: Time) -> ItemLocation {
+        let key = StateKey::of(item);
+        let location = self.find(shard_of(key.fingerprint), key.fingerprint);
+        let shard = &mut self.shards[location.shard].shard;
+        if location.slot.is_some() || !self.store.overflows(&key, &item.operation, shard, now) {
+            return location;
         }
-        if self.held.last().is_none_or(|last| last.number != OVERFLOW) {
-            let shard = self.store.lock(OVERFLOW);
-            self.held.push(Held { number: OVERFLOW, shard });
+        if self.shards.last().is_none_or(|last| last.number != OVERFLOW_SHARD) {
+            let shard = self.store.shards[OVERFLOW_SHARD].lock();
+            self.shards.push(NumberedShard { number: OVERFLOW_SHARD, shard });
         }
-        Place { shared: true, ..self.find(OVERFLOW, owner.shared().fingerprint) }
+        ItemLocation { is_overflow: true, ..self.find(OVERFLOW_SHARD, key.overflow().fingerprint) }
+    }
+
+    fn find(&self, number: usize, fingerprint: u128) -> ItemLocation {
+        let shard = self.index_of(number);
+        let slot = self.shards[shard].shard.find(fingerprint);
+        ItemLocation { shard, fingerprint, slot, is_overflow: false }
     }
 
     pub(super) fn classes(&self) -> &'s Classes {
         &self.store.classes
     }
 
-    /// Which of the locked shards holds this key.
+    /// The index among the locked shards of the one that holds this key.
     #[inline]
-    pub(super) fn held_of(&self, fingerprint: u128) -> usize {
-        self.held_at(shard_of(fingerprint))
+    pub(super) fn index_of_key(&self, fingerprint: u128) -> usize {
+        self.index_of(shard_of(fingerprint))
     }
 
     #[inline]
-    fn held_at(&self, number: usize) -> usize {
-        let held = self.held.iter().position(|held| held.number == number);
-        held.expect("the shards of all keys are locked")
+    fn index_of(&self, number: usize) -> usize {
+        let index = self.shards.iter().position(|shard| shard.number == number);
+        index.expect("the shards of all keys are locked")
     }
 
     #[inline]
-    pub(super) fn shard(&self, held: usize) -> &Shard {
-        &self.held[held].shard
+    pub(super) fn shard(&self, index: usize) -> &Shard {
+        &self.shards[index].shard
     }
 
-    /// The same to write something under this key, of which nothing must be remembered then.
+    /// The shard, to write the state of this key. Clears the key's last refusal.
     #[inline]
-    pub(super) fn change(&mut self, held: usize, fingerprint: u128) -> &mut Shard {
-        let Held { number, shard } = &mut self.held[held];
-        self.store.shards[*number].refusal.forget(fingerprint);
+    pub(super) fn shard_to_write(&mut self, index: usize, fingerprint: u128) -> &mut Shard {
+        let NumberedShard { number, shard } = &mut self.shards[index];
+        self.store.shards[*number].last_refusal.clear(fingerprint);
         shard
     }
 
-    fn find(&self, number: usize, fingerprint: u128) -> Place {
-        let held = self.held_at(number);
-        Place { held, fingerprint, slot: self.held[held].shard.find(fingerprint), shared: false }
-    }
-
-    /// The state there, packed state unpacked.
-    pub(super) fn view(&self, place: &Place) -> View {
-        let shard = &self.held[place.held].shard;
-        let slot = place.slot.filter(|&slot| shard.is_at(slot, place.fingerprint));
-        match slot.or_else(|| place.slot.and_then(|_| shard.find(place.fingerprint))) {
-            Some(slot) => shard.view(&self.store.classes, slot),
-            None => View::None,
+    /// Reads the state at this location, unpacked if it was packed.
+    pub(super) fn load(&self, location: &ItemLocation) -> StoredState {
+        let shard = &self.shards[location.shard].shard;
+        let slot = location.slot.filter(|&slot| shard.is_at(slot, location.fingerprint));
+        match slot.or_else(|| location.slot.and_then(|_| shard.find(location.fingerprint))) {
+            Some(slot) => shard.load(&self.store.classes, slot),
+            None => StoredState::None,
         }
     }
 
-    /// The state behind a view.
-    pub(super) fn state<'v>(&'v self, place: &Place, view: &'v View) -> Option<&'v State> {
-        match view {
-            View::None => None,
-            View::Packed(state) => Some(state),
-            View::Heap(index) => self.held[place.held].shard.on_heap(*index),
+    pub(super) fn state<'v>(&'v self, location: &ItemLocation, stored: &'v StoredState) -> Option<&'v State> {
+        self.shards[location.shard].shard.state(stored)
+    }
+
+    pub(super) fn write(&mut self, location: &ItemLocation, item: &Item<'_>, write: Write<Change>) {
+        let key = StateKey::of(item);
+        let key = if location.is_overflow { key.overflow() } else { key };
+        let NumberedShard { number, shard } = &mut self.shards[location.shard];
+        let added = shard.write(&self.store.classes, &key, location.slot, write);
+        if !location.is_overflow {
+            self.store.shards[*number].last_refusal.clear(location.fingerprint);
+            self.sweep |= self.store.count_keys(&key, added);
         }
     }
 
-    pub(super) fn write(&mut self, place: &Place, item: &Item<'_>, write: Write<Change>) {
-        let own = Owner::of(item);
-        let owner = if place.shared { own.shared() } else { own };
-        let Held { number, shard } = &mut self.held[place.held];
-        let more = shard.write(&self.store.classes, &owner, place.slot, write);
-        if !place.shared {
-            self.store.shards[*number].refusal.forget(place.fingerprint);
-        }
-        self.sweep |= self.store.count_written(&owner, place.shared, more);
-    }
-
-    /// Lets go of all shards, and looks for dead state if it is this Plan's turn to.
+    /// Unlocks all shards, then looks for expired state if it is this Plan's turn.
     pub(super) fn unlock(self, now: Time) {
-        let Locked { store, held, sweep } = self;
-        drop(held);
+        let LockedShards { store, shards, sweep } = self;
+        drop(shards);
         if sweep {
             store.sweep_next(now);
         }

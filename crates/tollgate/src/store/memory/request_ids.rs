@@ -1,4 +1,4 @@
-//! Request ids of the store in memory: what was booked under each, for as long as it is remembered.
+//! Request ids: stores the Outcome of each, so that a repeated request id charges once.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,81 +8,83 @@ use super::sync::Mutex;
 
 /// A power of two.
 const SHARDS: usize = 64;
-/// The most ids that are remembered at once, in all shards together. Beyond it the oldest is forgotten.
-const REQUESTS_MAX: usize = 1 << 18;
+/// The most ids stored at once, in all shards together. Beyond it the oldest are dropped.
+const IDS_MAX: usize = 1 << 18;
+/// An id is kept this much longer than its horizon, so that a clock set back by less still finds it.
+const EXPIRED_KEPT: Span = Span::from_secs(10);
 
-/// So much longer than it counts is an id kept: a clock that is set back a little still finds it.
-const SLACK: Span = Span::from_secs(10);
-
-/// Ids by hash, in shards.
-pub(super) struct Requests {
-    shards: Box<[Mutex<Book>]>,
+/// Outcomes by request id, in shards.
+pub(super) struct RequestIds {
+    shards: Box<[Mutex<Shard>]>,
 }
 
-/// The tag of the Plan's first item, and the id: as in stores that keep both in one slot.
+/// The tag of the Plan's first item, and the request id: the same scope as in the Redis store, which keeps both in one
+/// hash slot.
 type Id = (Subject, Subject);
 
 #[derive(Default)]
-struct Book {
-    known: HashMap<Id, Booked>,
-    /// Ids in the order they came, with the end of each: what came first is forgotten first.
+struct Shard {
+    outcomes: HashMap<Id, StoredOutcome>,
+    /// Ids in order of arrival, each with the end of its horizon. The oldest is dropped first.
     order: VecDeque<(Time, Id)>,
 }
 
-struct Booked {
+struct StoredOutcome {
     content: u128,
     until: Time,
     now: Time,
     answers: Box<[Answer]>,
 }
 
-impl Requests {
-    pub(super) fn new() -> Requests {
-        Requests { shards: (0..SHARDS).map(|_| Mutex::new(Book::default())).collect() }
+impl RequestIds {
+    pub(super) fn new() -> RequestIds {
+        RequestIds { shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect() }
     }
 
-    /// Tells what was booked under the id, or carries the Plan out and remembers it if it booked something. Others with
-    /// ids of the same shard wait meanwhile, so that of two who send the same request one is told what the other got.
-    pub(super) fn once(
+    /// Returns the stored Outcome of this request id, or applies the Plan and stores its Outcome if it booked something.
+    ///
+    /// The id's shard stays locked meanwhile: of two concurrent requests with one id, the second gets the Outcome of the
+    /// first.
+    pub(super) fn apply_once(
         &self,
         plan: &Plan<'_>,
         request: &RequestId,
         now: Time,
-        carry_out: impl FnOnce() -> Outcome,
+        apply: impl FnOnce() -> Outcome,
     ) -> Result<Outcome, StoreError> {
-        let Some(first) = plan.items().first() else { return Ok(carry_out()) };
+        let Some(first) = plan.items().first() else { return Ok(apply()) };
         let id = (first.key.tag(), request.id);
-        let mut book = self.shards[request.id.to_u128() as usize % SHARDS].lock();
-        match book.known.get(&id).filter(|booked| now < booked.until) {
-            Some(booked) if booked.content == request.content => {
-                return Ok(Outcome { now: booked.now, answers: booked.answers.iter().copied().collect() });
+        let mut shard = self.shards[request.id.to_u128() as usize % SHARDS].lock();
+        match shard.outcomes.get(&id).filter(|stored| now < stored.until) {
+            Some(stored) if stored.content == request.content => {
+                return Ok(Outcome { now: stored.now, answers: stored.answers.iter().copied().collect() });
             }
             Some(_) => return Err(StoreError::IdReused),
             None => (),
         }
-        let outcome = carry_out();
+        let outcome = apply();
         if outcome.books(plan) {
             let (content, until) = (request.content, now.plus(request.horizon));
-            book.forget(now);
+            shard.drop_oldest(now);
             let answers = outcome.answers.iter().copied().collect();
-            book.known.insert(id, Booked { content, until, now: outcome.now, answers });
-            book.order.push_back((until, id));
+            shard.outcomes.insert(id, StoredOutcome { content, until, now: outcome.now, answers });
+            shard.order.push_back((until, id));
         }
         Ok(outcome)
     }
 }
 
-impl Book {
-    /// Drops what is no longer remembered, and makes room for one.
-    fn forget(&mut self, now: Time) {
+impl Shard {
+    /// Drops ids past their horizon, and more if there is no room for one.
+    fn drop_oldest(&mut self, now: Time) {
         while let Some(&(until, id)) = self.order.front() {
-            if now < until.plus(SLACK) && self.order.len() < REQUESTS_MAX / SHARDS {
+            if now < until.plus(EXPIRED_KEPT) && self.order.len() < IDS_MAX / SHARDS {
                 return;
             }
             self.order.pop_front();
-            // The id may have been used again since, and then has a later end.
-            if self.known.get(&id).is_some_and(|booked| booked.until == until) {
-                self.known.remove(&id);
+            // The id may have been used again since; then it has a later end.
+            if self.outcomes.get(&id).is_some_and(|stored| stored.until == until) {
+                self.outcomes.remove(&id);
             }
         }
     }
