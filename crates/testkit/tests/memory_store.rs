@@ -326,11 +326,11 @@ fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
 
     clock.advance(Span::from_secs(30 * 3_600));
     let late: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
-    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().dead, scopes.len());
+    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().expired, scopes.len());
     assert!(late.is_empty() && clock.now() > NOW && scope.rule() == "rule");
     let folder = std::env::temp_dir().join(format!("tollgate-snapshot-{}", std::process::id()));
     assert_eq!(old.save(&folder).unwrap(), scopes.len());
-    assert_eq!(late.load(&folder).unwrap().dead, scopes.len());
+    assert_eq!(late.load(&folder).unwrap().expired, scopes.len());
     std::fs::remove_file(&folder).unwrap();
 }
 
