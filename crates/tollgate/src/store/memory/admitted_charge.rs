@@ -3,8 +3,8 @@
 //! Under the lock a charge takes a comparison and an addition; the divisions are in the answer. Only an interpolating
 //! sliding window divides under the lock. Algorithms without this short path are decided by `Limit::decide`.
 //!
-//! Gain: without it, one key costs 1.8 times the CPU, and one under a sliding window 3 times (docs/decisions/0004, rows
-//! "packed charge" and "sliding window in place").
+//! Gain: without it, one key costs 1.8 times the CPU, and one under a sliding window 3.3 times (docs/decisions/0004, rows
+//! "admitted charge" and "sliding window in place").
 
 use tollgate_core::algorithm::bucket::{Bucket, BucketState};
 use tollgate_core::algorithm::fixed_window::{FixedWindow, FixedWindowState};

@@ -4,7 +4,7 @@
 //! refusal named, the same request gets the same answer, unless something is written under the key. So the answer is
 //! kept next to the shard's lock and read without it.
 //!
-//! Gain: without it, refused requests of one key cost 2.0 times the CPU on one thread and 3.8 times on two
+//! Gain: without it, refused requests of one key cost 1.9 times the CPU on one thread and 3.8 times on two
 //! (docs/decisions/0004, row "last refusal").
 
 use std::sync::atomic::fence;

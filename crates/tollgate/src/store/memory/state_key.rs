@@ -15,7 +15,7 @@ pub(super) struct StateKey<'i> {
     /// Set for an anonymous subject: how many of them may have separate state under the rule.
     pub(super) ip_subjects_max: Option<u32>,
     pub(super) limit: &'i Limit,
-    /// The class of its state, if the caller looked it up in advance. Without it, a key of `Keyed` costs 1.07 to 1.14
+    /// The class of its state, if the caller looked it up in advance. Without it, a key of `Keyed` costs 1.06 to 1.11
     /// times the CPU (docs/decisions/0004, row "known class").
     pub(super) class: Option<ClassId>,
 }
