@@ -1,4 +1,4 @@
-//! Counts the bytes that are allocated and not yet freed, while somebody asks for it.
+//! Counts allocated bytes that are not yet freed, while counting is switched on.
 
 #![expect(unsafe_code, reason = "the trait of global allocators is unsafe; each call is passed on unchanged")]
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mimalloc::MiMalloc;
 
-/// The same allocator for everyone. While nobody counts, it costs one load more than mimalloc alone.
+/// The allocator of all contenders. While counting is off, it costs one load more than mimalloc alone.
 struct Counting;
 
 #[global_allocator]
@@ -16,7 +16,7 @@ static ALLOCATOR: Counting = Counting;
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 
-/// The value that `make` gives, and by how many bytes the heap is larger after it than before.
+/// Returns what `make` returns, and by how many bytes the heap grew.
 pub(crate) fn held_by<T>(make: impl FnOnce() -> T) -> (T, i64) {
     LIVE_BYTES.store(0, Ordering::SeqCst);
     IS_COUNTING.store(true, Ordering::SeqCst);
@@ -31,30 +31,30 @@ fn count(bytes: usize, sign: i64) {
     }
 }
 
-// SAFETY: every call goes to mimalloc with the arguments it came with, and its answer is given back as it is.
+// SAFETY: every call is passed to mimalloc with unchanged arguments, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Counting {
-    // SAFETY: the caller's promises are the ones that mimalloc needs.
+    // SAFETY: the caller upholds the contract, which is also mimalloc's.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
         // SAFETY: passed on unchanged.
         unsafe { MiMalloc.alloc(layout) }
     }
 
-    // SAFETY: the caller's promises are the ones that mimalloc needs.
+    // SAFETY: the caller upholds the contract, which is also mimalloc's.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
         // SAFETY: passed on unchanged.
         unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
-    // SAFETY: the caller's promises are the ones that mimalloc needs.
+    // SAFETY: the caller upholds the contract, which is also mimalloc's.
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(layout.size(), -1);
         // SAFETY: passed on unchanged.
         unsafe { MiMalloc.dealloc(place, layout) }
     }
 
-    // SAFETY: the caller's promises are the ones that mimalloc needs.
+    // SAFETY: the caller upholds the contract, which is also mimalloc's.
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(layout.size(), -1);
         count(size, 1);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_counted_and_what_is_freed_is_not() {
+    fn kept_bytes_are_counted_and_freed_bytes_are_not() {
         let (kept, bytes) = held_by(|| {
             drop(vec![0_u8; 5_000]);
             let mut kept = Vec::<u8>::with_capacity(10);

@@ -1,36 +1,38 @@
-//! Somebody who takes part: makes decisions by key.
+//! A contender of the library suite: makes decisions by key.
 
-use crate::report;
 use crate::script;
 
-/// Decides about one key. Everybody's limit is [`PERIOD_S`] and [`BURST`], so that everything is admitted and no state
-/// is over before the run is.
+/// Decides about one key. Every contender has the limit [`PERIOD_S`] and [`BURST`], so that everything is admitted and no
+/// state expires before the run ends.
 pub(crate) trait Decide: Send + Sync {
-    /// Whether one request of this key is admitted, by the contender's own clock.
-    #[expect(clippy::ptr_arg, reason = "some peers want a `String`, and none must pay for making one")]
+    /// Returns whether one request of this key is admitted, by the contender's own clock.
+    #[expect(
+        clippy::ptr_arg,
+        reason = "some peers take a `String`, and making one must not be part of the measurement"
+    )]
     fn decide(&self, key: &String) -> bool;
 }
 
-/// One unit comes back in so many seconds.
+/// Seconds until one unit is refilled.
 pub(crate) const PERIOD_S: u64 = 200;
-/// So many may come at once. With the period, just below what the narrowest peer can count.
+/// The burst. With the period, just below what the most limited peer can represent.
 pub(crate) const BURST: u32 = 20_000_000;
 
-/// Somebody who takes part, before it is built.
+/// A contender before it is built.
 #[derive(Clone, Copy)]
 pub(crate) struct Entrant {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Makes one, for about so many keys.
+    /// Builds the contender, for about this number of keys.
     pub(crate) build: fn(u64) -> Box<dyn Contender>,
-    /// It does not take part with more keys.
+    /// The most keys that it can be measured with.
     pub(crate) keys_max: u64,
-    /// It is so slow that it makes only every so manieth decision.
+    /// Slow contenders make only one of this number of decisions.
     pub(crate) every: u64,
 }
 
 impl Entrant {
-    /// Somebody who takes part everywhere.
+    /// A contender of every row.
     pub(crate) const fn new(
         name: &'static str,
         what: &'static str,
@@ -39,12 +41,12 @@ impl Entrant {
         Self { name, what, build, keys_max: u64::MAX, every: 1 }
     }
 
-    /// How the report names it.
-    pub(crate) fn described(&self) -> report::Contender {
-        report::Contender { name: self.name.to_owned(), what: self.what.to_owned() }
+    /// The contender as the report describes it.
+    pub(crate) fn described(&self) -> tollgate_bench_report::Contender {
+        tollgate_bench_report::Contender { name: self.name.to_owned(), what: self.what.to_owned() }
     }
 
-    /// Built, and asked once about every key.
+    /// Builds it and asks it once about every key.
     pub(crate) fn filled(&self, keys: u64) -> Box<dyn Contender> {
         let contender = (self.build)(keys);
         script::every_key(keys).for_each(|part| contender.fill(&part));
@@ -52,16 +54,16 @@ impl Entrant {
     }
 }
 
-/// A contender whose type is forgotten once per run, not once per decision.
+/// A contender behind one dynamic call per run, not one per decision.
 pub(crate) trait Contender: Send + Sync {
     /// Asks about every key once.
     fn fill(&self, keys: &[String]);
-    /// Makes so many decisions, along the script and round again, and gives how many were admitted.
+    /// Makes this number of decisions, repeating the script as needed; returns how many were admitted.
     fn run(&self, script: &[String], decisions: u64) -> u64;
 }
 
 impl<D: Decide> Contender for D {
-    // Not through the function below, whose name callgrind listens to.
+    // Not through the function below: callgrind counts everything inside it, by its name.
     #[inline(never)]
     fn fill(&self, keys: &[String]) {
         keys.iter().for_each(|key| assert!(self.decide(key), "the first request of a key is admitted"));
@@ -72,7 +74,7 @@ impl<D: Decide> Contender for D {
     }
 }
 
-/// What callgrind counts, by the name of this function.
+/// Callgrind counts the instructions inside this function, by its name.
 #[inline(never)]
 fn measured_decisions<D: Decide>(contender: &D, script: &[String], decisions: u64) -> u64 {
     let mut admitted = 0;

@@ -1,6 +1,6 @@
-//! Instructions per decision: this program once more, for one row and one contender, under callgrind.
+//! Instructions per decision: runs this program again under callgrind, for one row and one contender.
 //!
-//! What the kernel does is not counted, and callgrind sends the reading of the clock to the kernel.
+//! Kernel instructions are not counted; under callgrind, reading the clock is a kernel call.
 
 use std::env;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use crate::script::script;
 
 const DECISIONS: u64 = 2_000;
 
-/// What a run under callgrind is about.
+/// The row and the contender of a run under callgrind.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     row: String,
@@ -30,7 +30,7 @@ impl FromStr for Counted {
     }
 }
 
-/// Whether callgrind is here; nothing else can count on a machine without counters of its own.
+/// Returns whether valgrind is installed. Virtual machines often have no hardware counters.
 pub(crate) fn can_be_counted() -> Result<bool> {
     match Command::new("valgrind").arg("--version").stdout(Stdio::null()).status() {
         Ok(status) => Ok(status.success()),
@@ -39,7 +39,7 @@ pub(crate) fn can_be_counted() -> Result<bool> {
     }
 }
 
-/// The instructions of one decision.
+/// Returns the instructions of one decision.
 pub(crate) fn per_decision(row: &Row, contender: &str) -> Result<f64> {
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured_decisions*"])
@@ -58,7 +58,7 @@ pub(crate) fn per_decision(row: &Row, contender: &str) -> Result<f64> {
     Ok(collected / DECISIONS as f64)
 }
 
-/// What happens under callgrind.
+/// The run under callgrind.
 pub(crate) fn run_counted(stages: &[Stage], counted: &Counted) -> Result<()> {
     let named = |row: &&Row| row.id == counted.row;
     let found = stages.iter().find_map(|stage| Some((stage, stage.rows.iter().find(named)?)));
@@ -67,7 +67,7 @@ pub(crate) fn run_counted(stages: &[Stage], counted: &Counted) -> Result<()> {
     let contender =
         entrant.with_context(|| format!("no contender {:?}", counted.contender))?.filled(stage.keys);
     let script = script(stage.keys, row.spread, DECISIONS, 0);
-    // The first decisions fill what is lazy.
+    // The first decisions initialise lazy state.
     contender.fill(&script);
     let admitted = contender.run(&script, DECISIONS);
     if admitted != DECISIONS {

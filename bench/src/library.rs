@@ -1,4 +1,4 @@
-//! The suite of libraries that decide inside of one process.
+//! The library suite: limiters that decide inside one process.
 
 mod bare_map;
 mod gcra;
@@ -12,7 +12,7 @@ use crate::contender::Entrant;
 use crate::rounds::{Effort, Row, Stage};
 use crate::script::Spread;
 
-/// Everybody who keeps a state per string.
+/// Contenders that keep state per string key.
 const KEYED: [Entrant; 7] = [
     tollgate::KEYED,
     governor::DASHMAP,
@@ -23,10 +23,10 @@ const KEYED: [Entrant; 7] = [
     bare_map::KEYED,
 ];
 
-/// Those who have one state and no keys: what looking up a key costs can be seen beside them.
+/// Contenders with one state and no keys. The difference to the others is the cost of finding a key.
 const DIRECT: [Entrant; 2] = [governor::DIRECT, ratelimit::DIRECT];
 
-/// Those who find the rules of a request first, and those they are measured by.
+/// Contenders that find the rules of a request first, and the yardsticks.
 const RULES: [Entrant; 6] = [
     tollgate::ONE_RULE,
     tollgate::THREE_RULES,
@@ -37,12 +37,12 @@ const RULES: [Entrant; 6] = [
 ];
 
 const SIZES: [u64; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// With fewer keys, what a contender holds for itself hides what it holds per key.
+/// With fewer keys, the fixed memory of a contender hides its memory per key.
 const WEIGHED_FROM: u64 = 10_000;
-/// For which the rules are asked about many keys.
+/// The number of keys of the row with rules and many keys.
 const RULES_KEYS: u64 = 1_000_000;
 
-/// What is run, in order.
+/// The rows, in order.
 pub(crate) fn stages(effort: &Effort) -> Vec<Stage> {
     let row = |id: &str, title: String, spread| {
         let counted = id.ends_with("hot");
@@ -79,7 +79,7 @@ fn taking_part(entrants: &[Entrant], keys: u64) -> Vec<Entrant> {
     entrants.iter().filter(|entrant| keys <= entrant.keys_max).copied().collect()
 }
 
-/// With a comma after each thousand.
+/// Formats a number with a comma after each thousand.
 fn thousands(number: u64) -> String {
     match number {
         0..1_000 => number.to_string(),

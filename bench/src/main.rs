@@ -1,13 +1,12 @@
-//! Measures Tollgate beside its peers, interleaved, and writes what was found as JSON.
+//! Measures Tollgate and its peers in one interleaved run and writes the result as JSON.
 //!
-//! Progress goes to standard error, the report to standard output. `cargo xtask bench` makes tables and pictures of it.
+//! Progress goes to standard error, the report to standard output. `cargo xtask bench` turns it into tables and pictures.
 
 mod allocation;
 mod contender;
 mod instructions;
 mod library;
 mod redis;
-mod report;
 mod resp;
 mod rounds;
 mod script;
@@ -18,14 +17,14 @@ use clap::{Parser, ValueEnum};
 
 use instructions::Counted;
 
-/// What is measured.
+/// The suites.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
-    /// Libraries that decide inside of one process.
+    /// Libraries that decide inside one process.
     Library,
     /// Scripts in Redis.
     Redis,
-    /// Servers that are asked over the network.
+    /// Servers that decide over the network.
     Serve,
 }
 
@@ -33,13 +32,13 @@ enum Suite {
 struct Arguments {
     #[arg(long)]
     suite: Suite,
-    /// How often every contender runs every row. Bounded by what the limits let through.
+    /// How often every contender runs every row. Bounded, because the limits admit only a certain number of decisions.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=15))]
     rounds: u32,
-    /// Few keys and few decisions: shows that everything works, and nothing else.
+    /// Few keys and few decisions: shows that the bench works, and nothing else.
     #[arg(long)]
     quick: bool,
-    /// Measures nothing and runs only this, for callgrind to watch: `row/contender`.
+    /// Measures nothing and runs only this `row/contender`, for callgrind.
     #[arg(long, hide = true)]
     counted: Option<Counted>,
     #[command(flatten)]

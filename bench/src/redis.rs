@@ -1,4 +1,4 @@
-//! The suite of scripts in Redis: what one check costs the server.
+//! The Redis suite: the cost of one check for the Redis server.
 
 mod connection;
 mod contender;
@@ -15,10 +15,10 @@ use script::Keys;
 
 pub(crate) use rounds::run;
 
-/// With other keys in every call.
+/// The number of keys of the row with different keys in every call.
 const MANY: u32 = 1_000;
 
-/// What is run, in order.
+/// The rows, in order.
 fn rows() -> Vec<Row> {
     let twins = [plain::GCRA, plain::TOKEN_BUCKET, plain::FIXED_WINDOW];
     let ours = [1, 4, 16, 64].map(|per_call| tollgate::TOKEN_BUCKET.at(per_call));

@@ -1,8 +1,8 @@
-//! The protocol of Redis, as a client writes and reads it.
+//! The Redis protocol (RESP), as a client writes and reads it.
 
 use anyhow::{Result, bail};
 
-/// A command, as the server reads it.
+/// Encodes a command.
 pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -13,7 +13,7 @@ pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The length of the first reply, or None if it has not come whole.
+/// Returns the length of the first reply, or `None` if it is incomplete.
 pub(crate) fn length(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
     let after = end + 2;
@@ -31,7 +31,7 @@ pub(crate) fn length(bytes: &[u8]) -> Result<Option<usize>> {
             }
             at
         }
-        kind => bail!("a reply begins with byte {kind}"),
+        kind => bail!("unexpected first byte of a reply: {kind}"),
     };
     Ok((whole <= bytes.len()).then_some(whole))
 }

@@ -9,27 +9,27 @@ use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::{BURST, Contender, Entrant};
-use crate::report::{self, Held, Measured, Memory, Report};
 use crate::script::{Spread, script};
 use crate::{allocation, instructions};
+use tollgate_bench_report::{Held, Measured, Memory, Report};
 
-/// How much is done.
+/// How much work a run does.
 pub(crate) struct Effort {
     pub(crate) rounds: u32,
     /// Per contender, row and round.
     pub(crate) decisions: u64,
-    /// Stages with more keys are left out.
+    /// Stages with more keys are skipped.
     pub(crate) keys_max: u64,
-    /// Only this many contenders of a row are counted by callgrind, which takes seconds for each.
+    /// At most this number of contenders per row run under callgrind, which takes seconds for each.
     counted_max: usize,
 }
 
-/// Rows for which the contenders are built and filled once.
+/// Rows that share contenders, which are built and filled once.
 pub(crate) struct Stage {
     pub(crate) keys: u64,
     pub(crate) entrants: Vec<Entrant>,
     pub(crate) rows: Vec<Row>,
-    /// Whether what the contenders hold goes into the table of memory.
+    /// Whether the memory of the contenders goes into the memory table.
     pub(crate) weighed: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Row {
     pub(crate) title: String,
     pub(crate) spread: Spread,
     pub(crate) threads: u32,
-    /// Whether its instructions are counted.
+    /// Whether instructions are counted for this row.
     pub(crate) counted: bool,
 }
 
@@ -59,16 +59,16 @@ impl Effort {
         Effort { rounds, decisions: 10_000, keys_max: 10_000, counted_max: 1 }
     }
 
-    /// How many decisions of a slice go by before the clock runs: the others have taken the cache meanwhile.
+    /// Decisions of a slice before the clock starts: they fill the caches again after the other contenders.
     const fn warm_up(&self) -> u64 {
         self.decisions / 4
     }
 }
 
-/// Runs everything.
+/// Runs all stages.
 pub(crate) fn run(suite: &str, stages: &[Stage], effort: &Effort) -> Result<Report> {
     let most = u64::from(effort.rounds) * 2 * (effort.decisions + effort.warm_up());
-    ensure!(most < u64::from(BURST), "so many rounds would use up the limits");
+    ensure!(most < u64::from(BURST), "this number of rounds exceeds the limits; use fewer rounds");
     let mut report = Report {
         suite: suite.to_owned(),
         rounds: effort.rounds,
@@ -113,7 +113,7 @@ fn build(stage: &Stage) -> (Vec<Box<dyn Contender>>, Vec<Held>) {
     (contenders, held)
 }
 
-/// By row, then by contender, one sample per round.
+/// Returns the samples by row, then by contender, one per round.
 fn measure<'s>(
     stage: &'s Stage,
     contenders: &[Box<dyn Contender>],
@@ -142,8 +142,8 @@ fn measure<'s>(
     Ok(samples)
 }
 
-/// Each round begins with the next contender, and every other one runs backward, so that nobody always runs after the
-/// same neighbour.
+/// Each round begins with the next contender, and every second round runs backward, so that no contender always runs after
+/// the same one.
 pub(crate) fn order(contenders: usize, round: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contenders).map(|at| (at + round) % contenders).collect();
     if round % 2 == 1 {
@@ -152,7 +152,7 @@ pub(crate) fn order(contenders: usize, round: usize) -> Vec<usize> {
     order
 }
 
-/// One contender, one row, one round; and how many decisions were admitted.
+/// Runs one contender for one row and one round; returns the sample and the number of admitted decisions.
 fn slice(contender: &dyn Contender, script: &[String], decisions: u64, threads: u32) -> (Sample, u64) {
     let share = decisions / u64::from(threads);
     let barrier = Barrier::new(threads as usize);
@@ -163,7 +163,7 @@ fn slice(contender: &dyn Contender, script: &[String], decisions: u64, threads: 
         (thread_cpu() - cpu, wall, Instant::now(), admitted)
     };
     let runs = match threads {
-        // Not on a new thread, whose first steps cost more than those of one that runs already.
+        // Not on a new thread: its first instructions cost more than those of a running thread.
         1 => vec![timed()],
         _ => thread::scope(|scope| {
             let started: Vec<_> = (0..threads).map(|_| scope.spawn(timed)).collect();
@@ -179,7 +179,7 @@ fn slice(contender: &dyn Contender, script: &[String], decisions: u64, threads: 
     (sample, runs.iter().map(|run| run.3).sum())
 }
 
-/// The CPU time of this thread, in which the time of other programs has no part.
+/// Returns the CPU time of this thread, which excludes other programs.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -191,7 +191,7 @@ fn results(
     samples: &[Vec<Sample>],
     counting: bool,
     effort: &Effort,
-) -> Result<report::Row> {
+) -> Result<tollgate_bench_report::Row> {
     let mut results = Vec::new();
     for (at, (entrant, samples)) in stage.entrants.iter().zip(samples).enumerate() {
         let instructions = if counting && row.counted && at < effort.counted_max {
@@ -207,7 +207,7 @@ fn results(
             instructions,
         });
     }
-    Ok(report::Row { id: row.id.clone(), title: row.title.clone(), keys: stage.keys, results })
+    Ok(tollgate_bench_report::Row { id: row.id.clone(), title: row.title.clone(), keys: stage.keys, results })
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_runs_once_in_every_round_and_the_order_changes() {
+    fn every_contender_runs_once_per_round_and_the_order_changes() {
         let orders: Vec<Vec<usize>> = (0..4).map(|round| order(3, round)).collect();
         assert_eq!(orders, [[0, 1, 2], [0, 2, 1], [2, 0, 1], [2, 1, 0]]);
     }

@@ -1,31 +1,31 @@
-//! Which keys are asked about, in which order. Made before the clock runs, so that making them costs nobody anything.
+//! The keys of a run, in order. Made before the clock starts, so that making them is not measured.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
-/// How often which key is asked about.
+/// How often each key occurs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spread {
-    /// Each as often as any other.
+    /// Every key equally often.
     Uniform,
-    /// The second half as often as the first, the third a third as often, and so on.
+    /// Zipf: the second key half as often as the first, the third a third as often, and so on.
     Zipf,
 }
 
-/// So many strings are alive at once while a contender is filled.
+/// Number of key strings alive at once while a contender is filled.
 const CHUNK: u64 = 100_000;
-/// Asked about round and round, so that a short script stays in the cache, as a key does that just came off the wire.
+/// Length of a script, which is repeated. It is short enough to stay in the cache, like a key that was just received.
 const SHORTEST: u64 = 1_024;
 
-/// The name of key `number` of `keys`. Numbers that are neighbours give names that are not.
+/// Returns the name of key `number` of `keys`. Neighbouring numbers give names that are far apart.
 fn key(number: u64, keys: u64) -> String {
     // Multiplying by a prime that does not divide the number of keys permutes them.
     const PRIME: u64 = 2_654_435_761;
     format!("user-{:010}", number * PRIME % keys)
 }
 
-/// At most `decisions` keys to ask about, drawn from `keys`; another seed gives others.
+/// Draws at most `decisions` keys from `keys`; another seed gives another sequence.
 pub(crate) fn script(keys: u64, spread: Spread, decisions: u64, seed: u64) -> Vec<String> {
     let mut random = SmallRng::seed_from_u64(seed);
     let zipf = Zipf::new(keys as f64, 1.0).expect("there is a key");
@@ -38,7 +38,7 @@ pub(crate) fn script(keys: u64, spread: Spread, decisions: u64, seed: u64) -> Ve
         .collect()
 }
 
-/// Every key once, in parts.
+/// Returns every key once, in parts.
 pub(crate) fn every_key(keys: u64) -> impl Iterator<Item = Vec<String>> {
     (0..keys.div_ceil(CHUNK)).map(move |chunk| {
         let (from, to) = (chunk * CHUNK, ((chunk + 1) * CHUNK).min(keys));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_asks_only_about_known_keys_and_as_often_as_its_spread_says() {
+    fn a_script_draws_known_keys_as_often_as_its_spread_says() {
         let known: HashSet<String> = every_key(1_000).flatten().collect();
         for (spread, most_at_least, most_at_most) in [(Spread::Uniform, 1, 30), (Spread::Zipf, 400, 700)] {
             let mut times: HashMap<String, u32> = HashMap::new();

@@ -1,9 +1,9 @@
-//! The suite of servers: what one decision costs that is asked for over the network.
+//! The server suite: the cost of one decision over the network.
 
 mod calls;
+mod client;
 mod contender;
 mod cpu;
-mod lane;
 mod message;
 mod process;
 mod rounds;
@@ -29,7 +29,7 @@ const OVER_HTTP: [Entrant; 6] = [
 
 const OVER_GRPC: [Entrant; 3] = [contender::RLS, contender::THROTTLECRAB_GRPC, contender::BARE_TONIC];
 
-/// What is run, in order.
+/// The rows, in order.
 fn rows() -> Vec<Row> {
     let resp = |id, title, pipeline| Row { id, title, pipeline, entrants: &OVER_RESP };
     vec![

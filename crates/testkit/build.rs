@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-#[path = "mutants.rs"]
 mod mutants;
 
 const CORE: &str = "../core/src/algorithm";

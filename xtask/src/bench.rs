@@ -1,46 +1,42 @@
-//! `cargo xtask bench`: Tollgate beside its peers, in one interleaved run; the tables and pictures of
+//! `cargo xtask bench`: measures Tollgate and its peers in one interleaved run, and writes the tables and pictures of
 //! `docs/performance.md`.
 //!
-//! What is measured, and how, lies in the package `bench`. This file builds it, runs it and tells what it found.
+//! The measurement itself is in the package `bench`. This file builds it, runs it and reports the result.
 
-mod figures;
 mod library;
 mod machine;
 mod page;
 mod pictures;
 mod redis;
-// The program that measures writes what this one reads, so both compile the same file.
-#[path = "../../bench/src/report.rs"]
-mod report;
 mod serve;
+mod summary;
 mod table;
 mod tables;
 mod targets;
-mod told;
 
 use crate::generate::{Section, with_sections};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use machine::Machine;
-use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use told::Told;
+use summary::Summary;
+use tollgate_bench_report::Report;
 
 const PACKAGE: &str = "bench/Cargo.toml";
-/// Apart from the rest, because everything is built otherwise there.
+/// A separate target directory, because the profile differs.
 const TARGET: &str = "target/bench";
 const PAGE: &str = "docs/performance.md";
 const PICTURES: &str = "docs/performance";
 
-/// Everything that can be measured.
+/// The suites.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Suite {
-    /// Libraries that decide inside of one process.
+    /// Libraries that decide inside one process.
     Library,
     /// Scripts in Redis.
     Redis,
-    /// Servers that are asked over the network.
+    /// Servers that decide over the network.
     Serve,
 }
 
@@ -53,33 +49,33 @@ impl Suite {
         }
     }
 
-    fn told(self, report: &Report) -> Told {
+    fn summary(self, report: &Report) -> Summary {
         match self {
-            Suite::Library => library::told(report),
-            Suite::Redis => redis::told(report),
-            Suite::Serve => serve::told(report),
+            Suite::Library => library::summary(report),
+            Suite::Redis => redis::summary(report),
+            Suite::Serve => serve::summary(report),
         }
     }
 }
 
-/// How to measure.
+/// The options of a run.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What to measure; everything, if it is not said.
+    /// The suite to measure; all suites by default.
     #[arg(long)]
     suite: Vec<Suite>,
     /// How often every contender runs every row.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=15))]
     rounds: u32,
-    /// Few keys, two rounds, a build that takes no care: proves that everything works, and writes nothing.
+    /// Few keys, two rounds, a quick build: shows that the bench works, and writes nothing.
     #[arg(long, conflicts_with_all = ["rounds", "again"])]
     quick: bool,
-    /// Measure nothing; write page and pictures once more from what the last run found on this machine.
+    /// Measure nothing; write page and pictures again from the last run on this machine.
     #[arg(long)]
     again: bool,
 }
 
-/// Measures, prints, and writes unless it was quick.
+/// Measures and prints; writes the page unless the run was quick.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let all = Suite::value_variants();
     let suites = if options.suite.is_empty() { all } else { &options.suite };
@@ -92,22 +88,22 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             measure(root, suite, options)?
         };
         let report: Report = serde_json::from_str(&json).context("the report cannot be read")?;
-        let told = suite.told(&report);
-        println!("\n{}", tables::text(&told.tables));
+        let summary = suite.summary(&report);
+        println!("\n{}", tables::text(&summary.tables));
         if options.quick {
             println!(
-                "bench: quick, so the figures mean nothing, no target is judged and nothing was written"
+                "bench: quick run; the figures mean nothing, no target is evaluated and nothing is written"
             );
         } else {
-            println!("{}", targets::table(&told.targets).text());
+            println!("{}", targets::table(&summary.targets).text());
             std::fs::write(&kept, &json).with_context(|| format!("cannot write {}", kept.display()))?;
-            write(root, suite, &report, &told)?;
+            write(root, suite, &report, &summary)?;
         }
     }
     Ok(())
 }
 
-/// The report of one run, as JSON.
+/// Runs one suite; returns the report as JSON.
 fn measure(root: &Path, suite: Suite, options: &Options) -> Result<String> {
     let profile = if options.quick { "quick" } else { "release" };
     println!("bench: building {} and its peers ({profile})", suite.name());
@@ -139,18 +135,18 @@ fn measure(root: &Path, suite: Suite, options: &Options) -> Result<String> {
     String::from_utf8(run.stdout).context("the report is not text")
 }
 
-/// Writes the suite's part of the page, and its pictures.
-fn write(root: &Path, suite: Suite, report: &Report, told: &Told) -> Result<()> {
-    let machine = Machine::look(root, told.packages)?;
+/// Writes the suite's part of the page and its pictures.
+fn write(root: &Path, suite: Suite, report: &Report, summary: &Summary) -> Result<()> {
+    let machine = Machine::look(root, summary.packages)?;
     let folder = root.join(PICTURES);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {PICTURES}"))?;
-    for picture in &told.pictures {
+    for picture in &summary.pictures {
         std::fs::write(folder.join(&picture.file), &picture.svg)
             .with_context(|| format!("cannot write {}", picture.file))?;
         println!("wrote {PICTURES}/{}", picture.file);
     }
     let path = root.join(PAGE);
-    let text = page::section(report, told, &machine);
+    let text = page::section(report, summary, &machine);
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
     let new = with_sections(&old, &[Section { name: suite.name(), text }]).context(PAGE)?;
     std::fs::write(&path, new).with_context(|| format!("cannot write {PAGE}"))?;

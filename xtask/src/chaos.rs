@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: the drills in full length, with a verdict on each.
+//! `cargo xtask chaos`: runs the drills in full length and checks each result.
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -9,10 +9,10 @@ use tollgate_testkit::drill::{
 };
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 
-/// What the store may take beyond a promotion, which is the servers' own doing.
+/// The longest recovery time of the store after the promotion; the promotion itself is Redis's.
 const RECOVERY_MAX: Duration = Duration::from_millis(250);
 const DEADLINE: Duration = Duration::from_millis(25);
-/// What a timer may be late on a machine that also runs the servers and the load.
+/// Tolerance for late timers on a machine that also runs the servers and the load.
 const TIMER: Duration = Duration::from_millis(25);
 const GROWTH_MAX: u64 = 16 << 20;
 
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Only this drill.
     #[arg(long, value_enum)]
     only: Option<Drill>,
-    /// How often a primary goes, for each way to go.
+    /// How often a primary fails, per kind of failure.
     #[arg(long, default_value_t = 10)]
     times: u64,
     /// How many slots are moved.
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// How many seconds a server hangs.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Where names and chances start from.
+    /// The seed of names and random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -41,13 +41,13 @@ enum Drill {
     Sentinel,
     /// A primary of a cluster is killed.
     Cluster,
-    /// Slots move while their keys are asked for.
+    /// Hash slots move while their keys are used.
     Slots,
     /// A server hangs.
     Stop,
 }
 
-/// Runs the drills, and fails if one of them shows what may not be.
+/// Runs the drills and fails if one of them breaks a bound.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let wanted = |drill| options.only.is_none_or(|only| only == drill);
     let mut problems = Vec::new();
@@ -60,13 +60,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     if problems.is_empty() {
-        println!("chaos: nothing that may not be");
+        println!("chaos: all bounds hold");
         return Ok(());
     }
     bail!("{}", problems.join("\n"))
 }
 
-/// What may not be.
+/// Broken bounds.
 type Problems = Vec<String>;
 type Run = fn(&Options) -> Result<Problems, DrillError>;
 
@@ -106,7 +106,7 @@ fn cluster(options: &Options) -> Result<Problems, DrillError> {
     let mut problems = Vec::new();
     let mut recoveries = Vec::new();
     for round in 0..options.times.div_ceil(3) {
-        // A fresh one each time: the first primary is the one that goes.
+        // A new cluster each time: the first primary is the one that fails.
         let mut cluster = Cluster::start(Flavour::Redis70)?;
         let (failover, others) = cluster_failover(&runtime, &mut cluster, options.seed + round)?;
         recoveries.push(failover.recovered_after);

@@ -1,36 +1,36 @@
-//! `cargo xtask gen`: files that are made from code, so that they cannot say something else than the code.
+//! `cargo xtask gen`: writes the files that are generated from code, and checks that they are up to date.
 
 use crate::measure::Measurements;
 use crate::{pages, pictures, protobuf, reference};
 use anyhow::{Context, Result, anyhow, bail};
 use std::path::Path;
 
-/// The pages and pictures that explain the algorithms.
+/// Folder of the pages and pictures that explain the algorithms.
 const CONCEPTS: &str = "docs/concepts";
-/// The pages that list everything.
+/// Folder of the reference pages.
 const REFERENCE: &str = "docs/reference";
 
-/// One file that is made from code, whole or in part.
+/// One file that is generated completely or in part.
 struct Generated {
-    /// Where it lies, from the root of the repository.
+    /// Path relative to the root of the repository.
     path: String,
     contents: Contents,
 }
 
 enum Contents {
     Whole(String),
-    /// People write the page; these parts of it are made from code.
+    /// The page is written by hand; only these sections are generated.
     Sections(Vec<Section>),
 }
 
-/// A part of a page, between `<!-- generated: name -->` and `<!-- end -->`, each on a line of its own.
+/// A part of a page, between the lines `<!-- generated: name -->` and `<!-- end -->`.
 pub(crate) struct Section {
     pub(crate) name: &'static str,
     pub(crate) text: String,
 }
 
-/// The table: one row per generated file.
-fn generators() -> Result<Vec<Generated>> {
+/// Generates every file in memory.
+fn generate_all() -> Result<Vec<Generated>> {
     let measurements = Measurements::take()?;
     let mut files: Vec<Generated> = Vec::new();
     for (name, svg) in pictures::all(&measurements)? {
@@ -57,12 +57,12 @@ fn generators() -> Result<Vec<Generated>> {
 
 /// Writes every generated file that is missing or stale.
 pub(crate) fn write(root: &Path) -> Result<()> {
-    write_all(root, &generators()?)
+    write_all(root, &generate_all()?)
 }
 
-/// Fails when a generated file is missing or stale, naming all of them.
+/// Fails if a generated file is missing or stale; the error lists all of them.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    check_all(root, &generators()?)
+    check_all(root, &generate_all()?)
 }
 
 fn write_all(root: &Path, generated: &[Generated]) -> Result<()> {
@@ -70,7 +70,7 @@ fn write_all(root: &Path, generated: &[Generated]) -> Result<()> {
     for file in &stale {
         let path = root.join(file.path);
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         std::fs::write(&path, &file.expected).with_context(|| format!("cannot write {}", file.path))?;
         println!("wrote {}", file.path);
@@ -84,11 +84,11 @@ fn check_all(root: &Path, generated: &[Generated]) -> Result<()> {
     if !stale.is_empty() {
         bail!("stale:\n  {}\nhint: run `cargo xtask gen` and commit what it writes", stale.join("\n  "));
     }
-    println!("gen: {} files are as the code says", generated.len());
+    println!("gen: {} files are up to date", generated.len());
     Ok(())
 }
 
-/// A file that is not as it should be.
+/// A file that is missing or differs from the generated text.
 struct Stale<'a> {
     path: &'a str,
     expected: String,
@@ -105,7 +105,7 @@ fn stale<'a>(root: &Path, generated: &'a [Generated]) -> Result<Vec<Stale<'a>>> 
         let expected = match (&file.contents, &found) {
             (Contents::Whole(expected), _) => expected.clone(),
             (Contents::Sections(_), None) => {
-                bail!("{}: people write this page, and it is missing", file.path)
+                bail!("{}: missing page; it is written by hand", file.path)
             }
             (Contents::Sections(sections), Some(page)) => {
                 with_sections(page, sections).with_context(|| file.path.clone())?
@@ -118,12 +118,12 @@ fn stale<'a>(root: &Path, generated: &'a [Generated]) -> Result<Vec<Stale<'a>>> 
     Ok(stale)
 }
 
-/// The page with these sections in the places it keeps for them.
+/// Returns the page with the text of these sections replaced.
 pub(crate) fn with_sections(page: &str, sections: &[Section]) -> Result<String> {
     let mut page = page.to_owned();
     for Section { name, text } in sections {
         let opening = format!("<!-- generated: {name} -->\n");
-        let missing = || anyhow!("no line {:?} with a line \"<!-- end -->\" after it", opening.trim_end());
+        let missing = || anyhow!("no line {:?} followed by a line \"<!-- end -->\"", opening.trim_end());
         let start = page.find(&opening).ok_or_else(missing)? + opening.len();
         let len = page[start..].find("<!-- end -->").ok_or_else(missing)?;
         page.replace_range(start..start + len, &format!("{text}\n"));
@@ -137,7 +137,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn check_names_what_is_missing_or_stale_and_writing_heals_it() {
+    fn check_lists_missing_and_stale_files_and_write_fixes_them() {
         let scratch = Scratch::new();
         scratch.write("docs/same.svg", "same");
         scratch.write("docs/stale.svg", "old");
@@ -147,7 +147,7 @@ mod tests {
                 contents: Contents::Whole(text.to_owned()),
             });
 
-        let error = check_all(scratch.path(), &generated).expect_err("two files are not as they should be");
+        let error = check_all(scratch.path(), &generated).expect_err("two files are stale");
         let error = error.to_string();
         assert!(error.starts_with("stale:\n  docs/stale.svg\n  docs/new/page.md\n"), "{error}");
         assert_eq!(scratch.read("docs/stale.svg"), "old");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_replaced_and_the_rest_of_the_page_is_not() {
+    fn with_sections_replaces_the_section_and_nothing_else() {
         let sections = |text: &str| [Section { name: "figures", text: text.to_owned() }];
         let page = "# A\n<!-- generated: figures -->\nold\nolder\n<!-- end -->\nB\n<!-- end -->\n";
         let new = "# A\n<!-- generated: figures -->\nnew\n<!-- end -->\nB\n<!-- end -->\n";
@@ -170,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_generated_is_the_same_every_time() {
+    fn generated_files_are_deterministic() {
         let texts = || -> Vec<String> {
-            let generated = generators().expect("everything can be made");
+            let generated = generate_all().expect("every file can be generated");
             let text = |file: Generated| match file.contents {
                 Contents::Whole(text) => vec![text],
                 Contents::Sections(sections) => sections.into_iter().map(|section| section.text).collect(),

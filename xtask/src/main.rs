@@ -1,6 +1,6 @@
 //! Project tasks, run as `cargo xtask <task>`.
 //!
-//! This file reads the command line and turns a failure into an exit code. Each task has a file of its own.
+//! This file reads the command line and turns a failure into an exit code. Each task is in a separate file.
 
 mod bench;
 mod chaos;
@@ -77,7 +77,7 @@ enum Task {
         check: bool,
     },
 
-    /// Compare the algorithms with their naive models, step by step, every field of every answer.
+    /// Compare the algorithms with their oracles, step by step, every field of every answer.
     ///
     /// Histories are generated from the seed: charges, peeks, refunds, leases and reservations on clocks that
     /// stand still, jump and step back, while two rule sets share a key. A difference is printed as the smallest
@@ -89,29 +89,29 @@ enum Task {
         /// Steps in all, shared equally by the algorithms.
         #[arg(long, default_value_t = 1_000_000)]
         steps: u64,
-        /// Where the generated histories start from.
+        /// The seed of the generated histories.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// The Lua twins on a real Redis as well: each step is asked of oracle, core and twin.
+        /// Compare the Lua twins on a real Redis too: each step runs on oracle, core and twin.
         #[arg(long)]
         twins: bool,
     },
 
-    /// Put load on real servers, break them, and account for every answer.
+    /// Put load on real servers, inject faults, and account for every answer.
     ///
-    /// Starts Redis with sentinels and as a cluster, kills and freezes primaries, moves slots and lets a server hang while
-    /// a store is asked without end. Prints the figures of every fault, and fails if more was admitted than was lost, if
-    /// recovery takes long, or if a server that hangs costs more than it may. The tests run a shorter form of this.
+    /// Starts Redis with sentinels and as a cluster, kills and freezes primaries, moves hash slots and stops a server while
+    /// a store is under load. Prints the figures of every fault, and fails if more was admitted than was lost, if
+    /// recovery takes too long, or if a hanging server breaks a bound. The tests run a shorter form of this.
     #[command(after_help = "Examples:\n  \
         cargo xtask chaos                          everything; takes about eight minutes\n  \
         cargo xtask chaos --only slots --moves 50  one drill, shorter")]
     Chaos(chaos::Options),
 
-    /// Measure Tollgate beside its peers, and write what was found into docs/performance.md.
+    /// Measure Tollgate and its peers, and write the result to docs/performance.md.
     ///
-    /// Builds the package in the folder bench, with peers from the registry, optimised as a release. All contenders run
+    /// Builds the package in the folder bench, with peers from the registry, with release optimisation. All contenders run
     /// side by side; in every round each of them runs every row once, and the order changes from round to round.
-    /// Compare figures of one run only, and leave the machine alone meanwhile.
+    /// Compare figures of one run only, and do not use the machine for other work meanwhile.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench                    everything; takes about a quarter of an hour and 8 GiB of memory\n  \
         cargo xtask bench --suite redis      only what a check costs Redis\n  \
@@ -122,7 +122,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the root");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is one folder below the root");
     let done = match Arguments::parse().task {
         Task::Test => test::run(root),
         Task::Setup => setup::run(),

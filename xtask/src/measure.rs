@@ -1,5 +1,5 @@
-//! Measures what windows really admit: each limit is given a stream of requests, and an exact count of what it
-//! admitted itself says where it admitted too much and where it refused too early.
+//! Measures what window limits admit. Each limit gets a stream of requests. An exact count of its own admissions shows
+//! where it admitted too much and where it refused too early.
 
 mod arrivals;
 
@@ -11,41 +11,43 @@ use tollgate_core::{Limit, LimitError, Operation, Span, State, Time};
 
 pub(crate) use arrivals::{ORIGIN, PHASES, Phase, SEED, TRACE_MIN};
 
-/// Every measured limit is so many requests per window.
+/// Units per window of every measured limit.
 pub(crate) const LIMIT: u64 = 100;
 pub(crate) const WINDOW: Span = Span::from_secs(60);
-/// The numbers of buckets measured.
+/// Bucket counts that are measured.
 pub(crate) const BUCKETS: [u64; 4] = [1, 6, 12, 60];
 
-/// What one limit did with one stream of requests.
+/// How one limit handled one stream of requests.
 pub(crate) struct Measured {
+    /// Number of requests.
     pub(crate) asked: u64,
-    /// When something was admitted, in order.
+    /// Instants of the admissions, in order.
     pub(crate) admitted: Vec<Time>,
-    /// The most that any span of a window's length holds, and when that span ends.
+    /// Most admissions in any span of one window's length.
     pub(crate) most: u64,
+    /// When that span ends.
     pub(crate) most_at: Time,
-    /// Refused, although the span that ends there had room.
+    /// Requests that were refused although the window before them had room.
     pub(crate) refused_early: u64,
 }
 
 /// A fixed window under four streams of requests.
 pub(crate) struct MeasuredFixed {
     pub(crate) evenly: Measured,
-    pub(crate) all_at_once: Measured,
+    pub(crate) bursts: Measured,
     pub(crate) trace: Measured,
-    pub(crate) hurt: Measured,
+    pub(crate) worst_case: Measured,
 }
 
-/// A sliding window on the trace, and on requests that are timed to hurt it.
+/// A sliding window on the trace, and on its worst-case stream.
 pub(crate) struct MeasuredWindow {
     pub(crate) buckets: u64,
     pub(crate) counting: Counting,
     pub(crate) trace: Measured,
-    pub(crate) hurt: Measured,
+    pub(crate) worst_case: Measured,
 }
 
-/// Everything that is measured for the pages.
+/// All measurements that the pages show.
 pub(crate) struct Measurements {
     pub(crate) fixed: MeasuredFixed,
     /// The exact log on the trace.
@@ -55,7 +57,7 @@ pub(crate) struct Measurements {
 
 impl Measurements {
     pub(crate) fn take() -> Result<Measurements, LimitError> {
-        let trace = arrivals::phases();
+        let trace = arrivals::trace();
         let fixed = Limit::FixedWindow(FixedWindow::new(LIMIT, WINDOW)?);
         let log = Limit::SlidingLog(SlidingLog::new(LIMIT, WINDOW)?);
         let mut windows = Vec::new();
@@ -66,61 +68,62 @@ impl Measurements {
                     buckets,
                     counting,
                     trace: measure(limit, &trace),
-                    hurt: measure(limit, &arrivals::hurting_buckets(buckets)),
+                    worst_case: measure(limit, &arrivals::worst_case_for_buckets(buckets)),
                 });
             }
         }
         Ok(Measurements {
             fixed: MeasuredFixed {
                 evenly: measure(fixed, &arrivals::evenly(2 * LIMIT)),
-                all_at_once: measure(fixed, &arrivals::at_every_window()),
+                bursts: measure(fixed, &arrivals::bursts_at_window_starts()),
                 trace: measure(fixed, &trace),
-                hurt: measure(fixed, &arrivals::around_an_edge()),
+                worst_case: measure(fixed, &arrivals::bursts_around_an_edge()),
             },
             log: measure(log, &trace),
             windows,
         })
     }
 
-    /// The window of this kind.
+    /// Returns the measurements of one kind of sliding window.
     pub(crate) fn window(&self, buckets: u64, counting: Counting) -> Option<&MeasuredWindow> {
         self.windows.iter().find(|window| window.buckets == buckets && window.counting == counting)
     }
 }
 
 impl Measured {
-    /// How much more than the limit a span held at most.
+    /// Returns by how much the worst span exceeded the limit.
     pub(crate) fn excess(&self) -> u64 {
         self.most.saturating_sub(LIMIT)
     }
 
-    /// The most that a span of a window's length holds, of all that end within each `step` from `from` to `to`.
+    /// Divides `from..to` into steps. Returns, for each step, the most admissions in any window that ends in it.
     pub(crate) fn trailing(&self, from: Time, to: Time, step: Span) -> Vec<(Time, u64)> {
         let mut trailing = Vec::new();
         let mut start = from;
         while start < to {
             let end = start.plus(step);
-            // It only grows where something is admitted.
+            // The count grows only at admissions, so only these and the start can be the maximum.
             let first = self.admitted.partition_point(|&time| time <= start);
             let last = self.admitted.partition_point(|&time| time < end);
-            let most = self.admitted[first..last].iter().map(|&time| self.held(time)).max().unwrap_or(0);
-            trailing.push((start, most.max(self.held(start))));
+            let most =
+                self.admitted[first..last].iter().map(|&time| self.count_before(time)).max().unwrap_or(0);
+            trailing.push((start, most.max(self.count_before(start))));
             start = end;
         }
         trailing
     }
 
-    /// What the span of a window's length that ends at `at` holds.
-    fn held(&self, at: Time) -> u64 {
-        let left = self.admitted.partition_point(|&time| time.plus(WINDOW) <= at);
-        let come = self.admitted.partition_point(|&time| time <= at);
-        (come - left) as u64
+    /// Returns the number of admissions in the window that ends at `at`.
+    fn count_before(&self, at: Time) -> u64 {
+        let expired = self.admitted.partition_point(|&time| time.plus(WINDOW) <= at);
+        let admitted = self.admitted.partition_point(|&time| time <= at);
+        (admitted - expired) as u64
     }
 }
 
 fn measure(limit: Limit, arrivals: &[Time]) -> Measured {
     let mut state: Option<State> = None;
-    let mut held: VecDeque<Time> = VecDeque::new();
+    let mut window: VecDeque<Time> = VecDeque::new();
     let mut measured = Measured {
         asked: arrivals.len() as u64,
         admitted: Vec::new(),
@@ -129,21 +132,21 @@ fn measure(limit: Limit, arrivals: &[Time]) -> Measured {
         refused_early: 0,
     };
     for &now in arrivals {
-        while held.front().is_some_and(|time| time.plus(WINDOW) <= now) {
-            held.pop_front();
+        while window.front().is_some_and(|time| time.plus(WINDOW) <= now) {
+            window.pop_front();
         }
         let step = limit.decide(state.as_ref(), now, &Operation::charge(1));
         if let Some(write) = step.write {
             State::commit(&mut state, write.change);
         }
         if step.answer.is_admitted() {
-            held.push_back(now);
+            window.push_back(now);
             measured.admitted.push(now);
-            let holds = held.len() as u64;
-            if holds > measured.most {
-                (measured.most, measured.most_at) = (holds, now);
+            let count = window.len() as u64;
+            if count > measured.most {
+                (measured.most, measured.most_at) = (count, now);
             }
-        } else if (held.len() as u64) < LIMIT {
+        } else if (window.len() as u64) < LIMIT {
             measured.refused_early += 1;
         }
     }
@@ -155,30 +158,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_keeps_what_is_promised() {
+    fn measurements_stay_within_the_guarantees() {
         let measurements = Measurements::take().expect("the limits are valid");
         let fixed = &measurements.fixed;
-        for measured in [&fixed.evenly, &fixed.all_at_once, &fixed.trace, &fixed.hurt] {
+        for measured in [&fixed.evenly, &fixed.bursts, &fixed.trace, &fixed.worst_case] {
             assert!(measured.most <= 2 * LIMIT);
         }
         assert_eq!(measurements.log.most, LIMIT);
         assert_eq!(measurements.log.refused_early, 0);
         for window in &measurements.windows {
-            let MeasuredWindow { trace, hurt, .. } = window;
+            let MeasuredWindow { trace, worst_case, .. } = window;
             match window.counting {
-                Counting::Strict => assert_eq!((trace.excess(), hurt.excess()), (0, 0)),
-                Counting::Interpolated => assert!(trace.most < 2 * LIMIT && hurt.most < 2 * LIMIT),
+                Counting::Strict => assert_eq!((trace.excess(), worst_case.excess()), (0, 0)),
+                Counting::Interpolated => assert!(trace.most < 2 * LIMIT && worst_case.most < 2 * LIMIT),
             }
         }
         let errors = |counting| {
-            let of = |buckets| measurements.window(buckets, counting).expect("it is measured");
+            let of = |buckets| measurements.window(buckets, counting).expect("the window is measured");
             BUCKETS.map(|buckets| of(buckets).trace.refused_early)
         };
-        assert!(errors(Counting::Strict).is_sorted_by(|a, b| a > b), "more buckets refuse less too early");
+        assert!(
+            errors(Counting::Strict).is_sorted_by(|a, b| a > b),
+            "more buckets refuse fewer requests too early"
+        );
     }
 
     #[test]
-    fn the_trailing_count_is_the_most_of_each_step() {
+    fn trailing_returns_the_maximum_of_each_step() {
         let at = |s: u64| ORIGIN.plus(Span::from_secs(s));
         let measured = Measured {
             asked: 3,

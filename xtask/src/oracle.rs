@@ -1,5 +1,5 @@
-//! `cargo xtask oracle`: the real algorithms, and their twins in Redis, against naive models, for as many steps as one
-//! likes.
+//! `cargo xtask oracle`: compares the algorithms, or their Lua twins in Redis, with their oracles for a given number of
+//! steps.
 
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
@@ -10,21 +10,21 @@ use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::twin::on_server;
 use tollgate_testkit::{make, make_twin, suite};
 
-/// How often a terminal is told how far a run has come, in steps.
-const PROGRESS: u64 = 50_000;
+/// Steps between two progress reports on a terminal.
+const PROGRESS_STEPS: u64 = 50_000;
 
 type Run = fn(u64, u64, &dyn Fn(u64)) -> Result<Tally, Difference>;
 
-struct Compared {
+struct Comparison {
     name: &'static str,
     core: Run,
     twin: Run,
 }
 
-/// Every suite, by the name of its algorithm.
+/// Builds one [`Comparison`] per suite.
 macro_rules! suites {
     ($($suite:ident $file:ident),+ $(,)?) => {
-        &[$(Compared {
+        &[$(Comparison {
             name: <suite::$suite as suite::Suite>::NAME,
             core: |steps, seed, progress| {
                 run_with::<suite::$suite, _>(make!($file, algorithm::$file), steps, seed, progress)
@@ -36,7 +36,7 @@ macro_rules! suites {
     };
 }
 
-const SUITES: &[Compared] = suites![
+const SUITES: &[Comparison] = suites![
     FixedWindow fixed_window,
     SlidingWindow sliding_window,
     SlidingLog sliding_log,
@@ -47,7 +47,7 @@ const SUITES: &[Compared] = suites![
     Penalty penalty,
 ];
 
-/// Runs `steps` in all, an equal share for each algorithm.
+/// Runs `steps` steps in total, divided equally between the algorithms.
 pub(crate) fn run(steps: u64, seed: u64, twins: bool) -> Result<()> {
     if !twins {
         return compare(steps, seed, |suite| suite.core);
@@ -56,7 +56,7 @@ pub(crate) fn run(steps: u64, seed: u64, twins: bool) -> Result<()> {
     on_server(server.port(), |_, source| source.to_owned(), || compare(steps, seed, |suite| suite.twin))
 }
 
-fn compare(steps: u64, seed: u64, which: fn(&Compared) -> Run) -> Result<()> {
+fn compare(steps: u64, seed: u64, which: fn(&Comparison) -> Run) -> Result<()> {
     let share = steps.div_ceil(SUITES.len() as u64);
     println!("seed {seed}, {share} steps per algorithm");
     println!(
@@ -82,15 +82,15 @@ fn compare(steps: u64, seed: u64, which: fn(&Compared) -> Run) -> Result<()> {
     }
     println!("{compared} steps compared, {differences} differences");
     if differences > 0 {
-        bail!("they differ; the smallest histories found are above");
+        bail!("{differences} differences found; the smallest histories are printed above");
     }
     Ok(())
 }
 
 fn progress(name: &str, done: u64, share: u64) {
-    if done % PROGRESS < 100 && std::io::stdout().is_terminal() {
+    if done % PROGRESS_STEPS < 100 && std::io::stdout().is_terminal() {
         print!("{name:<15}{:>3} %\r", done * 100 / share.max(1));
-        // A line that does not reach the terminal is no reason to stop proving.
+        // A failed progress report must not stop the run.
         std::io::stdout().flush().unwrap_or(());
     }
 }

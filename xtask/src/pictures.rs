@@ -1,4 +1,4 @@
-//! The pictures of `docs/concepts`, drawn from what the real state machines do with a scripted trace.
+//! The pictures of `docs/concepts`, drawn by running scripts on the real state machines.
 
 mod chart;
 mod concurrency;
@@ -19,7 +19,7 @@ mod token_bucket;
 use crate::measure::Measurements;
 use anyhow::Result;
 
-/// Every picture: the name of its file and the file.
+/// Returns every picture as file name and SVG text.
 pub(crate) fn all(measurements: &Measurements) -> Result<Vec<(&'static str, String)>> {
     let charts = [
         ("fixed-window.svg", fixed_window::chart()?),

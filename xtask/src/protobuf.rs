@@ -1,16 +1,16 @@
-//! Rust for the protobuf messages that gateways speak, made from their definitions.
+//! Generates Rust for the protobuf messages of gateways from their definitions.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use prost::Message;
 
-/// Where the definitions lie and what is made of them.
+/// The folder of the definitions and of the generated code.
 const VENDORED: &str = "crates/server/vendor/envoy";
 const SERVICE: &str = "envoy/service/ratelimit/v3/rls.proto";
-/// The module that holds all packages, each in its place.
+/// The module that contains all packages.
 const MODULES: &str = "mod.rs";
-/// The definitions as reflection tells them.
+/// The file descriptors for server reflection.
 const DESCRIPTORS: &str = "descriptors.rs";
 
 /// Path and contents of every file.
@@ -19,7 +19,7 @@ pub(crate) fn all() -> Result<Vec<(String, String)>> {
     let mut compiler = protox::Compiler::new([&root])?;
     compiler.include_imports(true).include_source_info(false);
     let descriptors = compiler.open_file(SERVICE)?.file_descriptor_set();
-    let folder = tempfile::tempdir().context("there is no folder for what is made")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     tonic_prost_build::configure()
         .build_server(false)
         .build_transport(false)
@@ -28,7 +28,7 @@ pub(crate) fn all() -> Result<Vec<(String, String)>> {
         .include_file(MODULES)
         .out_dir(folder.path())
         .compile_fds(descriptors.clone())
-        .context("no Rust can be made of the definitions")?;
+        .context("cannot generate Rust from the definitions")?;
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder.path())? {
         let path = entry?.path();
@@ -40,11 +40,11 @@ pub(crate) fn all() -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// A literal, so that what is committed is text.
+/// Formats bytes as a literal, so that the committed file is text.
 fn bytes(bytes: &[u8]) -> String {
     let mut text = String::from("// This file is @generated.\nb\"");
     for line in bytes.chunks(80) {
-        // A blank at the start of a line would be taken for indentation.
+        // A space at the start of a line would be read as indentation.
         text.push_str(&line.escape_ascii().to_string().replace(' ', "\\x20"));
         text.push_str("\\\n");
     }

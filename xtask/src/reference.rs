@@ -1,14 +1,11 @@
-//! The reference of the rules file, made from the very shape that checks it: a page and a JSON Schema. And that of the
-//! settings of a server, made from their table.
+//! Generates the reference of the rules file, a page and a JSON Schema, from the shape that checks files; and the reference
+//! of the server's settings from their table.
 
-#[path = "../../crates/server/src/config/settings.rs"]
-mod settings;
-
-use settings::{Given, SETTINGS, Setting};
 use tollgate::rules::lint::LINTS;
 use tollgate::rules::{file_shape, presets, schema_json};
-use tollgate::rules_file::Shape;
-use tollgate::rules_file::shape::{Fields, OneOf};
+use tollgate_document::Shape;
+use tollgate_document::shape::{Fields, OneOf};
+use tollgate_server::settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
 
 /// Path below `docs/reference` and contents.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
@@ -24,14 +21,14 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
 fn rules_page() -> String {
     let mut page = String::from(
         "# The rules file\n\n\
-         This page is made from the description by which files are checked. The same description is published as\n\
-         [JSON Schema](rules.schema.json) for editors. How to write rules is told in [Writing rules](../guides/rules.md).\n",
+         This page is generated from the shape that checks rules files. The same shape is published as\n\
+         [JSON Schema](rules.schema.json) for editors. The guide is [Writing rules](../guides/rules.md).\n",
     );
     section(&mut page, "A rules file", file_shape(), 2);
     page
 }
 
-/// A heading, and below it what may stand there; maps inside get sections of their own.
+/// Writes a heading and the allowed keys; nested maps get separate sections.
 fn section(page: &mut String, title: &str, shape: &Shape, level: usize) {
     match shape {
         Shape::Fields(fields) => {
@@ -55,7 +52,7 @@ fn nested(page: &mut String, name: &str, shape: &Shape, level: usize) {
     }
 }
 
-/// A choice between shapes is described once: limits stand in rules and in overrides.
+/// Describes a choice between shapes once: limits occur in rules and in overrides.
 fn described(page: &str, one_of: &OneOf) -> bool {
     let maps = one_of.alternatives.iter().any(|alternative| matches!(alternative.shape, Shape::Fields(_)));
     maps && !page.contains(&format!("Any of these is {}:", one_of.what))
@@ -86,7 +83,7 @@ fn alternatives(page: &mut String, name: &str, one_of: &OneOf, level: usize) {
     }
 }
 
-/// The keys that tell this map from others.
+/// The keys that distinguish this map from the alternatives.
 fn keys(fields: &Fields) -> String {
     let required: Vec<_> =
         fields.fields.iter().filter(|field| field.required).map(|field| field.name).collect();
@@ -102,7 +99,7 @@ fn table(page: &mut String, fields: &Fields) {
     }
 }
 
-/// In a few words what a value looks like.
+/// Describes a value in a few words.
 fn form(shape: &Shape) -> String {
     let text = match shape {
         Shape::Text(text) if text.examples.is_empty() => text.what.to_owned(),
@@ -131,9 +128,9 @@ fn capital(text: &str) -> String {
 fn presets_page() -> String {
     let mut page = String::from(
         "# Presets\n\n\
-         Ready-made rules for the usual cases. `use: NAME` puts a preset's rules into a file; `id` gives them another name,\n\
-         `match` narrows them, `mode` tries them out. The rules are then called `NAME-suffix` or `id-suffix`. When the numbers\n\
-         do not fit, copy the rules and change them: `tollgate presets NAME` prints them.\n",
+         Ready-made rules for common cases. `use: NAME` adds a preset's rules to a file. `id` renames them, `match` narrows\n\
+         them, `mode` tries them in shadow mode. The rules are then called `NAME-suffix` or `id-suffix`. To use other numbers,\n\
+         copy the rules and change them: `tollgate presets NAME` prints them.\n",
     );
     for preset in presets::ALL {
         page.push_str(&format!(
@@ -147,7 +144,7 @@ fn presets_page() -> String {
 fn lints_page() -> String {
     let mut page = String::from(
         "# Lints\n\n\
-         What `tollgate lint` finds in a rules file that is allowed but may not be meant. Each finding says what to write\n\
+         What `tollgate lint` finds: rules that are valid but probably not what you want. Each finding says what to write\n\
          instead. `--deny-warnings` makes warnings fail; notes never do.\n\n\
          | lint | what it finds | why it matters |\n|---|---|---|\n",
     );
@@ -160,9 +157,9 @@ fn lints_page() -> String {
 
 fn config_page() -> String {
     let mut page = String::from(
-        "# The settings of a server\n\n\
-         `tollgate serve` needs none of them. Each can be given in a file in YAML (`--config FILE`, or its path in the variable\n\
-         `TOLLGATE_CONFIG`), as a variable, and as a flag. Variables beat the file, flags beat both:\n\n\
+        "# Settings of a server\n\n\
+         `tollgate serve` needs no settings. Each one can be set in a YAML file (`--config FILE` or the variable\n\
+         `TOLLGATE_CONFIG`), in a variable, and with a flag. Variables override the file, and flags override both:\n\n\
          | file | variable | flag |\n|---|---|---|\n",
     );
     for setting in SETTINGS.iter().filter(|setting| ["http", "hash_key_file"].contains(&setting.name)) {
@@ -172,23 +169,41 @@ fn config_page() -> String {
     }
     page.push_str(
         "\n\
-         In a variable and a flag, commas separate what is a list in the file. A variable that is empty counts as none. Relative paths\n\
-         in the file start in its folder, all others in the current directory. A name that nobody knows is an error, in the file and\n\
-         among the variables that begin with `TOLLGATE_`; only those that Kubernetes sets for a service of that name are passed over.\n\
-         All problems are told at once, each with its place. Secrets are taken from variables and from files of their own, never from\n\
-         the command line or the file of settings, and are never shown.\n\n\
-         [`tollgate config`](cli.md#config) prints every value in force with where it comes from. This page is made from the table that\n\
-         reads them.\n",
+         - In variables and flags, commas separate the items of a list.\n\
+         - An empty variable counts as unset.\n\
+         - Relative paths in the file start in its folder. All others start in the current directory.\n\
+         - An unknown key in the file is an error. So is an unknown variable that starts with `TOLLGATE_`. Exceptions are the\n  \
+           variables that Kubernetes sets for a service with that name, and those of client commands: `TOLLGATE_SERVER`,\n  \
+           `TOLLGATE_TOKEN` and `TOLLGATE_TOKEN_FILE`.\n\
+         - All problems are reported at once, each with its position.\n\
+         - Secrets come from variables or from separate files. The command line and the configuration file do not accept\n  \
+           them, and they are never printed.\n\n\
+         [`tollgate config`](cli.md#config) prints every effective value with its origin. This page is generated from the\n\
+         table that the server reads.\n",
     );
-    let mut group = "";
-    for setting in SETTINGS {
-        if setting.group != group {
-            group = setting.group;
-            page.push_str(&format!(
-                "\n## {group}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
-            ));
-        }
-        page.push_str(&setting_row(setting));
+    let groups = SETTINGS.chunk_by(|one, next| one.group == next.group);
+    for group in groups {
+        let heading = group.first().map_or("", |setting| setting.group);
+        page.push_str(&format!(
+            "\n## {heading}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
+        ));
+        page.extend(group.iter().map(setting_row));
+        page.extend(
+            group
+                .iter()
+                .filter(|setting| !setting.details.is_empty())
+                .map(|setting| format!("\n`{}`: {}\n", setting.name, setting.details.replace(". ", ".\n"))),
+        );
+        page.extend(group.iter().filter_map(setting_words));
+    }
+    page.push_str(
+        "\n## Renamed settings\n\n\
+         The old names are accepted, with a warning, in the file, in variables and as flags. Both names in one place are an\n\
+         error.\n\n\
+         | old name | new name | accepted until release |\n|---|---|---|\n",
+    );
+    for renamed in RENAMED {
+        page.push_str(&format!("| `{}` | `{}` | {} |\n", renamed.old, renamed.new, renamed.until));
     }
     page.push_str(
         "\n## Tokens\n\n\
@@ -200,28 +215,36 @@ fn config_page() -> String {
            - { name: checkout, digest: \"sha256:…\", scopes: [check] }\n  \
            - { name: grafana, digest: \"sha256:…\", scopes: [read] }\n\
          ```\n\n\
-         [`tollgate token`](cli.md#token) makes a token of 256 random bits and prints the line with its digest. Any number of tokens is\n\
-         known at a time, so that a new one can be handed out before the old one is taken away. A server that others can reach, on any\n\
-         address but `127.0.0.0/8` and `[::1]`, does not start without tokens or client certificates unless `insecure` is `true`.\n\n\
-         | scope | what it lets its bearer do |\n|---|---|\n\
-         | `check` | ask for admission, and everything that follows from it: refunds, leases, reports |\n\
-         | `read` | look: rules, metrics, explanations |\n\
-         | `admin` | change what is counted |\n",
+         [`tollgate token`](cli.md#token) creates a token of 256 random bits and prints the line with its digest. Any number\n\
+         of tokens can be configured at a time, so that callers get a new one before the old one is removed. A server that\n\
+         other machines can reach, on any address except `127.0.0.0/8` and `[::1]`, does not start without tokens or client\n\
+         certificates unless `insecure` is `true`.\n\n\
+         | scope | what it permits |\n|---|---|\n\
+         | `check` | checks, and what follows them: refunds, leases, reports |\n\
+         | `read` | reading: rules, metrics, explanations |\n\
+         | `admin` | changes: resets |\n",
     );
     page
 }
 
 fn setting_row(setting: &Setting) -> String {
-    let name = match (setting.given, setting.variable()) {
-        (Given::Variable, Some(variable)) => format!("only `{variable}`"),
-        (Given::File, _) => format!("`{}`, only in the file", setting.name),
+    let name = match (setting.accepted_in, setting.variable()) {
+        (AcceptedIn::Variable, Some(variable)) => format!("`{variable}` (variable only)"),
+        (AcceptedIn::File, _) => format!("`{}` (file only)", setting.name),
         _ => format!("`{}`", setting.name),
     };
     let default = match setting.default {
-        "" => "nothing".to_owned(),
+        "" => "none".to_owned(),
         words if words.starts_with('(') => words.trim_matches(['(', ')']).to_owned(),
         value => format!("`{value}`"),
     };
-    let row = format!("{name}\t{}\t{default}\t{}", setting.kind.form(), capital(setting.help));
+    let row = format!("{name}\t{}\t{default}\t{}", setting.kind.description(), setting.help);
     format!("| {} |\n", row.replace('|', "\\|").replace('\t', " | "))
+}
+
+/// The list of words that a setting accepts, if it accepts only certain words.
+fn setting_words(setting: &Setting) -> Option<String> {
+    let Kind::Choice(words) = setting.kind else { return None };
+    let words: String = words.iter().map(|(word, meaning)| format!("- `{word}`: {meaning}\n")).collect();
+    Some(format!("\nValues of `{}`:\n\n{words}", setting.name))
 }

@@ -1,4 +1,4 @@
-//! A folder for one test, removed when the test ends.
+//! A temporary folder for one test, removed on drop.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ impl Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("xtask-{}-{count}", std::process::id()));
-        std::fs::create_dir(&path).expect("the scratch folder is new");
+        std::fs::create_dir(&path).expect("the scratch folder can be created");
         Self(path)
     }
 
@@ -20,7 +20,8 @@ impl Scratch {
 
     pub(crate) fn write(&self, path: &str, contents: &str) {
         let path = self.0.join(path);
-        std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("the folder can be made");
+        std::fs::create_dir_all(path.parent().expect("a file has a folder"))
+            .expect("the folder can be created");
         std::fs::write(path, contents).expect("the file can be written");
     }
 
@@ -32,7 +33,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("{} stays behind: {error}", self.0.display());
+            eprintln!("cannot remove {}: {error}", self.0.display());
         }
     }
 }

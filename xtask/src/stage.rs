@@ -1,4 +1,4 @@
-//! A stage of the test run: a piece of work with a budget, stopped with everything it started when it leaves it.
+//! A stage of the test run: work with a time budget. A stage over budget is killed with all its child processes.
 
 use anyhow::{Context, Result, bail};
 use std::fmt;
@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs a command in a process group that lives no longer than the pipe at its standard input.
+/// Runs a command in a process group that ends when the pipe at its standard input closes.
 ///
-/// The command needs a group of its own, so that all it starts can be killed as one. An interrupt at the terminal
-/// does not reach such a group, but the pipe ends however we end. What the command leaves running when it is
-/// done, a server of a test for instance, ends with the pipe too.
+/// The command needs a separate group, so that it can be killed with all its children. An interrupt at the terminal
+/// does not reach that group, but the pipe closes whenever this program ends. Processes that the command leaves
+/// behind, such as a test's server, end with the pipe too.
 const LEASHED: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- &
@@ -23,7 +23,7 @@ exec 3<&-
 wait "$stage"
 "#;
 
-/// How long a killed group may take to be gone.
+/// The longest time until a killed group has ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 pub(crate) struct Stage {
@@ -33,9 +33,9 @@ pub(crate) struct Stage {
 }
 
 pub(crate) enum Work {
-    /// A program and its arguments, none of which contains a blank.
+    /// A program and its arguments; no argument may contain a space.
     Command(&'static str),
-    /// A function of this program. Over budget it is left behind, not stopped: the run ends there anyway.
+    /// A function of this program. Over budget it is abandoned, not stopped: the run ends then anyway.
     Inside(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Verdict {
     NotRun,
 }
 
-/// What became of one stage.
+/// The result of one stage.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) used: Duration,
@@ -120,7 +120,7 @@ fn run(root: &Path, work: Work, budget: Duration) -> Verdict {
             Ok((ended, leash)) => {
                 let done = wait(&ended, budget);
                 drop(leash);
-                // Whatever the stage still prints belongs before the table.
+                // The rest of the stage's output comes before the table.
                 done.or_else(|| wait(&ended, LAST_WORDS).and(None))
             }
             Err(error) => Some(Err(error)),
@@ -157,7 +157,7 @@ fn succeeded(status: ExitStatus) -> Result<()> {
 fn in_thread(work: impl FnOnce() -> Result<()> + Send + 'static) -> Receiver<Result<()>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        // Nobody listens any more when the work is over budget.
+        // The receiver is gone when the work is over budget.
         if let Err(late) = sender.send(work()) {
             drop(late);
         }
@@ -165,7 +165,7 @@ fn in_thread(work: impl FnOnce() -> Result<()> + Send + 'static) -> Receiver<Res
     receiver
 }
 
-/// None means that the budget ran out.
+/// Returns `None` if the budget ran out.
 fn wait(ended: &Receiver<Result<()>>, budget: Duration) -> Option<Result<()>> {
     match ended.recv_timeout(budget) {
         Ok(result) => Some(result),
@@ -218,7 +218,7 @@ mod tests {
         drop(never);
     }
 
-    /// The end of the file that the command's child holds open is how its death is seen.
+    /// The child holds a pipe open; the end of the file shows that it has ended.
     fn child_is_gone_after(script: &str, budget: Duration) -> Verdict {
         let scratch = Scratch::new();
         scratch.write("script", script);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_finished_command_leaves_running_is_killed() {
+    fn processes_that_a_finished_command_leaves_behind_are_killed() {
         assert_eq!(child_is_gone_after("exec 3>pipe; sleep 1000 &", LONG), Verdict::Passed);
     }
 

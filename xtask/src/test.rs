@@ -26,7 +26,7 @@ fn stages(root: &Path) -> Vec<Stage> {
             5,
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
-        // Tests of servers that fail over mostly wait: more of them than there are cores run at once.
+        // Failover tests mostly wait, so more tests than cores run at once.
         Stage::new("test", 22, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
         Stage::new(
             "races",
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_whole_run_ends_within_forty_minutes_whatever_hangs() {
-        // A run that goes well takes less than thirty; the rest is for a machine that is not ours alone.
+        // A normal run takes less than thirty; the rest is for a machine that other programs use too.
         let sum: Duration = stages(Path::new(".")).iter().map(|stage| stage.budget).sum();
         assert!(sum <= Duration::from_mins(40), "{sum:?}");
     }

@@ -11,6 +11,7 @@ mod links;
 mod markdown;
 mod markers;
 mod modules;
+mod phrases;
 mod requirements;
 mod rust;
 mod size;
@@ -68,7 +69,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     problems.sort();
 
-    for warning in size::warnings(&tree) {
+    for warning in size::warnings(&tree).into_iter().chain(phrases::check(&tree)) {
         eprintln!("warning: {warning}");
     }
     for problem in &problems {

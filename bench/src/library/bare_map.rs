@@ -1,4 +1,4 @@
-//! No limiter at all: a table by hash, in shards, that counts. What is slower than this is more than a cache miss.
+//! No limiter: a sharded hash table that counts. The difference to it is what a limiter costs beyond a cache miss.
 
 use std::hash::{BuildHasher, RandomState};
 

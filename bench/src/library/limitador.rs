@@ -1,4 +1,4 @@
-//! The crate `limitador`, with its store in memory. Its limits are fixed windows; it has no token bucket.
+//! The crate `limitador` with its memory store. Its limits are fixed windows; it has no token bucket.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(super) const KEYED: Entrant = Entrant {
     )
 };
 
-/// Takes part with one key only: filling it with a million takes minutes.
+/// Measured with one key only: filling it with a million takes minutes.
 pub(super) const ONE_RULE: Entrant = Entrant {
     keys_max: 1,
     every: 10,
@@ -48,7 +48,7 @@ struct Limitador {
 
 impl Limitador {
     fn new(keys: u64, limits: Vec<Limit>, action: &'static str) -> Limitador {
-        // It forgets counters beyond its size, so it gets some room.
+        // It evicts counters beyond its size, so it gets some room.
         let limiter = RateLimiter::new(2 * keys.max(1_000));
         for limit in limits {
             assert!(limiter.add_limit(limit), "no two limits are the same");
@@ -57,7 +57,7 @@ impl Limitador {
     }
 }
 
-/// The rules of [`super::tollgate`], as far as limitador has words for them.
+/// The rules of [`super::tollgate`], as far as limitador can express them.
 fn limits() -> Vec<Limit> {
     let others = (0..OTHER_RULES).map(|number| limit(&format!("action == 'other-{number}'"), 1));
     let export = (1..=3).map(|hours| limit("action == 'export'", hours));

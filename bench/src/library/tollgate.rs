@@ -1,10 +1,9 @@
-//! Tollgate itself: one limit by string key, and the limiter with its rules.
+//! Tollgate: one limit by string key, and the limiter with rules.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::{Limit, Span};
-use tollgate::{Attributes, Keyed, Limiter};
+use tollgate::{Keyed, Limit, LocalLimiter};
 
 use crate::contender::{BURST, Decide, Entrant, PERIOD_S};
 
@@ -12,7 +11,7 @@ pub(super) const KEYED: Entrant = Entrant::new("tollgate", "`Keyed::check`", |_|
 
 pub(super) const ONE_RULE: Entrant = Entrant::new(
     "tollgate, 1 of 20 rules",
-    "`Limiter::check_now` from four attributes; of 20 rules one matches",
+    "`LocalLimiter::check` of four attributes; one of 20 rules matches",
     |_| Box::new(Rules::new("search")),
 );
 
@@ -22,42 +21,41 @@ pub(super) const THREE_RULES: Entrant = Entrant::new(
     |_| Box::new(Rules::new("export")),
 );
 
-/// So many of the twenty rules are about other requests.
+/// Number of the twenty rules that match other requests.
 pub(super) const OTHER_RULES: usize = 16;
-/// The path of every request, which some of those rules look at.
+/// The path of every request; some of those rules match on it.
 pub(super) const PATH: &str = "/v1/items/17";
 
 struct OneLimit(Keyed);
 
 impl OneLimit {
     fn new() -> OneLimit {
-        let bucket = Bucket::tokens(1, Span::from_secs(PERIOD_S), u64::from(BURST)).expect("it is in range");
-        OneLimit(Keyed::new(Limit::Bucket(bucket)).expect("a bucket needs nothing but a key"))
+        let limit = Limit::token_bucket(1, Duration::from_secs(PERIOD_S)).burst(u64::from(BURST));
+        OneLimit(Keyed::new(limit).expect("the limit is in range"))
     }
 }
 
 impl Decide for OneLimit {
     fn decide(&self, key: &String) -> bool {
-        self.0.check(key).is_admitted()
+        self.0.check(key).allowed()
     }
 }
 
 struct Rules {
-    limiter: Limiter,
+    limiter: LocalLimiter,
     action: &'static str,
 }
 
 impl Rules {
     fn new(action: &'static str) -> Rules {
-        Rules { limiter: Limiter::from_yaml(&rules()).expect("the rules are good"), action }
+        Rules { limiter: LocalLimiter::from_yaml(&rules()).expect("the rules are good"), action }
     }
 }
 
 impl Decide for Rules {
     fn decide(&self, key: &String) -> bool {
-        let request =
-            Attributes::from([("action", self.action), ("method", "GET"), ("path", PATH), ("api_key", key)]);
-        self.limiter.check_now(&request).is_ok_and(|decision| decision.allowed)
+        let request = [("action", self.action), ("method", "GET"), ("path", PATH), ("api_key", key.as_str())];
+        self.limiter.check(request).is_ok_and(|decision| decision.allowed())
     }
 }
 

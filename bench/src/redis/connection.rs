@@ -1,4 +1,4 @@
-//! One blocking connection: writes calls, and reads the bytes of their replies without looking into them.
+//! One blocking connection: writes calls and reads the bytes of their replies without decoding them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,23 +8,23 @@ use anyhow::{Context, Result, ensure};
 
 use crate::resp::length;
 
-/// A server that is silent for so long has a problem.
+/// The longest wait for a reply.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection to a server on this machine.
 pub(super) struct Connection(TcpStream);
 
-/// Calls that are sent together, and how many replies there will be.
+/// Calls that are sent together, and the number of replies to expect.
 pub(super) struct Pipeline {
     pub(super) bytes: Vec<u8>,
     pub(super) calls: usize,
 }
 
-/// Replies in a row, as they came.
+/// Replies as received, one after another.
 #[derive(Default)]
 pub(super) struct Replies {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each reply.
     ends: Vec<usize>,
 }
 
@@ -37,20 +37,20 @@ impl Connection {
         Ok(Connection(stream))
     }
 
-    /// Sends calls, and waits for all of their replies.
+    /// Sends calls and waits for all replies.
     pub(super) fn exchange(&mut self, pipeline: &Pipeline, replies: &mut Replies) -> Result<()> {
         self.0.write_all(&pipeline.bytes).context("the server does not read")?;
         let wanted = replies.ends.len() + pipeline.calls;
         let mut chunk = [0; 16 << 10];
         while replies.ends.len() < wanted {
             let length = self.0.read(&mut chunk).context("the server does not answer")?;
-            ensure!(length > 0, "the server hung up");
+            ensure!(length > 0, "the server closed the connection");
             replies.take(&chunk[..length])?;
         }
         Ok(())
     }
 
-    /// Sends one call, and gives the reply.
+    /// Sends one call and returns the reply.
     pub(super) fn ask(&mut self, call: Vec<u8>) -> Result<Vec<u8>> {
         let mut replies = Replies::default();
         self.exchange(&Pipeline { bytes: call, calls: 1 }, &mut replies)?;
@@ -59,7 +59,7 @@ impl Connection {
 }
 
 impl Replies {
-    /// Each on its own.
+    /// The replies, one by one.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_told_apart_however_they_are_cut() -> Result<()> {
+    fn replies_are_separated_wherever_reads_cut_them() -> Result<()> {
         let sent: [&[u8]; 4] = [b"*3\r\n:1\r\n:22\r\n:0\r\n", b"$4\r\na\r\nb\r\n", b"-ERR no\r\n", b"*0\r\n"];
         let bytes = sent.concat();
         for cut in 0..=bytes.len() {

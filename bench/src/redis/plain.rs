@@ -1,4 +1,4 @@
-//! Scripts of the kind that people write by hand: one limit, one key, one check per call.
+//! Hand-written scripts as they are common: one limit, one key, one check per call.
 
 use anyhow::{Result, bail};
 use tollgate_testkit::redis::Value;
@@ -29,7 +29,7 @@ pub(super) const FIXED_WINDOW: Entrant = Entrant::new(
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A script the server knows, and its two numbers.
+/// A loaded script and its two numbers.
 struct Plain {
     digest: Vec<u8>,
     keys: Vec<String>,
@@ -77,11 +77,11 @@ mod tests {
     use super::*;
     use tollgate_testkit::redis::{Flavour, Server};
 
-    /// Slow enough that nothing comes back while the test runs.
+    /// Slow enough that nothing is refilled during the test.
     const SLOW: u64 = 60_000_000;
 
     #[test]
-    fn every_twin_admits_what_its_limit_says_and_tells_what_is_left() -> Result<()> {
+    fn every_plain_script_admits_its_limit_and_reports_the_rest() -> Result<()> {
         let server = Server::start(Flavour::Redis70)?;
         let mut connection = Connection::open(server.port())?;
         let sources = [

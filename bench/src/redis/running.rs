@@ -1,4 +1,4 @@
-//! A contender in the middle of a round: what it has sent, what came back, and what that cost.
+//! A contender during a round: what it sent, what it received, and the cost.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -14,14 +14,14 @@ use super::store::AskedStore;
 use crate::resp::command;
 use crate::script::every_key;
 
-/// Both ways to the server: the one that is measured, and the one that asks how it is.
-pub(super) struct Ways {
+/// Both connections to the server: the measured one, and one for administration.
+pub(super) struct Connections {
     connection: Connection,
     pub(super) admin: Admin,
     port: u16,
 }
 
-/// A contender with a database of its own on the server, where nobody else's state is.
+/// A contender with a separate database on the server.
 pub(super) struct Running {
     name: String,
     database: usize,
@@ -32,12 +32,12 @@ pub(super) struct Running {
     wall_s: f64,
 }
 
-/// How its checks get to the server.
+/// How its checks reach the server.
 enum Sender {
     Script {
         contender: Box<dyn Contender>,
         per_call: usize,
-        /// The script, ready to be sent.
+        /// The encoded pipelines.
         encoded: Vec<Pipeline>,
         replies: Replies,
     },
@@ -47,13 +47,17 @@ enum Sender {
     },
 }
 
-impl Ways {
+impl Connections {
     /// Connects.
-    pub(super) fn to(server: &Server) -> Result<Ways> {
-        Ok(Ways { connection: Connection::open(server.port())?, admin: server.admin()?, port: server.port() })
+    pub(super) fn to(server: &Server) -> Result<Connections> {
+        Ok(Connections {
+            connection: Connection::open(server.port())?,
+            admin: server.admin()?,
+            port: server.port(),
+        })
     }
 
-    fn tell(&mut self, words: &[&str]) -> Result<()> {
+    fn command_ok(&mut self, words: &[&str]) -> Result<()> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let reply = self.connection.ask(command(&words))?;
         ensure!(reply == b"+OK\r\n", "the server answers {}", String::from_utf8_lossy(&reply));
@@ -62,9 +66,9 @@ impl Ways {
 }
 
 impl Running {
-    /// Loads the contender's script, and encodes everything that it will send.
+    /// Loads the contender's script and encodes everything that it will send.
     pub(super) fn start(
-        ways: &mut Ways,
+        connections: &mut Connections,
         row: &Row,
         database: usize,
         pipelines: usize,
@@ -73,44 +77,44 @@ impl Running {
         let Entrant { way, per_call, gives_back, .. } = row.entrants[database];
         let keys: Vec<String> = every_key(row.keys.count().into()).flatten().collect();
         let script = script(row.keys, pipelines, gives_back, seed);
-        ways.tell(&["SELECT", &database.to_string()])?;
+        connections.command_ok(&["SELECT", &database.to_string()])?;
         let sender = match way {
             Way::Script(build) => {
-                let contender = build(&mut ways.connection, &keys)?;
+                let contender = build(&mut connections.connection, &keys)?;
                 let per_call = per_call.unwrap_or(1);
                 let encoded = script.iter().map(|checks| encode(&*contender, checks, per_call));
                 let encoded = encoded.collect::<Result<_>>()?;
                 Sender::Script { contender, per_call, encoded, replies: Replies::default() }
             }
             Way::Store { lanes, tasks } => {
-                let asked = AskedStore::open(ways.port, database, (lanes, tasks), &keys)?;
+                let asked = AskedStore::open(connections.port, database, (lanes, tasks), &keys)?;
                 Sender::Store { asked, admitted: 0 }
             }
         };
-        // What an earlier round left, and the call that brought the script.
-        ways.tell(&["FLUSHDB"])?;
+        // Excludes an earlier round and the call that loaded the script.
+        connections.command_ok(&["FLUSHDB"])?;
         let name = row.entrants[database].figures_name();
         Ok(Running { name, database, script, sender, measured: 0, cpu_s: 0.0, wall_s: 0.0 })
     }
 
-    /// Sends these pipelines, unmeasured.
-    pub(super) fn warm_up(&mut self, ways: &mut Ways, pipelines: Range<usize>) -> Result<()> {
-        ways.tell(&["SELECT", &self.database.to_string()])?;
-        self.send(ways, pipelines)
+    /// Sends these pipelines without measuring.
+    pub(super) fn warm_up(&mut self, connections: &mut Connections, pipelines: Range<usize>) -> Result<()> {
+        connections.command_ok(&["SELECT", &self.database.to_string()])?;
+        self.send(connections, pipelines)
     }
 
-    /// Sends these pipelines, and adds what that costs.
-    pub(super) fn measure(&mut self, ways: &mut Ways, pipelines: Range<usize>) -> Result<()> {
-        ways.tell(&["SELECT", &self.database.to_string()])?;
+    /// Sends these pipelines and adds their cost.
+    pub(super) fn measure(&mut self, connections: &mut Connections, pipelines: Range<usize>) -> Result<()> {
+        connections.command_ok(&["SELECT", &self.database.to_string()])?;
         self.measured += pipelines.len() * PIPELINE;
-        let (cpu_s, started) = (ways.admin.cpu_seconds()?, Instant::now());
-        self.send(ways, pipelines)?;
+        let (cpu_s, started) = (connections.admin.cpu_seconds()?, Instant::now());
+        self.send(connections, pipelines)?;
         self.wall_s += started.elapsed().as_secs_f64();
-        self.cpu_s += ways.admin.cpu_seconds()? - cpu_s;
+        self.cpu_s += connections.admin.cpu_seconds()? - cpu_s;
         Ok(())
     }
 
-    /// Nanoseconds per check, of the server's processor and on the wall, if everything was admitted.
+    /// Returns nanoseconds per check, server CPU and wall clock; fails unless everything was admitted.
     pub(super) fn finish(self) -> Result<(f64, f64)> {
         let checks = self.script.as_flattened();
         let admitted = match &self.sender {
@@ -125,11 +129,11 @@ impl Running {
         Ok((per_check(self.cpu_s), per_check(self.wall_s)))
     }
 
-    fn send(&mut self, ways: &mut Ways, pipelines: Range<usize>) -> Result<()> {
+    fn send(&mut self, connections: &mut Connections, pipelines: Range<usize>) -> Result<()> {
         match &mut self.sender {
             Sender::Script { encoded, replies, .. } => {
                 let mut pipelines = encoded[pipelines].iter();
-                pipelines.try_for_each(|pipeline| ways.connection.exchange(pipeline, replies))
+                pipelines.try_for_each(|pipeline| connections.connection.exchange(pipeline, replies))
             }
             Sender::Store { asked, admitted } => {
                 *admitted += asked.send(&self.script[pipelines])?;

@@ -1,23 +1,23 @@
-//! Which keys are asked about, pipeline by pipeline.
+//! The keys of a run, pipeline by pipeline.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::index;
 
-/// So many checks are under way at once. A multiple of every number of checks per call.
+/// Checks in flight. A multiple of every number of checks per call.
 pub(super) const PIPELINE: usize = 64;
 
-/// Which keys there are.
+/// The keys of a row.
 #[derive(Clone, Copy)]
 pub(super) enum Keys {
     /// The same for every check.
     One,
-    /// So many, of which no pipeline asks about one twice.
+    /// This number of keys; no pipeline contains a key twice.
     Many(u32),
 }
 
 impl Keys {
-    /// How many there are.
+    /// The number of keys.
     pub(super) const fn count(self) -> u32 {
         match self {
             Keys::One => 1,
@@ -29,15 +29,15 @@ impl Keys {
 /// One check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Check {
-    /// The place of its key.
+    /// The index of its key.
     pub(super) key: usize,
-    /// Like no other's, but for the check that gives back what this one takes.
+    /// Unique, except that the check that releases what this one took has the same ticket.
     pub(super) ticket: usize,
-    /// Whether it gives back what was taken with the same ticket.
+    /// Whether it releases what was taken with the same ticket.
     pub(super) gives_back: bool,
 }
 
-/// So many pipelines full of checks; another seed gives others.
+/// Returns this number of full pipelines; another seed gives others.
 pub(super) fn script(keys: Keys, pipelines: usize, gives_back: bool, seed: u64) -> Vec<[Check; PIPELINE]> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut script: Vec<[Check; PIPELINE]> = Vec::with_capacity(pipelines);
@@ -67,7 +67,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_pipeline_asks_about_a_key_twice_and_all_keys_are_asked_about() {
+    fn no_pipeline_contains_a_key_twice_and_all_keys_occur() {
         let script = script(Keys::Many(1_000), 500, false, 1);
         let keys_of = |pipeline: &[Check]| pipeline.iter().map(|check| check.key).collect::<HashSet<usize>>();
         assert!(script.iter().all(|pipeline| keys_of(pipeline).len() == PIPELINE));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_given_back_by_the_next_pipeline() {
+    fn the_next_pipeline_releases_what_was_taken() {
         for pair in script(Keys::Many(100), 4, true, 1).chunks(2) {
             let given_back = pair[0].map(|check| Check { gives_back: true, ..check });
             assert_eq!(pair[1], given_back);

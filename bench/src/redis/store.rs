@@ -1,4 +1,4 @@
-//! Tollgate's store, asked by many tasks at once as a service asks it.
+//! Tollgate's Redis store, called by many tasks at once as in a service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::{Item, Limit, Operation, Plan, Scope, Span, Store, Subject, SubjectHasher};
+use tollgate::core::{Item, Limit, Operation, Plan, Keyspace, Span, Store, Subject, SubjectHasher};
 use tollgate::store::redis::{RedisSettings, RedisStore};
 
 use super::contender::{Entrant, INTERVAL_US, PER_HOUR};
 use super::script::{Check, PIPELINE};
 
-/// Asked by as many as go into a pipeline and by more, over as many connections as there are threads and over one.
+/// Called by one pipeline's worth of tasks and by more, over one connection per thread and over one in total.
 pub(super) const STORES: [Entrant; 4] = [
     Entrant::store(
         "RedisStore",
@@ -28,22 +28,22 @@ pub(super) const STORES: [Entrant; 4] = [
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A store and the tasks that ask it.
+/// A store and the tasks that call it.
 pub(super) struct AskedStore {
     runtime: Runtime,
-    asked: Arc<Asked>,
+    shared: Arc<SharedStore>,
     tasks: usize,
 }
 
-struct Asked {
+struct SharedStore {
     store: RedisStore,
-    scope: Scope,
+    scope: Keyspace,
     subjects: Vec<Subject>,
     limit: Limit,
 }
 
 impl AskedStore {
-    /// Connects to a database of the server on this port.
+    /// Connects to one database of the server on this port.
     pub(super) fn open(
         port: u16,
         database: usize,
@@ -52,26 +52,26 @@ impl AskedStore {
     ) -> Result<AskedStore> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let settings = RedisSettings::url(&format!("redis://127.0.0.1:{port}/{database}"))?;
-        let store = runtime.block_on(settings.deadline(DEADLINE).lanes(lanes).connect())?;
+        let store = runtime.block_on(settings.deadline(DEADLINE).connections(lanes).connect())?;
         let hasher = SubjectHasher::new([7; 32]);
-        let asked = Asked {
+        let shared = SharedStore {
             store,
-            scope: Scope::new("shop", "search")?,
+            scope: Keyspace::new("shop", "search")?,
             subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
             limit: Limit::Bucket(Bucket::tokens(1, Span::from_us(INTERVAL_US), PER_HOUR)?),
         };
-        Ok(AskedStore { runtime, asked: Arc::new(asked), tasks })
+        Ok(AskedStore { runtime, shared: Arc::new(shared), tasks })
     }
 
-    /// Lets the tasks make these checks, and says how many were admitted.
+    /// Lets the tasks make these checks; returns how many were admitted.
     pub(super) fn send(&self, pipelines: &[[Check; PIPELINE]]) -> Result<usize> {
         let checks: Arc<[Check]> = pipelines.as_flattened().into();
         let start = |task| {
-            let (asked, checks, tasks) = (Arc::clone(&self.asked), Arc::clone(&checks), self.tasks);
+            let (shared, checks, tasks) = (Arc::clone(&self.shared), Arc::clone(&checks), self.tasks);
             self.runtime.spawn(async move {
                 let mut admitted = 0;
                 for check in checks.iter().skip(task).step_by(tasks) {
-                    admitted += usize::from(asked.is_admitted(check).await?);
+                    admitted += usize::from(shared.is_admitted(check).await?);
                 }
                 Ok::<usize, anyhow::Error>(admitted)
             })
@@ -85,7 +85,7 @@ impl AskedStore {
     }
 }
 
-impl Asked {
+impl SharedStore {
     async fn is_admitted(&self, check: &Check) -> Result<bool> {
         let mut plan = Plan::new();
         plan.push(Item::new(self.scope.key(self.subjects[check.key]), self.limit, Operation::charge(1)))?;

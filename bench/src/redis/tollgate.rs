@@ -11,9 +11,9 @@ use tollgate::core::algorithm::sliding_log::SlidingLog;
 use tollgate::core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate::core::calendar::{Calendar, Period};
 use tollgate::core::{
-    Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Item, Limit, Operation, Plan, Keyspace, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
-use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate::{Clock, SystemClock};
 
 use super::connection::Connection;
@@ -22,13 +22,13 @@ use super::script::Check;
 
 pub(super) const TOKEN_BUCKET: Entrant = Entrant::new(
     "tollgate",
-    "`EVALSHA` of the script of `RedisStore`, as it sends it: so many Plans per call, each a charge of one token bucket",
+    "`EVALSHA` of the script of `RedisStore`, as it sends it: N Plans per call, each a charge of one token bucket",
     |connection, keys| {
         load(connection, keys, Limit::Bucket(Bucket::tokens(1, Span::from_us(INTERVAL_US), PER_HOUR)?))
     },
 );
 
-/// The same once more, under its algorithm's name.
+/// The same contender under its algorithm's name.
 const BESIDE_OTHERS: Entrant = Entrant {
     name: "tollgate token bucket",
     what: "the same as tollgate, run beside the others",
@@ -78,13 +78,13 @@ const QUOTA: Entrant = Entrant::new(
 );
 
 const HOUR: Span = Span::from_secs(3_600);
-/// What the store takes if nobody says anything.
+/// The store's default.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// One rule, as the store sees it.
 struct OneRule {
-    caller: Caller,
-    scope: Scope,
+    caller: ScriptCodec,
+    scope: Keyspace,
     subjects: Vec<Subject>,
     limit: Limit,
 }
@@ -92,12 +92,12 @@ struct OneRule {
 fn load(connection: &mut Connection, keys: &[String], limit: Limit) -> Result<Box<dyn Contender>> {
     let hasher = SubjectHasher::new([7; 32]);
     let rule = OneRule {
-        caller: Caller::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
-        scope: Scope::new("shop", "search")?,
+        caller: ScriptCodec::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
+        scope: Keyspace::new("shop", "search")?,
         subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
         limit,
     };
-    // Called once with its text, so that the server knows its digest.
+    // Called once with its text, so that the server caches it under its digest.
     let check = [Check { key: 0, ticket: 1, gives_back: false }];
     let reply = connection.ask(rule.command(&check, false)?)?;
     ensure!(rule.admitted(&check, &reply)? == 1, "the first check was not admitted");
@@ -123,7 +123,7 @@ impl OneRule {
 
     fn command(&self, checks: &[Check], by_digest: bool) -> Result<Vec<u8>> {
         let plans = self.plans(checks)?;
-        // Redis's clock decides, so ours is not asked.
+        // Redis's clock decides, so ours is not read.
         let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (plan, Time::ZERO)).collect();
         Ok(self.caller.command(&timed, by_digest))
     }

@@ -1,4 +1,4 @@
-//! Clients that speak gRPC: connections with many calls under way on each.
+//! gRPC clients: connections with many calls in flight on each.
 
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -14,10 +14,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use super::client::Requests;
 use super::contender::Entrant;
-use super::lane::Questions;
 
-/// A server that is silent for so long has a problem.
+/// The longest wait for a response.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 
 /// All connections to one server.
@@ -28,7 +28,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// So many connections, on each of which so many calls are under way.
+    /// Opens this number of connections, each with this number of calls in flight.
     pub(super) fn open(port: u16, connections: usize, at_once: usize) -> Result<Calls> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let connections = runtime.block_on(async {
@@ -37,7 +37,7 @@ impl Calls {
                 let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
                 stream.set_nodelay(true)?;
                 let (connection, driver) = handshake(stream).await?;
-                // How it ended is told by the calls that are on it.
+                // The calls on the connection report how it ended.
                 tokio::spawn(async move { driver.await.ok() });
                 open.push(connection);
             }
@@ -46,10 +46,10 @@ impl Calls {
         Ok(Calls { runtime, connections, at_once })
     }
 
-    /// Asks everything, and ends when the last answer is here.
-    pub(super) fn ask(&self, entrant: &'static Entrant, questions: &[Questions]) -> Result<()> {
+    /// Sends all calls and returns when the last response has arrived.
+    pub(super) fn ask(&self, entrant: &'static Entrant, requests: &[Requests]) -> Result<()> {
         let waiting: Rc<RefCell<Vec<Bytes>>> = Rc::new(RefCell::new(
-            questions.iter().map(|questions| Bytes::copy_from_slice(questions.bytes())).collect(),
+            requests.iter().map(|requests| Bytes::copy_from_slice(requests.bytes())).collect(),
         ));
         let tasks = LocalSet::new();
         let mut callers = Vec::new();
@@ -57,9 +57,9 @@ impl Calls {
             for _ in 0..self.at_once {
                 let (connection, waiting) = (connection.clone(), Rc::clone(&waiting));
                 callers.push(tasks.spawn_local(async move {
-                    // Not held while an answer is waited for.
-                    while let Some(question) = { waiting.borrow_mut().pop() } {
-                        let called = timeout(SILENT_MAX, call(connection.clone(), entrant, question));
+                    // Not held while waiting for a response.
+                    while let Some(request) = { waiting.borrow_mut().pop() } {
+                        let called = timeout(SILENT_MAX, call(connection.clone(), entrant, request));
                         called.await.context("the server does not answer")??;
                     }
                     anyhow::Ok(())
@@ -75,14 +75,14 @@ impl Calls {
     }
 }
 
-async fn call(connection: SendRequest<Bytes>, entrant: &Entrant, question: Bytes) -> Result<()> {
+async fn call(connection: SendRequest<Bytes>, entrant: &Entrant, request: Bytes) -> Result<()> {
     let request = Request::post(format!("http://127.0.0.1{}", entrant.path))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())?;
     let mut connection = connection.ready().await?;
     let (response, mut stream) = connection.send_request(request, false)?;
-    stream.send_data(question, true)?;
+    stream.send_data(request, true)?;
     let response = response.await?;
     ensure!(response.status() == StatusCode::OK, "{} answers {}", entrant.name, response.status());
     let mut body = response.into_body();

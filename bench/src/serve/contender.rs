@@ -1,19 +1,18 @@
-//! Somebody who takes part: which server is asked, in which words, and what it must answer.
+//! A contender of the server suite: which server, which request, and the expected response.
 
 use anyhow::{Result, ensure};
 
 use super::message::{FRAME, field, framed, framed_length, integer};
 use super::servers::Which;
-use crate::report;
 use crate::resp;
 
-/// Everybody admits so many per hour, which is more than is ever asked of one key.
+/// Every server admits this number per hour, which is more than a run asks for one key.
 pub(super) const PER_HOUR: u32 = 1_000_000;
-/// The one rule that Tollgate is given.
+/// Tollgate's one rule.
 pub(super) const RULES: &str =
     "version: 1\nrules:\n  - id: per-key\n    per: api_key\n    limit: { token-bucket: 1000000/h }\n";
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Protocol {
     Resp,
@@ -22,15 +21,15 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// So many questions at once, or one if it knows no more.
-    pub(super) const fn at_most(self, questions: usize) -> usize {
+    /// Requests in flight per connection; one if the protocol allows only one.
+    pub(super) const fn at_most(self, requests: usize) -> usize {
         match self {
-            Protocol::Resp | Protocol::Grpc => questions,
+            Protocol::Resp | Protocol::Grpc => requests,
             Protocol::Http => 1,
         }
     }
 
-    /// So many clients are connected to whoever is asked.
+    /// Number of connections to the server.
     pub(super) const fn connections(self) -> usize {
         match self {
             Protocol::Resp | Protocol::Http => 64,
@@ -40,29 +39,29 @@ impl Protocol {
     }
 }
 
-/// Somebody who takes part.
+/// One contender.
 pub(super) struct Entrant {
     pub(super) name: &'static str,
     what: &'static str,
     pub(super) server: Which,
     pub(super) protocol: Protocol,
-    /// What is called over gRPC.
+    /// The gRPC method.
     pub(super) path: &'static str,
-    /// The bytes that ask about a key.
-    pub(super) question: fn(&str) -> Vec<u8>,
-    /// How an answer begins that admits.
+    /// Encodes the request for a key.
+    pub(super) request: fn(&str) -> Vec<u8>,
+    /// The first bytes of a response that admits.
     begins: &'static str,
-    /// What is in it besides.
+    /// What else it contains.
     holds: &'static str,
 }
 
 pub(super) const THROTTLE: Entrant = Entrant {
     name: "tollgate CL.THROTTLE",
-    what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, a limit of the caller's own",
+    what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, a limit that the caller brings",
     server: Which::Tollgate,
     protocol: Protocol::Resp,
     path: "",
-    question: |key| command(&["CL.THROTTLE", key, "999999", "1000000", "3600"]),
+    request: |key| command(&["CL.THROTTLE", key, "999999", "1000000", "3600"]),
     begins: "*5\r\n:0\r\n:1000000\r\n",
     holds: "",
 };
@@ -73,7 +72,7 @@ pub(super) const TG_CHECK: Entrant = Entrant {
     server: Which::Tollgate,
     protocol: Protocol::Resp,
     path: "",
-    question: |key| command(&["TG.CHECK", "api_key", key]),
+    request: |key| command(&["TG.CHECK", "api_key", key]),
     begins: "*18\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$7\r\nper-key\r\n",
     holds: "",
 };
@@ -84,7 +83,7 @@ pub(super) const THROTTLECRAB_RESP: Entrant = Entrant {
     server: Which::Throttlecrab,
     protocol: Protocol::Resp,
     path: "",
-    question: |key| command(&["THROTTLE", key, "1000000", "1000000", "3600"]),
+    request: |key| command(&["THROTTLE", key, "1000000", "1000000", "3600"]),
     begins: "*5\r\n:1\r\n:1000000\r\n",
     holds: "",
 };
@@ -95,7 +94,7 @@ pub(super) const BARE_ECHO: Entrant = Entrant {
     server: Which::Bare,
     protocol: Protocol::Resp,
     path: "",
-    question: THROTTLE.question,
+    request: THROTTLE.request,
     begins: "*5\r\n:0\r\n:1000000\r\n",
     holds: "",
 };
@@ -106,7 +105,7 @@ pub(super) const CHECK: Entrant = Entrant {
     server: Which::Tollgate,
     protocol: Protocol::Http,
     path: "",
-    question: |key| post("/v1/check", &format!(r#"{{"attributes":{{"api_key":"{key}"}}}}"#)),
+    request: |key| post("/v1/check", &format!(r#"{{"attributes":{{"api_key":"{key}"}}}}"#)),
     begins: OK,
     holds: r#""rule":"per-key""#,
 };
@@ -117,14 +116,14 @@ pub(super) const AUTHORIZE: Entrant = Entrant {
     server: Which::Tollgate,
     protocol: Protocol::Http,
     path: "",
-    question: |key| get("/v1/authorize?header=api_key:x-api-key", key),
+    request: |key| get("/v1/authorize?header=api_key:x-api-key", key),
     begins: OK,
     holds: r#""per-key""#,
 };
 
 pub(super) const THROTTLECRAB_HTTP: Entrant = Entrant {
     protocol: Protocol::Http,
-    question: |key| {
+    request: |key| {
         let body =
             format!(r#"{{"key":"{key}","max_burst":1000000,"count_per_period":1000000,"period":3600}}"#);
         post("/throttle", &body)
@@ -140,7 +139,7 @@ pub(super) const NGINX: Entrant = Entrant {
     server: Which::Nginx,
     protocol: Protocol::Http,
     path: "",
-    question: |key| get("/", key),
+    request: |key| get("/", key),
     begins: OK,
     holds: "",
 };
@@ -151,7 +150,7 @@ pub(super) const BARE_POST: Entrant = Entrant {
     server: Which::Bare,
     protocol: Protocol::Http,
     path: "",
-    question: CHECK.question,
+    request: CHECK.request,
     begins: OK,
     holds: "",
 };
@@ -159,7 +158,7 @@ pub(super) const BARE_POST: Entrant = Entrant {
 pub(super) const BARE_GET: Entrant = Entrant {
     name: "bare hyper, no body",
     what: "the same with the `GET` of tollgate authorize",
-    question: AUTHORIZE.question,
+    request: AUTHORIZE.request,
     ..BARE_POST
 };
 
@@ -169,7 +168,7 @@ pub(super) const RLS: Entrant = Entrant {
     server: Which::Tollgate,
     protocol: Protocol::Grpc,
     path: "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
-    question: |key| {
+    request: |key| {
         let entry = [field(1, b"api_key"), field(2, key.as_bytes())].concat();
         framed(&[field(1, b"bench"), field(2, &field(1, &entry))].concat())
     },
@@ -180,7 +179,7 @@ pub(super) const RLS: Entrant = Entrant {
 pub(super) const THROTTLECRAB_GRPC: Entrant = Entrant {
     protocol: Protocol::Grpc,
     path: "/throttlecrab.RateLimiter/Throttle",
-    question: |key| {
+    request: |key| {
         let numbers = [(2, 1_000_000), (3, 1_000_000), (4, 3_600), (5, 1)];
         let numbers = numbers.into_iter().flat_map(|(number, value)| integer(number, value));
         framed(&field(1, key.as_bytes()).into_iter().chain(numbers).collect::<Vec<u8>>())
@@ -199,16 +198,16 @@ pub(super) const BARE_TONIC: Entrant = Entrant {
 };
 
 const OK: &str = "HTTP/1.1 200 OK\r\n";
-/// The first field of a message, of value 1: `OK` of Envoy's codes, and true.
+/// The first field of a message with value 1: Envoy's code `OK`, or true.
 const ADMITTED: &str = "\u{8}\u{1}";
 
 impl Entrant {
-    /// How the report names it.
-    pub(super) fn described(&self) -> report::Contender {
-        report::Contender { name: self.name.to_owned(), what: self.what.to_owned() }
+    /// The contender as the report describes it.
+    pub(super) fn described(&self) -> tollgate_bench_report::Contender {
+        tollgate_bench_report::Contender { name: self.name.to_owned(), what: self.what.to_owned() }
     }
 
-    /// The length of the first answer, or None if it has not come whole. An answer that does not admit is an error.
+    /// Returns the length of the first response, or `None` if it is incomplete. A refusal is an error.
     pub(super) fn answer(&self, bytes: &[u8]) -> Result<Option<usize>> {
         let length = match self.protocol {
             Protocol::Resp => resp::length(bytes)?,
@@ -245,7 +244,7 @@ fn get(path: &str, key: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: {key}\r\n\r\n").into_bytes()
 }
 
-/// The length of the first response, or None if it has not come whole.
+/// Returns the length of the first response, or `None` if it is incomplete.
 fn http_length(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
     let head = str::from_utf8(&bytes[..end])?;

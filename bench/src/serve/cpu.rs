@@ -1,14 +1,14 @@
-//! The CPU time of a process, as the kernel counts it.
+//! The CPU time of a process, from the kernel.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// What the process and those it started have used so far, in user mode and in the kernel.
+/// Returns the CPU time that the process and its children have used, user and kernel mode.
 ///
-/// Read per thread, because only there it is told in nanoseconds. A thread that ends takes its time with it, so nobody
-/// who is measured may end one meanwhile.
+/// Read per thread, because only that file has nanoseconds. The time of an ended thread is lost, so no measured process
+/// may end a thread during a run.
 pub(super) fn used_by(process: u32) -> Result<Duration> {
     let tasks = format!("/proc/{process}/task");
     let mut used = Duration::ZERO;

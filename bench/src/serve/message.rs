@@ -1,4 +1,4 @@
-//! Messages of gRPC, written by hand: a handful of fields, the same for everybody who is asked.
+//! gRPC messages, encoded by hand: a few fields, the same for every server.
 
 /// A text or a message.
 pub(super) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -9,18 +9,18 @@ pub(super) fn integer(number: u8, value: u64) -> Vec<u8> {
     [&[number << 3], varint(value).as_slice()].concat()
 }
 
-/// The message as a call carries it: not compressed, its length, and its bytes.
+/// The message as gRPC frames it: uncompressed flag, length, bytes.
 pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     [&[0], &(message.len() as u32).to_be_bytes()[..], message].concat()
 }
 
-/// The length of the first message with what is in front of it, or None if it has not come whole.
+/// Returns the length of the first framed message, or `None` if it is incomplete.
 pub(super) fn framed_length(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(1..FRAME)?.try_into().map(u32::from_be_bytes).ok()?;
     Some(FRAME + length as usize).filter(|&whole| whole <= bytes.len())
 }
 
-/// What is in front of a message.
+/// Length of the frame header.
 pub(super) const FRAME: usize = 5;
 
 fn varint(mut value: u64) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! A server that runs while it is measured, and no longer.
+//! A server process that ends with the measurement.
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::cpu;
 
-/// How long it may take to listen, and to end.
+/// The longest time to start listening, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -21,11 +21,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it, and waits until it listens on these ports. What it says goes into a file in this folder.
+    /// Starts the server and waits until it listens on these ports. Its output goes to a file in this folder.
     pub(super) fn start(name: &str, command: &mut Command, ports: &[u16], folder: &Path) -> Result<Process> {
         let said = folder.join(format!("{name}.log"));
         let log = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
-        // Variables of whoever measures are no settings of whoever is measured.
+        // Environment variables of the bench must not configure the server.
         let child = command
             .env_clear()
             .stdin(Stdio::null())
@@ -48,12 +48,12 @@ impl Process {
         Ok(process)
     }
 
-    /// The CPU time that it has used so far.
+    /// Returns the CPU time used so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
         cpu::used_by(self.child.id())
     }
 
-    /// Asks it to end, because one that is killed leaves those behind that it started.
+    /// Sends SIGTERM: a killed server would leave its children behind.
     fn ask_to_end(&mut self) -> Result<bool> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no process")?;
         kill_process(id, Signal::TERM)?;
@@ -73,7 +73,7 @@ impl Drop for Process {
         if !self.ask_to_end().unwrap_or(false)
             && let Err(error) = self.child.kill().and_then(|()| self.child.wait())
         {
-            eprintln!("a server goes on running: {error}");
+            eprintln!("a server is still running: {error}");
         }
     }
 }

@@ -1,29 +1,29 @@
-//! The interleaved run: in every round every contender runs every row once, in many short turns, so that a slow moment
-//! of the machine meets all of them.
+//! The interleaved run. In every round every contender runs every row once, in many short turns, so that a slow moment
+//! of the machine affects all of them.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::calls::Calls;
+use super::client::{Client, Requests, ask};
 use super::contender::{Entrant, Protocol};
-use super::lane::{Lane, Questions, ask};
 use super::rows;
 use super::servers::{Programs, Server, Servers};
-use crate::report::{self, Measured, Report};
 use crate::rounds::order;
 use crate::script::{Spread, every_key, script};
+use tollgate_bench_report::{Measured, Report};
 
 /// One workload.
 pub(super) struct Row {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// So many questions are under way on each connection.
+    /// Requests in flight per connection.
     pub(super) pipeline: usize,
     pub(super) entrants: &'static [Entrant],
 }
 
-/// How much is done.
+/// How much work a run does.
 struct Effort {
     keys: u64,
     /// Per contender, row and round.
@@ -35,25 +35,25 @@ struct Effort {
 const FULL: Effort = Effort { keys: 100_000, turns: 8, decisions: 16_384 };
 const QUICK: Effort = Effort { keys: 2_000, turns: 2, decisions: 4_096 };
 
-/// When the keys are made known, so many questions are under way on each connection.
+/// Requests in flight per connection while every key is asked about once.
 const FILL: usize = 16;
 
-/// Who asks it.
-enum Clients {
-    Lanes(Vec<Lane>),
+/// The clients of a contender.
+enum Load {
+    Clients(Vec<Client>),
     Calls(Calls),
 }
 
-/// A contender in the middle of a round.
+/// A contender during a round.
 struct Running<'s> {
     entrant: &'static Entrant,
     server: &'s Server,
-    clients: Clients,
+    load: Load,
     cpu: Duration,
     wall: Duration,
 }
 
-/// Runs everything.
+/// Runs all rows.
 pub(crate) fn run(programs: &Programs, rounds: u32, quick: bool) -> Result<Report> {
     let effort = if quick { QUICK } else { FULL };
     let servers = Servers::start(programs)?;
@@ -92,23 +92,23 @@ fn fill(servers: &Servers, entrant: &'static Entrant, keys: u64) -> Result<()> {
     let at_once = entrant.protocol.at_most(FILL);
     let mut running = Running::start(servers, entrant, at_once)?;
     for part in every_key(keys) {
-        running.ask(&Questions::about(entrant, &part, at_once))?;
+        running.ask(&Requests::for_keys(entrant, &part, at_once))?;
     }
     Ok(())
 }
 
-/// One round of one row: what each contender cost, in their order.
+/// Runs one round of one row; returns the cost of each contender, in order.
 fn run_row(servers: &Servers, row: &Row, effort: &Effort, round: usize) -> Result<Vec<(f64, f64)>> {
     let running = row.entrants.iter().map(|entrant| Running::start(servers, entrant, row.pipeline));
     let mut running = running.collect::<Result<Vec<Running<'_>>>>()?;
-    // Turn 0 is not measured: the others have taken the caches meanwhile.
+    // Turn 0 is not measured: it fills the caches again after the other contenders.
     for turn in 0..=effort.turns {
         let seed = (round * (effort.turns + 1) + turn + 1) as u64;
         let keys = script(effort.keys, Spread::Uniform, effort.decisions, seed);
         for at in order(running.len(), round + turn) {
             let contender = &mut running[at];
-            let questions = Questions::about(contender.entrant, &keys, row.pipeline);
-            contender.take_turn(&questions, turn > 0)?;
+            let requests = Requests::for_keys(contender.entrant, &keys, row.pipeline);
+            contender.take_turn(&requests, turn > 0)?;
         }
     }
     let decisions = effort.turns as f64 * effort.decisions as f64;
@@ -120,25 +120,25 @@ impl<'s> Running<'s> {
     fn start(servers: &'s Servers, entrant: &'static Entrant, at_once: usize) -> Result<Running<'s>> {
         let server = servers.get(entrant.server);
         let (port, connections) = (server.port(entrant.protocol), entrant.protocol.connections());
-        let clients = match entrant.protocol {
-            Protocol::Grpc => Clients::Calls(Calls::open(port, connections, at_once)?),
+        let load = match entrant.protocol {
+            Protocol::Grpc => Load::Calls(Calls::open(port, connections, at_once)?),
             Protocol::Resp | Protocol::Http => {
-                Clients::Lanes((0..connections).map(|_| Lane::open(port)).collect::<Result<_>>()?)
+                Load::Clients((0..connections).map(|_| Client::open(port)).collect::<Result<_>>()?)
             }
         };
-        Ok(Running { entrant, server, clients, cpu: Duration::ZERO, wall: Duration::ZERO })
+        Ok(Running { entrant, server, load, cpu: Duration::ZERO, wall: Duration::ZERO })
     }
 
-    fn ask(&mut self, questions: &[Questions]) -> Result<()> {
-        match &mut self.clients {
-            Clients::Lanes(lanes) => ask(lanes, self.entrant, questions),
-            Clients::Calls(calls) => calls.ask(self.entrant, questions),
+    fn ask(&mut self, requests: &[Requests]) -> Result<()> {
+        match &mut self.load {
+            Load::Clients(clients) => ask(clients, self.entrant, requests),
+            Load::Calls(calls) => calls.ask(self.entrant, requests),
         }
     }
 
-    fn take_turn(&mut self, questions: &[Questions], is_measured: bool) -> Result<()> {
+    fn take_turn(&mut self, requests: &[Requests], is_measured: bool) -> Result<()> {
         let (cpu, started) = (self.server.process.cpu()?, Instant::now());
-        self.ask(questions)?;
+        self.ask(requests)?;
         if is_measured {
             self.wall += started.elapsed();
             self.cpu += self.server.process.cpu()? - cpu;
@@ -147,12 +147,17 @@ impl<'s> Running<'s> {
     }
 }
 
-fn empty(row: &Row, keys: u64) -> report::Row {
+fn empty(row: &Row, keys: u64) -> tollgate_bench_report::Row {
     let results = row.entrants.iter().map(|entrant| Measured {
         contender: entrant.name.to_owned(),
         cpu_ns: Vec::new(),
         wall_ns: Vec::new(),
         instructions: None,
     });
-    report::Row { id: row.id.to_owned(), title: row.title.to_owned(), keys, results: results.collect() }
+    tollgate_bench_report::Row {
+        id: row.id.to_owned(),
+        title: row.title.to_owned(),
+        keys,
+        results: results.collect(),
+    }
 }

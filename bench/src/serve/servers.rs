@@ -1,4 +1,4 @@
-//! The servers that take part, and how each is started: as it comes, with a thread per core.
+//! The servers and how each is started: default settings, one thread per core.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::contender::{PER_HOUR, Protocol, RULES};
 use super::process::Process;
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(clap::Args)]
 pub(crate) struct Programs {
     #[arg(long, hide = true, required_if_eq("suite", "serve"))]
@@ -33,7 +33,7 @@ pub(super) enum Which {
     Bare,
 }
 
-/// All of them, idle until they are asked.
+/// All servers, idle until they are measured.
 pub(super) struct Servers {
     tollgate: Server,
     throttlecrab: Server,
@@ -41,7 +41,7 @@ pub(super) struct Servers {
     bare: Server,
     /// Their names and versions.
     pub(super) versions: String,
-    /// Last, because they write into it until they end.
+    /// The last field, because the servers write into it until they end.
     _folder: TempDir,
 }
 
@@ -119,7 +119,7 @@ fn start_bare(program: &Path, folder: &Path) -> Result<Server> {
     ports.all("bare", Command::new(program).args(ports.addresses()), folder)
 }
 
-/// The answer comes from `empty_gif`, because `return` would come before `limit_req` is asked.
+/// The response comes from `empty_gif`, because `return` runs before `limit_req`.
 fn start_nginx(program: &Path, folder: &Path) -> Result<Server> {
     let ports = Ports::free()?;
     let Ports { http, .. } = ports;
@@ -128,7 +128,7 @@ fn start_nginx(program: &Path, folder: &Path) -> Result<Server> {
     for of in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         write!(temporary, "{of}_temp_path {of}; ")?;
     }
-    // It counts in requests per minute or per second only.
+    // nginx supports requests per second or per minute only.
     let per_minute = PER_HOUR / 60;
     let settings = format!(
         "daemon off; worker_processes {workers}; error_log stderr crit; pid nginx.pid;
@@ -149,30 +149,30 @@ fn start_nginx(program: &Path, folder: &Path) -> Result<Server> {
 }
 
 impl Ports {
-    /// Some that nobody listens on.
+    /// Finds free ports.
     fn free() -> Result<Ports> {
         let any = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        // Held until all are found, or the same one could be found twice.
+        // Held until all are found; otherwise the same port could be found twice.
         let (http, resp, grpc) = (any()?, any()?, any()?);
         let port = |socket: &TcpListener| socket.local_addr().map(|address| address.port());
         Ok(Ports { http: port(&http)?, resp: port(&resp)?, grpc: port(&grpc)? })
     }
 
-    /// As arguments.
+    /// The addresses as arguments.
     fn addresses(self) -> [String; 6] {
         let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
         let [http, resp, grpc] = ["--http", "--resp", "--grpc"].map(str::to_owned);
         [http, at(self.http), resp, at(self.resp), grpc, at(self.grpc)]
     }
 
-    /// A server that listens on all of them.
+    /// Starts a server that listens on all of them.
     fn all(self, name: &str, command: &mut Command, folder: &Path) -> Result<Server> {
         let process = Process::start(name, command, &[self.http, self.resp, self.grpc], folder)?;
         Ok(Server { process, ports: self })
     }
 }
 
-/// The program's name and version, which some tell on one stream and some on the other.
+/// Returns the program's name and version, from standard output or standard error.
 fn version(program: &Path, argument: &str) -> Result<String> {
     let said = Command::new(program)
         .arg(argument)

@@ -1,6 +1,7 @@
-//! The algorithms, one file each: numbers, state and the pure step between them.
+//! The algorithms, one file each: limits, state, and the pure step from one state to the next.
 //!
-//! A file here knows nothing of stores, clocks, keys or of the other algorithms.
+//! Each file starts with the algorithm's contract: its guarantee, its state with units, when it admits, the instant it
+//! returns for a retry, and when a key may expire. No file here knows stores, clocks, keys or other algorithms.
 
 pub mod bucket;
 pub mod concurrency;

@@ -1,77 +1,77 @@
-//! What one limit says to one operation.
+//! One limit's answer to one operation.
 
 use crate::plan::operation::Mark;
 use crate::time::{Span, Time};
 
-/// One limit's answer, consistent in itself: never refused with `remaining` at or above the cost.
+/// One limit's answer to one operation. A refusal never has `remaining` at or above the cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Whether it may proceed, or what came of the operation.
+    /// Whether the request may proceed, or the result of the follow-up.
     pub verdict: Verdict,
     /// The limit in force: capacity, window limit, quota or lease count.
     pub limit: u64,
-    /// What is left after this operation, in whole units, rounded down.
+    /// Whole units left after this operation, rounded down.
     pub remaining: u64,
-    /// When `remaining` is back to `limit` if nobody asks again.
+    /// When `remaining` is back to `limit` if no more requests arrive.
     pub reset_at: Time,
-    /// Where an admission was booked.
+    /// Where the charge was recorded.
     pub mark: Mark,
 }
 
-/// The verdict. A refusal is a value; an error is something else.
+/// The result of an operation. A refusal is a value, not an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It may proceed, after `delay` (zero except for shapers).
+    /// The request may proceed after `delay`, which is zero except for shapers.
     Admitted {
-        /// How long to wait first.
+        /// How long to wait before proceeding.
         delay: Span,
     },
-    /// It may not proceed now.
+    /// The request may not proceed now.
     Refused(Retry),
-    /// An operation that asks for no admission took effect on this many units.
+    /// A follow-up took effect.
     Done {
-        /// Units refunded, released, settled, cancelled, or failures on record.
+        /// Units refunded, released, settled or cancelled, or the number of failures on record.
         amount: u64,
     },
-    /// The operation could not be carried out; nothing changed.
+    /// The operation could not be applied. Nothing changed.
     Declined(Decline),
 }
 
-/// When a refused charge would be admitted if nobody else asks.
+/// When a refused charge would be admitted if no other requests arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
     /// At this instant, and not one tick earlier.
     At(Time),
-    /// Not by waiting: the limit never gives this back by itself.
+    /// Never: the cost exceeds the capacity.
     Never,
 }
 
-/// Why an operation was not carried out.
+/// Why an operation was not applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Decline {
-    /// The algorithm has no such operation.
-    #[error("this algorithm has no such operation")]
+    /// The algorithm does not support the operation.
+    #[error("this algorithm does not support the operation")]
     NotSupported,
-    /// What the receipt or token names is not held (any more): expired, given back before, or never taken.
-    #[error("nothing is held under this receipt or token: it has expired, was given back, or never was")]
+    /// Nothing is held under the receipt or token: it expired, was given back before, or never existed.
+    #[error("nothing is held under this receipt or token: it has expired, was given back, or never existed")]
     NotHeld,
-    /// It is held, but too many younger entries lie above it to find it with bounded work.
-    #[error("too many newer requests lie above this one to take it back")]
+    /// The charge still counts, but too many newer entries follow it to refund it with bounded work.
+    #[error("receipt is too old to refund: too many newer requests were charged since")]
     TooOld,
-    /// The token already names a live lease or reservation.
-    #[error("this token already names a live lease or reservation; choose a new one for each")]
+    /// The token already belongs to a live lease or reservation.
+    #[error("duplicate token: a live lease or reservation already uses it; choose a new token for each")]
     TokenInUse,
-    /// The state holds as many reservations as it may.
-    #[error("as many reservations are open as one subject may have; settle or cancel some first")]
+    /// The subject has the largest number of open reservations.
+    #[error("too many open reservations for one subject; settle or cancel some first")]
     TooManyReservations,
-    /// The store's clock is outside the periods the Plan carries: compute them again around this instant.
-    #[error("the calendar periods of this plan do not cover the store's clock; compute them again")]
+    /// The store's time is outside the calendar periods of the Plan. Compute them again around `at`.
+    #[error("the plan's calendar periods do not cover the store's time; compute them again")]
     Recompute {
-        /// The instant they must cover.
+        /// The instant that the periods must cover.
         at: Time,
     },
-    /// The sum would pass the largest exact integer.
-    #[error("the counter would pass 2^53 - 1")]
+    /// The sum would exceed the largest exact integer.
+    #[error("the counter would exceed 2^53 - 1")]
     Overflow,
 }
 

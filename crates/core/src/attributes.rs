@@ -1,39 +1,39 @@
-//! What the edge knows of a request.
+//! The attributes of a request: names and values, such as tenant, user, api_key, ip, method and path.
 
 use std::fmt;
 
 use crate::short_bytes;
 
-/// As many as most requests have: they stay on the stack.
+/// Number of attributes that are stored inline. Most requests have no more.
 const INLINE: usize = 8;
 
-/// Names and values of one request: tenant, user, api_key, ip, method, path, action, plan, anything.
+/// Names and values of one request. Any name is valid.
 ///
-/// A request has a dozen of them at most in practice, so they lie in a row and are searched in order.
+/// In practice a request has at most a dozen attributes, so lookup is a linear search.
 #[derive(Clone, Default)]
 pub struct Attributes<'a> {
-    /// The first ones. Not a SmallVec: that would tie all attributes to exactly one lifetime.
+    /// The first attributes. Not a `SmallVec`, which would be invariant in the lifetime.
     inline: [(&'a str, &'a str); INLINE],
-    /// How many of them there are.
+    /// Number of inline attributes.
     len: usize,
-    /// The others.
+    /// The remaining attributes.
     more: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Attributes<'a> {
-    /// No attributes.
+    /// Creates an empty set of attributes.
     pub fn new() -> Attributes<'a> {
         Attributes::default()
     }
 
-    /// These, and `name` with `value` in place of any value it had.
+    /// Returns these attributes with `name` set to `value`, replacing any earlier value.
     #[must_use]
     pub fn with(mut self, name: &'a str, value: &'a str) -> Attributes<'a> {
         self.set(name, value);
         self
     }
 
-    /// Gives `name` this value in place of any it had.
+    /// Sets `name` to `value`, replacing any earlier value.
     pub fn set(&mut self, name: &'a str, value: &'a str) {
         if let Some((_, old)) = self.inline[..self.len].iter_mut().find(|(known, _)| *known == name) {
             *old = value;
@@ -48,25 +48,25 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The value of `name`. An attribute nobody set has none, not an empty one.
+    /// Returns the value of `name`, or `None` if it was not set.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        // Not by one iterator over both: as a rule there are no others, and it must not cost anything that there might be.
-        let among = |entries: &[(&'a str, &'a str)]| {
-            let named = |(known, _): &&(&str, _)| short_bytes::same(known.as_bytes(), name.as_bytes());
+        // Not one iterator over both parts: `more` is usually empty and must then cost nothing.
+        let find_in = |entries: &[(&'a str, &'a str)]| {
+            let named = |(known, _): &&(&str, _)| short_bytes::equal(known.as_bytes(), name.as_bytes());
             entries.iter().find(named).map(|&(_, value)| value)
         };
-        let found = among(&self.inline[..self.len]);
-        if self.more.is_empty() { found } else { found.or_else(|| among(&self.more)) }
+        let found = find_in(&self.inline[..self.len]);
+        if self.more.is_empty() { found } else { found.or_else(|| find_in(&self.more)) }
     }
 
-    /// All of them, in the order they were first set.
+    /// Returns all attributes, in the order in which they were first set.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         self.inline[..self.len].iter().chain(&self.more).copied()
     }
 }
 
-/// Names only: values may be keys, addresses and people.
+/// Prints names only, because values can be secrets or personal data.
 impl fmt::Debug for Attributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
@@ -82,11 +82,11 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Attributes<'a> {
 }
 
 impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Attributes<'a> {
-    // Names in an array are mostly literals: seen from where it is called, the compiler compares them.
+    // Inlined because the names are mostly literals, which the compiler can then compare at the call site.
     #[inline]
     fn from(entries: [(&'a str, &'a str); N]) -> Attributes<'a> {
-        let is_second = |at: usize| entries[..at].iter().any(|(name, _)| *name == entries[at].0);
-        if N > INLINE || (1..N).any(is_second) {
+        let is_duplicate = |at: usize| entries[..at].iter().any(|(name, _)| *name == entries[at].0);
+        if N > INLINE || (1..N).any(is_duplicate) {
             return entries.into_iter().collect();
         }
         let mut inline = [("", ""); INLINE];
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_attributes_than_usual_are_all_there_and_in_order() {
+    fn attributes_beyond_the_inline_capacity_are_kept_in_order() {
         let names: Vec<String> = (0..3 * INLINE).map(|n| n.to_string()).collect();
         let mut attributes: Attributes<'_> = names.iter().map(|name| (name.as_str(), "old")).collect();
         names.iter().for_each(|name| attributes.set(name, name));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_taken_like_any_other_entries() {
+    fn an_array_gives_the_same_attributes_as_an_iterator() {
         let twice = [("user", "jane"), ("ip", "::1"), ("user", "john")];
         let attributes = Attributes::from(twice);
         assert_eq!(attributes.iter().collect::<Vec<_>>(), [("user", "john"), ("ip", "::1")]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_no_value() {
+    fn debug_prints_no_values() {
         let attributes = Attributes::new().with("user", "jane").with("user", "john").with("ip", "::1");
         assert_eq!(format!("{attributes:?}"), r#"{"user", "ip"}"#);
         assert_eq!((attributes.get("user"), attributes.get("tenant")), (Some("john"), None));

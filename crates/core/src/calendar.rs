@@ -1,12 +1,14 @@
-//! Calendar periods: when an hour, a day, a week, a month or a year begins in a named time zone.
+//! Calendar periods: when an hour, day, week, month or year begins in a named time zone.
 //!
-//! A date begins at the first instant at which the zone's clock shows midnight of that date or anything
-//! later. So a midnight that the clock jumps over begins at the jump, a midnight that the clock shows twice
-//! begins the first time, and a date that the clock never shows begins together with the next one, which
-//! leaves no empty period. An hour begins whenever the clock shows a full hour, and where the clock changes
-//! by anything but whole hours; so an hour that the clock repeats is two periods.
+//! A date begins at the first instant at which local time is midnight of that date or later. It follows that:
+//! - if the clock skips midnight, the date begins at the change;
+//! - if midnight occurs twice, the date begins at the first one;
+//! - a date that local time skips begins together with the next one, so no period is empty.
 //!
-//! This module knows where periods begin. It does not count what is consumed in them.
+//! An hour begins at each full hour of local time, and at each change of the clock by anything but whole hours. So an hour
+//! that occurs twice is two periods.
+//!
+//! This module computes where periods begin. It does not count consumption.
 
 use crate::time::Time;
 use jiff::Timestamp;
@@ -16,9 +18,9 @@ use thiserror::Error;
 
 const HOUR_S: i64 = 3_600;
 const DAY_S: i64 = 86_400;
-/// No zone's clock is further from UTC than this, in either direction.
+/// Largest offset from UTC of any time zone, in either direction.
 const OFFSET_S_MAX: i64 = 26 * HOUR_S;
-/// Longer zone names are cut in messages and get no hint.
+/// Longer zone names are truncated in messages and get no hint.
 const NAME_LEN_MAX: usize = 64;
 
 /// A day of the week.
@@ -40,7 +42,7 @@ pub enum Weekday {
     Sunday,
 }
 
-/// How long a period is and where it is anchored. [`Calendar::new`] checks the numbers.
+/// The length and anchor of a period. [`Calendar::new`] validates the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Period {
     /// From one full hour to the next.
@@ -54,19 +56,19 @@ pub enum Period {
     },
     /// From a day of one month to the same day of the next.
     Month {
-        /// 1 to 31. In a month that has no such day the period begins on the month's last day.
+        /// 1 to 31. In a shorter month the period begins on the month's last day.
         day: u8,
     },
     /// From a date of one year to the same date of the next.
     Year {
         /// 1 to 12.
         month: u8,
-        /// A day that the month has. 29 February means the 28th in a year without one.
+        /// A day of that month. 29 February means the 28th in other than leap years.
         day: u8,
     },
 }
 
-/// A period in a time zone, and so all its boundaries.
+/// A kind of period in a time zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Calendar {
     period: Period,
@@ -79,16 +81,16 @@ pub struct Periods {
     starts: [Time; 4],
 }
 
-/// A time during which a zone's clock is not changed.
-struct Stretch {
+/// A time between two clock changes of a zone.
+struct ConstantOffset {
     since_s: i64,
-    /// The next change, which is not part of it.
+    /// The next clock change, exclusive.
     until_s: i64,
-    /// How far the clock is ahead of UTC.
+    /// Local time minus UTC.
     offset_s: i64,
 }
 
-/// Why a [`Calendar`] cannot be made.
+/// Why a [`Calendar`] is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CalendarError {
     /// The day of a [`Period::Month`] is out of range.
@@ -96,39 +98,39 @@ pub enum CalendarError {
         "a month can begin on day 1 to 31 (in a shorter month that means its last day), not on day {day}"
     )]
     MonthDay {
-        /// The day asked for.
+        /// The requested day.
         day: u8,
     },
     /// The month of a [`Period::Year`] is out of range.
     #[error("a year can begin in month 1 to 12, not in month {month}")]
     YearMonth {
-        /// The month asked for.
+        /// The requested month.
         month: u8,
     },
     /// The day of a [`Period::Year`] does not exist in its month.
     #[error("a year that begins in month {month} can begin on day 1 to {day_max}, not on day {day}")]
     YearDay {
-        /// The month asked for.
+        /// The requested month.
         month: u8,
-        /// The day asked for.
+        /// The requested day.
         day: u8,
-        /// The last day that the month can have.
+        /// The last day of the month.
         day_max: u8,
     },
-    /// There is no such time zone.
+    /// The time zone does not exist.
     #[error("unknown time zone {name:?}; {}", zone_hint(.near.as_deref()))]
     UnknownZone {
-        /// The name asked for, cut if it is long.
+        /// The requested name, truncated if it is long.
         name: String,
-        /// The zone that was probably meant.
+        /// The zone with the most similar name.
         near: Option<String>,
     },
 }
 
 impl Calendar {
-    /// The calendar of `period` in the IANA time zone `zone_name`, such as `Europe/Berlin` or `UTC`.
+    /// Creates the calendar of `period` in the IANA time zone `zone_name`, such as `Europe/Berlin` or `UTC`.
     ///
-    /// The case of the name does not matter. The zone data is compiled in: no file is read.
+    /// The name is not case-sensitive. The time zone data is compiled in; no file is read.
     pub fn new(period: Period, zone_name: &str) -> Result<Calendar, CalendarError> {
         match period {
             Period::Month { day } if !(1..=31).contains(&day) => {
@@ -146,7 +148,7 @@ impl Calendar {
             Period::Hour | Period::Day | Period::Week { .. } | Period::Month { .. } => {}
         }
         match TimeZoneDatabase::bundled().get(zone_name) {
-            // The database also knows a placeholder for "zone unknown", which would count as UTC.
+            // The database also has a placeholder for unknown zones, which would count as UTC.
             Ok(zone) if !zone.is_unknown() => Ok(Calendar { period, zone }),
             _ => Err(CalendarError::UnknownZone {
                 name: zone_name.chars().take(NAME_LEN_MAX).collect(),
@@ -155,22 +157,21 @@ impl Calendar {
         }
     }
 
-    /// The period's length and anchor.
+    /// Returns the kind of period.
     pub fn period(&self) -> Period {
         self.period
     }
 
-    /// The zone's name as the database spells it.
+    /// Returns the zone's name as the database spells it.
     pub fn zone_name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// The period that holds `now`, between the one before it and the one after it.
+    /// Returns the period that contains `now`, the one before it and the one after it.
     ///
-    /// At the two ends of [`Time`] there is no room on one side. The first period begins at [`Time::ZERO`]
-    /// even if the calendar began it earlier, the last one ends at [`Time::MAX`] even if the calendar ends
-    /// it later, and there `now` lies in the first or the last of the three periods instead of the middle
-    /// one. [`Time::MAX`] itself is an end only: no period holds it.
+    /// At the ends of [`Time`], periods are cut off: the first begins at [`Time::ZERO`] and the last ends at
+    /// [`Time::MAX`]. There, `now` is in the first or the last of the three periods instead of the middle one. No period
+    /// contains [`Time::MAX`].
     pub fn around(&self, now: Time) -> Periods {
         let now_s = (now.us() / 1_000_000) as i64;
         let starts = match self.period {
@@ -182,7 +183,7 @@ impl Calendar {
         Periods { starts }
     }
 
-    /// The starts of hours in their order, at least three of them not after `now_s`.
+    /// Returns the starts of hours in order, at least three of them not after `now_s`.
     fn hours(&self, now_s: i64) -> impl Iterator<Item = i64> {
         // No hour is longer than an hour.
         let mut at_s = now_s - 3 * HOUR_S;
@@ -193,33 +194,33 @@ impl Calendar {
         })
     }
 
-    /// The first start of an hour after `at_s`, which lies in `stretch`.
-    fn next_hour(&self, at_s: i64, stretch: &mut Stretch) -> i64 {
+    /// Returns the first start of an hour after `at_s`, which is in `stretch`.
+    fn next_hour(&self, at_s: i64, stretch: &mut ConstantOffset) -> i64 {
         let full = at_s - (at_s + stretch.offset_s).rem_euclid(HOUR_S) + HOUR_S;
         while stretch.until_s <= full {
             let next = self.stretch(stretch.until_s);
-            let moves_minutes = (next.offset_s - stretch.offset_s) % HOUR_S != 0;
+            let minutes_change = (next.offset_s - stretch.offset_s) % HOUR_S != 0;
             *stretch = next;
-            if moves_minutes {
+            if minutes_change {
                 return stretch.since_s;
             }
         }
         full
     }
 
-    /// The starts of the other periods in their order, at least three different ones not after `now_s`. A
-    /// date that the clock never shows repeats the start of the next one.
+    /// Returns the starts of the other periods in order, at least three different ones not after `now_s`. A date that
+    /// local time skips has the same start as the next one.
     fn dates(&self, now_s: i64) -> impl Iterator<Item = i64> {
-        // Days three apart never begin together, however far the clock is set; longer periods never do.
+        // Dates three days apart never begin together, whatever the clock change. Longer periods never do.
         let back = if self.period == Period::Day { 6 } else { 2 };
         let first = self.number(now_s - OFFSET_S_MAX) - back;
         let mut stretch = self.stretch(self.local_start(first) - OFFSET_S_MAX);
-        (first..).map(move |number| self.first_showing(self.local_start(number), &mut stretch))
+        (first..).map(move |number| self.first_instant(self.local_start(number), &mut stretch))
     }
 
-    /// The first instant at which the zone's clock shows `local_s` or later. `stretch` must have begun when
-    /// the clock did not show that yet, and is moved on.
-    fn first_showing(&self, local_s: i64, stretch: &mut Stretch) -> i64 {
+    /// Returns the first instant at which local time is `local_s` or later. At the start of `stretch`, local time must be
+    /// earlier than `local_s`. Advances `stretch`.
+    fn first_instant(&self, local_s: i64, stretch: &mut ConstantOffset) -> i64 {
         if stretch.until_s <= local_s - OFFSET_S_MAX {
             *stretch = self.stretch(local_s - OFFSET_S_MAX);
         }
@@ -229,8 +230,7 @@ impl Calendar {
         stretch.since_s.max(local_s - stretch.offset_s)
     }
 
-    /// The number of the period that holds what the clock shows. Periods of one kind are numbered in their
-    /// order; where the count begins does not matter.
+    /// Returns the number of the period that contains this local time. Periods of one kind are numbered consecutively.
     fn number(&self, local_s: i64) -> i64 {
         let date = || Offset::UTC.to_datetime(timestamp(local_s)).date();
         let number = match self.period {
@@ -240,11 +240,11 @@ impl Calendar {
             Period::Month { .. } => i64::from(date().year()) * 12 + i64::from(date().month()) - 1,
             Period::Year { .. } => i64::from(date().year()),
         };
-        // Before its anchor, a date belongs to the period before.
+        // A date before the anchor belongs to the previous period.
         if self.local_start(number) > local_s { number - 1 } else { number }
     }
 
-    /// What the clock shows, in seconds since it showed 1970, when the period of that number should begin.
+    /// Returns the local time, in seconds since 1970, at which the period of that number begins.
     fn local_start(&self, number: i64) -> i64 {
         match self.period {
             Period::Hour => number * HOUR_S,
@@ -260,11 +260,11 @@ impl Calendar {
         }
     }
 
-    /// What the clock does from `since_s` on.
-    fn stretch(&self, since_s: i64) -> Stretch {
+    /// Returns the offset from `since_s` on, until the next clock change.
+    fn stretch(&self, since_s: i64) -> ConstantOffset {
         let since = timestamp(since_s);
         let change = self.zone.following(since).next();
-        Stretch {
+        ConstantOffset {
             since_s,
             until_s: change.map_or(i64::MAX, |change| change.timestamp().as_second()),
             offset_s: i64::from(self.zone.to_offset(since).seconds()),
@@ -273,25 +273,25 @@ impl Calendar {
 }
 
 impl Periods {
-    /// The periods between four instants, or nothing unless each is later than the one before it.
+    /// Creates the three periods between four instants. Returns `None` unless each is later than the one before it.
     pub fn new(starts: [Time; 4]) -> Option<Periods> {
         starts.is_sorted_by(|a, b| a < b).then_some(Periods { starts })
     }
 
-    /// The start and the end of the period that holds `at`, if one of the three does. A period holds its
-    /// start and not its end.
+    /// Returns start and end of the period that contains `at`, if one of the three does. A period contains its start but
+    /// not its end.
     pub fn containing(&self, at: Time) -> Option<(Time, Time)> {
         self.starts.windows(2).map(|pair| (pair[0], pair[1])).find(|(start, end)| *start <= at && at < *end)
     }
 
-    /// The starts of the three periods, and the end of the last.
+    /// Returns the starts of the three periods, and the end of the last.
     pub fn starts(&self) -> [Time; 4] {
         self.starts
     }
 }
 
-/// Of the boundaries `starts_s`, which never fall: the two up to `now` and the two after it, or the nearest
-/// four at the ends of [`Time`].
+/// Returns the last two boundaries up to `now` and the first two after it, or the nearest four at the ends of [`Time`].
+/// `starts_s` must be sorted.
 fn four_around(now: Time, starts_s: impl Iterator<Item = i64>) -> [Time; 4] {
     let mut four = [Time::ZERO; 4];
     let mut found = 0;
@@ -309,10 +309,10 @@ fn four_around(now: Time, starts_s: impl Iterator<Item = i64>) -> [Time; 4] {
     four
 }
 
-/// Any year in which February has 29 days.
+/// Any leap year.
 const LEAP_YEAR: i64 = 2000;
 
-/// How many days a month has.
+/// Returns the number of days of a month.
 fn month_len(year: i64, month: u8) -> u8 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -322,27 +322,27 @@ fn month_len(year: i64, month: u8) -> u8 {
     }
 }
 
-/// The number of a date near 1 January 1970, a Thursday, that falls on `weekday`.
+/// Returns the day number, relative to 1 January 1970, of a date that falls on `weekday`. That day was a Thursday.
 fn first_weekday(weekday: Weekday) -> i64 {
     weekday as i64 - Weekday::Thursday as i64
 }
 
-/// How many days after 1 January 1970 a date is, in the Gregorian calendar.
+/// Returns the number of days from 1 January 1970 to a date, in the Gregorian calendar.
 fn day_number(year: i64, month: u8, day: u8) -> i64 {
-    // Counted from March, so that the leap day is the last day of its year and the lengths of the months
-    // before any month are a straight line, rounded.
+    // Years start in March here, so that the leap day is the last day of its year and the number of days before a month
+    // is a rounded linear function.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days_before_year = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     let days_before_month = (153 * i64::from(month) + 2) / 5;
     days_before_year + days_before_month + i64::from(day) - 1 - 719_468
 }
 
-/// A second since 1970 as an instant, or the end of [`Time`] that is nearer to it.
+/// Converts seconds since 1970 to an instant, clamped to the range of [`Time`].
 fn time(at_s: i64) -> Time {
     Time::from_us(u64::try_from(at_s).unwrap_or(0).saturating_mul(1_000_000))
 }
 
-/// A second since 1970 as the zone database takes it, which knows the years -9999 to 9999.
+/// Converts seconds since 1970 to a timestamp of the zone database, clamped to the years -9999 to 9999.
 fn timestamp(at_s: i64) -> Timestamp {
     Timestamp::from_second(at_s).unwrap_or(if at_s < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -354,7 +354,7 @@ fn zone_hint(near: Option<&str>) -> String {
     }
 }
 
-/// The zone whose name, or whose city, is only a few letters from `name`.
+/// Returns the zone whose name or city differs from `name` in only a few letters.
 fn nearest_zone(name: &str) -> Option<String> {
     if name.len() > NAME_LEN_MAX {
         return None;
@@ -374,7 +374,7 @@ fn nearest_zone(name: &str) -> Option<String> {
         .map(|(_, zone)| zone)
 }
 
-/// How many bytes must be inserted, removed or replaced to make `b` of `a`.
+/// Returns how many bytes must be inserted, removed or replaced to turn `a` into `b`.
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, byte_a) in a.bytes().enumerate() {

@@ -1,6 +1,6 @@
-//! The one answer, built once, by a pure function of the Plan and what the store found.
+//! The decision of a check, a pure function of the Plan and its Outcome.
 //!
-//! The only place where numbers are rounded: waits up, what remains down.
+//! Only this module rounds numbers for callers: waits up, remaining units down.
 
 use std::cmp::Reverse;
 
@@ -14,139 +14,139 @@ use crate::plan::{INLINE, Item, Outcome, Plan};
 use crate::store::StoreError;
 use crate::time::{Span, Time};
 
-/// What to answer if the store cannot.
+/// A failure policy: what to answer if the store cannot decide.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFailure {
-    /// Let it pass.
+    /// Allow the request.
     Open,
-    /// Refuse it.
+    /// Refuse the request.
     #[default]
     Closed,
-    /// Let it pass, flagged, so that the caller can switch expensive features off.
+    /// Allow the request and flag the decision, so that the caller can save work.
     Degraded,
-    /// Ask a limiter in this process with a share of the rule's own capacity.
+    /// Ask a limiter in this process that has a share of the rule's capacity.
     Local {
-        /// The share, 1 to 100.
+        /// The share in percent, 1 to 100.
         percent: u8,
     },
-    /// Ask a limiter in this process with these numbers, the same for every rule and subject.
+    /// Ask a limiter in this process that has these numbers for every rule and subject.
     Cap {
-        /// Units.
+        /// Units per period.
         amount: u64,
-        /// Per this long.
+        /// The period.
         period: Span,
     },
 }
 
 impl OnFailure {
-    /// Whether it passes when nobody else is there to ask. A local limiter answers before it comes to that.
+    /// Whether it allows requests on its own. Local limiters answer before this is needed.
     const fn passes(self) -> bool {
         matches!(self, OnFailure::Open | OnFailure::Degraded)
     }
 }
 
-/// Who decided.
+/// What made the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// The store.
     Store,
-    /// The rules' failure policies, because the store could not.
+    /// The rules' failure policies, because the store could not decide.
     Fallback,
-    /// Nobody had to: no rule matched.
+    /// No rule matched.
     Unmatched,
-    /// The deny list or the bypass list, before any rule was looked at.
+    /// The deny list or the bypass list. No rule was checked.
     List,
-    /// A rule that refuses without asking the store: it allows nothing, or the subject it demands is missing.
+    /// A rule that refuses without the store: it denies everything, or its required subject is missing.
     Rule,
 }
 
-/// May it proceed?
+/// The decision of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanDecision {
-    /// Whether it may.
+    /// Whether the request may proceed.
     pub allowed: bool,
-    /// The rule to tell the caller about, as an index into `rules`: of a refusal, the refusing rule with the
-    /// longest wait; of an admission, the one with the least left for its cost.
+    /// The rule that headers and error bodies describe, as an index into `rules`. If refused, the refusing rule with the
+    /// longest wait. If allowed, the rule with the fewest requests of this cost left.
     pub headline: Option<usize>,
-    /// Every rule's own outcome, in the order of the Plan's items.
+    /// Each rule's result, in the order of the Plan's items.
     pub rules: SmallVec<[RuleOutcome; INLINE]>,
-    /// Who decided.
+    /// What made the decision.
     pub source: Source,
-    /// What the answer is worth: the worst of the rules that block.
+    /// What the decision guarantees: the worst exactness class of the blocking rules.
     pub exactness: Exactness,
-    /// Allowed although the store could not decide.
+    /// Allowed by a `degraded` failure policy, without the store's answer.
     pub degraded: bool,
-    /// How long to wait before proceeding, in milliseconds: the longest of all delays.
+    /// How long to wait before proceeding, in milliseconds: the longest delay of all rules.
     pub delay_ms: u64,
 }
 
-/// What one rule said.
+/// One rule's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleOutcome {
-    /// Where the rule stands in the rule set.
+    /// Index of the rule in the rule set.
     pub rule_index: u32,
     /// Which of the rule's limits was in force (see [`Item::variant`]).
     pub variant: u32,
-    /// Its algorithm; none if it allows nothing.
+    /// Its algorithm. `None` if the rule denies everything.
     pub algorithm: Option<Algorithm>,
-    /// Whether this rule alone would let it pass.
+    /// Whether this rule alone would allow the request.
     pub allowed: bool,
-    /// Whether its refusal counts; shadow rules do not block.
+    /// Whether its refusal refuses the request. Shadow rules do not block.
     pub blocking: bool,
-    /// What was asked for.
+    /// The cost under this rule.
     pub cost: u64,
-    /// The numbers, if the store could tell them.
+    /// Its numbers, if the store answered.
     pub numbers: Option<Numbers>,
 }
 
-/// A rule's numbers, rounded for people and wires.
+/// A rule's numbers, rounded for callers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
     /// The limit in force.
     pub limit: u64,
     /// Whole units left.
     pub remaining: u64,
-    /// The wait until it would be admitted; zero if it was.
+    /// How long to wait before the request is admitted. Zero if it was admitted.
     pub retry_after: RetryAfter,
-    /// When everything is there again, in milliseconds since 1970.
+    /// When `remaining` is back to `limit`, in milliseconds since 1970.
     pub reset_at_ms: u64,
-    /// The same as a wait in milliseconds.
+    /// How long until `remaining` is back to `limit`, in milliseconds.
     pub reset_after_ms: u64,
-    /// How long to wait before proceeding.
+    /// How long to wait before proceeding, in milliseconds.
     pub delay_ms: u64,
-    /// Where an admission was booked.
+    /// Where the charge was recorded.
     pub mark: Mark,
 }
 
-/// How long to wait, longest last.
+/// How long to wait. Ordered from shortest to longest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RetryAfter {
-    /// So many milliseconds.
+    /// This many milliseconds.
     Ms(u64),
     /// Waiting does not help.
     Never,
 }
 
-/// The store answered, but not with a decision; the Plan must be made anew or was wrong.
+/// The store declined a blocking item: the Plan must be made again, or is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("rule {rule:?}: {why}")]
 pub struct Undecided {
-    /// The rule that could not decide.
+    /// The rule of the declined item.
     pub rule: String,
-    /// Why.
+    /// Why it was declined.
     #[source]
     pub why: Decline,
 }
 
 impl PlanDecision {
-    /// The decision of a check.
+    /// Decides a check from its Plan and the store's answer.
     pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<PlanDecision, Undecided> {
-        let mut decision = PlanDecision::listed(false);
+        let mut decision = PlanDecision::from_list(false);
         decision.decide(plan, found)?;
         Ok(decision)
     }
 
-    /// Turns any decision into that of a check, in place: a decision is large, and moving it costs more than making it.
+    /// Overwrites `self` with the decision of a check. Moving a decision costs more than computing it.
     pub fn decide(&mut self, plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<(), Undecided> {
         self.rules.clear();
         match found {
@@ -158,8 +158,8 @@ impl PlanDecision {
         }
     }
 
-    /// The answer of the deny list or of the bypass list.
-    pub fn listed(allowed: bool) -> PlanDecision {
+    /// Returns the decision of the deny list or the bypass list.
+    pub fn from_list(allowed: bool) -> PlanDecision {
         PlanDecision {
             allowed,
             headline: None,
@@ -171,18 +171,18 @@ impl PlanDecision {
         }
     }
 
-    /// The refusal of a rule that does not ask the store. Waiting does not help.
-    pub fn refused_outright(rule: RuleOutcome) -> PlanDecision {
+    /// Returns the refusal of a rule that does not need the store. Waiting does not help.
+    pub fn refused_by_rule(rule: RuleOutcome) -> PlanDecision {
         let rules = SmallVec::from_iter([rule]);
-        PlanDecision { headline: Some(0), rules, source: Source::Rule, ..PlanDecision::listed(false) }
+        PlanDecision { headline: Some(0), rules, source: Source::Rule, ..PlanDecision::from_list(false) }
     }
 
-    /// The rule to tell the caller about.
+    /// Returns the rule that headers and error bodies describe.
     pub fn headline(&self) -> Option<&RuleOutcome> {
         self.headline.and_then(|index| self.rules.get(index))
     }
 
-    /// Rules that would have refused had they been enforced.
+    /// Returns the shadow rules that would have refused the request.
     pub fn shadow_rejected(&self) -> impl Iterator<Item = &RuleOutcome> {
         self.rules.iter().filter(|rule| !rule.blocking && !rule.allowed)
     }
@@ -192,40 +192,40 @@ impl PlanDecision {
         for (item, answer) in plan.items().iter().zip(&outcome.answers) {
             match answer.verdict {
                 Verdict::Declined(why) if item.blocking => {
-                    return Err(Undecided { rule: item.key.scope().rule().to_owned(), why });
+                    return Err(Undecided { rule: item.key.keyspace().rule().to_owned(), why });
                 }
-                _ => self.note(item, answer.is_admitted(), Some(numbers(answer, outcome.now))),
+                _ => self.push_rule(item, answer.is_admitted(), Some(numbers(answer, outcome.now))),
             }
         }
         self.source = if self.rules.is_empty() { Source::Unmatched } else { Source::Store };
-        self.conclude(plan, false);
+        self.finish(plan, false);
         Ok(())
     }
 
     fn decide_by_policies(&mut self, plan: &Plan<'_>, error: &StoreError) {
-        // Wrong credentials are never a reason to let everything pass.
+        // Wrong credentials must never open the gate.
         let may_open = !matches!(error, StoreError::Misconfigured(_));
         self.allowed = true;
         for item in plan.items() {
-            self.note(item, may_open && item.on_failure.passes(), None);
+            self.push_rule(item, may_open && item.on_failure.passes(), None);
         }
         self.source = Source::Fallback;
         let degraded =
             plan.items().iter().any(|item| item.blocking && item.on_failure == OnFailure::Degraded);
-        self.conclude(plan, degraded);
+        self.finish(plan, degraded);
     }
 
-    /// What one rule said.
+    /// Records one rule's result.
     #[inline]
-    fn note(&mut self, item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) {
+    fn push_rule(&mut self, item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) {
         self.allowed &= allowed || !item.blocking;
         self.rules.push(rule_outcome(item, allowed, numbers));
     }
 
-    /// Everything that follows from what the rules said.
-    fn conclude(&mut self, plan: &Plan<'_>, degraded: bool) {
+    /// Computes headline, exactness and delay from the rules' results.
+    fn finish(&mut self, plan: &Plan<'_>, degraded: bool) {
         let (rules, allowed) = (self.rules.as_slice(), self.allowed);
-        let mut headline: Option<(usize, Lead)> = None;
+        let mut headline: Option<(usize, HeadlineRank)> = None;
         let (mut exactness, mut delay_ms) = (Exactness::Exact, 0);
         for (index, (rule, item)) in rules.iter().zip(plan.items()).enumerate() {
             if !rule.blocking {
@@ -241,11 +241,14 @@ impl PlanDecision {
             if allowed {
                 delay_ms = delay_ms.max(rule.numbers.map_or(0, |numbers| numbers.delay_ms));
             }
-            // The first of equals.
-            let lead =
-                if allowed { Lead::Headroom(rule.headroom()) } else { Lead::Wait(Reverse(rule.wait())) };
-            if headline.is_none_or(|(_, leader)| lead < leader) {
-                headline = Some((index, lead));
+            let rank = if allowed {
+                HeadlineRank::Headroom(rule.headroom())
+            } else {
+                HeadlineRank::Wait(Reverse(rule.wait()))
+            };
+            // The first of equals wins.
+            if headline.is_none_or(|(_, lowest)| rank < lowest) {
+                headline = Some((index, rank));
             }
         }
         self.headline = headline.map(|(index, _)| index);
@@ -254,19 +257,19 @@ impl PlanDecision {
     }
 }
 
-/// What makes a rule the headline; the least leads.
+/// Decides which rule is the headline: the lowest rank.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Lead {
+enum HeadlineRank {
     Headroom(u64),
     Wait(Reverse<RetryAfter>),
 }
 
 impl RuleOutcome {
-    /// How many more requests like this one would fit.
+    /// Returns how many more requests of this cost would fit.
     #[inline]
     fn headroom(&self) -> u64 {
         let Some(numbers) = &self.numbers else { return 0 };
-        // Most requests cost one: a division is the dearest step of a decision.
+        // Most requests cost 1. This avoids a division, the most expensive step of a decision.
         if self.cost <= 1 { numbers.remaining } else { fit(numbers.remaining, self.cost) }
     }
 
@@ -275,7 +278,7 @@ impl RuleOutcome {
     }
 }
 
-// Never inlined: next to the branch that spares it, the compiler would rather divide every time and choose afterwards.
+// Never inlined: otherwise the compiler divides every time and selects the result afterwards.
 #[inline(never)]
 const fn fit(remaining: u64, cost: u64) -> u64 {
     remaining / cost

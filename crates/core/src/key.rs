@@ -1,4 +1,4 @@
-//! Whose state: subjects as keyed hashes, and the key that names their state in a store.
+//! Keys: the names of subjects' state in a store. Subjects are keyed hashes of attribute values.
 
 mod sip;
 mod subject;
@@ -6,67 +6,67 @@ mod subject;
 use std::fmt;
 use std::str::FromStr;
 
-pub use subject::{NotASubject, RotationError, SecretError, Subject, SubjectHasher, SubjectHashers};
+pub use subject::{RotationError, SecretError, Subject, SubjectHasher, SubjectHashers, SubjectParseError};
 
-/// The version of the key's form.
+/// Version of the key format.
 const VERSION: u8 = 1;
 
-/// What all keys of one rule have in common.
+/// The keys of one rule: its namespace and id.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scope {
+pub struct Keyspace {
     namespace: String,
     rule: String,
-    /// Tells the same subject under different rules apart.
+    /// Distinguishes the same subject under different rules.
     salt: u128,
 }
 
-/// Names one subject's state under one rule.
+/// The name of one subject's state under one rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key<'r> {
-    scope: &'r Scope,
+    keyspace: &'r Keyspace,
     tag: Subject,
     subject: Subject,
 }
 
-/// A key as it was found in a store, by a scan for instance.
+/// A key that was read from a store, for example by a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredKey {
-    scope: Scope,
+    keyspace: Keyspace,
     tag: Subject,
     subject: Subject,
 }
 
-/// A name that a key cannot carry.
+/// A namespace or rule id is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} {found:?} must be 1 to 64 letters, digits, `-`, `_` or `.`")]
-pub struct ScopeError {
+pub struct KeyspaceError {
     what: &'static str,
     found: String,
 }
 
-/// Text that is no key of this version.
+/// The text is not a key of this version.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotAKey {
-    /// It has another form.
-    #[error("a key has the form tg:{VERSION}:<namespace>:{{<tag>}}:<rule>:<subject>")]
+pub enum KeyParseError {
+    /// The text has another format.
+    #[error("invalid key; a key has the form tg:{VERSION}:<namespace>:{{<tag>}}:<rule>:<subject>")]
     Form,
-    /// A name is wrong.
+    /// The namespace or the rule id is invalid.
     #[error(transparent)]
-    Scope(#[from] ScopeError),
-    /// Its tag or its subject is wrong.
+    Keyspace(#[from] KeyspaceError),
+    /// The tag or the subject is invalid.
     #[error(transparent)]
-    Subject(#[from] NotASubject),
+    Subject(#[from] SubjectParseError),
 }
 
-impl Scope {
-    /// The scope of `rule` in `namespace` (product and environment).
-    pub fn new(namespace: &str, rule: &str) -> Result<Scope, ScopeError> {
+impl Keyspace {
+    /// Creates the keyspace of `rule` in `namespace` (product and environment).
+    pub fn new(namespace: &str, rule: &str) -> Result<Keyspace, KeyspaceError> {
         for (what, name) in [("namespace", namespace), ("rule id", rule)] {
             let fits = (1..=64).contains(&name.len())
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
             if !fits {
                 let found = name.chars().take(80).collect();
-                return Err(ScopeError { what, found });
+                return Err(KeyspaceError { what, found });
             }
         }
         let mut hasher = blake3::Hasher::new();
@@ -75,126 +75,107 @@ impl Scope {
             hasher.update(name.as_bytes());
         }
         let salt = first_half(&hasher.finalize());
-        Ok(Scope { namespace: namespace.to_owned(), rule: rule.to_owned(), salt })
+        Ok(Keyspace { namespace: namespace.to_owned(), rule: rule.to_owned(), salt })
     }
 
-    /// The rule's id.
+    /// Returns the rule's id.
     pub fn rule(&self) -> &str {
         &self.rule
     }
 
-    /// Product and environment.
+    /// Returns the namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// 128 bits that tell this rule from every other, for stores in memory.
+    /// Returns 128 bits that identify this rule in a memory store.
     pub const fn fingerprint(&self) -> u128 {
         self.salt
     }
 
-    /// The key of `subject`, in a slot of its own.
+    /// Returns the key of `subject`, with the subject as its hash tag.
     pub const fn key(&self, subject: Subject) -> Key<'_> {
-        Key { scope: self, tag: subject, subject }
+        Key { keyspace: self, tag: subject, subject }
     }
 
-    /// The key of `subject`, in the slot of `tag`, which may depend on nothing but the subject's own parts and is
-    /// hashed with the same secret.
+    /// Returns the key of `subject` with the hash tag `tag`, which must depend only on the subject's parts and be hashed
+    /// with the same secret.
     pub const fn key_tagged(&self, tag: Subject, subject: Subject) -> Key<'_> {
-        Key { scope: self, tag, subject }
+        Key { keyspace: self, tag, subject }
     }
 }
 
 impl<'r> Key<'r> {
-    /// The rule it belongs to.
-    pub const fn scope(&self) -> &'r Scope {
-        self.scope
+    /// Returns the keyspace of its rule.
+    pub const fn keyspace(&self) -> &'r Keyspace {
+        self.keyspace
     }
 
-    /// Whose state it is.
+    /// Returns the subject.
     pub const fn subject(&self) -> Subject {
         self.subject
     }
 
-    /// What decides its slot.
+    /// Returns its hash tag, which decides the hash slot.
     pub const fn tag(&self) -> Subject {
         self.tag
     }
 
-    /// Where `id` is remembered for a Plan that begins with this key.
-    pub const fn of_request(self, id: Subject) -> IdKey<'r> {
-        IdKey { first: self, id }
+    /// Returns the key under which a Plan that starts with this key remembers the request id `id`.
+    pub const fn request_id_key(self, id: Subject) -> RequestIdKey<'r> {
+        RequestIdKey { first: self, id }
     }
 
-    /// 128 bits that tell this key from every other, for stores in memory. All but the first 8 are as good as random.
+    /// Returns 128 bits that identify this key in a memory store. All bits but the first 8 are uniformly distributed.
     pub const fn fingerprint(&self) -> u128 {
-        self.subject.0 ^ self.scope.salt
+        self.subject.0 ^ self.keyspace.salt
     }
 }
 
-/// The key under which a request id is remembered: in the slot of the Plan's first item. No rule can be called `@id`.
+/// The key that remembers a request id, in the hash slot of the Plan's first item. No rule id can be `@id`.
 #[derive(Clone, Copy, Debug)]
-pub struct IdKey<'r> {
+pub struct RequestIdKey<'r> {
     first: Key<'r>,
     id: Subject,
 }
 
-impl fmt::Display for IdKey<'_> {
+impl fmt::Display for RequestIdKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespace = self.first.scope.namespace();
+        let namespace = self.first.keyspace.namespace();
         write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@id:{}", self.first.tag, self.id)
-    }
-}
-
-/// The key of something that servers which share a store tell each other. All of a namespace are in one slot. No rule can
-/// be called `@hash-key` or the like.
-#[derive(Clone, Debug)]
-pub struct FleetKey {
-    scope: Scope,
-}
-
-impl FleetKey {
-    /// What is called `name` among the servers of `namespace`.
-    pub fn new(namespace: &str, name: &str) -> Result<FleetKey, ScopeError> {
-        Ok(FleetKey { scope: Scope::new(namespace, name)? })
-    }
-}
-
-impl fmt::Display for FleetKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { namespace, rule, .. } = &self.scope;
-        write!(f, "tg:{VERSION}:{namespace}:{{fleet}}:@{rule}")
     }
 }
 
 /// The only place where the key is written as a string.
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { namespace, rule, .. } = self.scope;
+        let Keyspace { namespace, rule, .. } = self.keyspace;
         write!(f, "tg:{VERSION}:{namespace}:{{{}}}:{rule}:{}", self.tag, self.subject)
     }
 }
 
 impl StoredKey {
-    /// The key.
+    /// Returns the key.
     pub const fn key(&self) -> Key<'_> {
-        self.scope.key_tagged(self.tag, self.subject)
+        self.keyspace.key_tagged(self.tag, self.subject)
     }
 }
 
-/// Takes exactly what [`Key`] writes.
+/// Accepts exactly what [`Key`]'s `Display` writes.
 impl FromStr for StoredKey {
-    type Err = NotAKey;
+    type Err = KeyParseError;
 
-    fn from_str(text: &str) -> Result<StoredKey, NotAKey> {
+    fn from_str(text: &str) -> Result<StoredKey, KeyParseError> {
         let parts: smallvec::SmallVec<[&str; 6]> = text.splitn(6, ':').collect();
-        let [product, version, namespace, tag, rule, subject] = parts[..] else { return Err(NotAKey::Form) };
+        let [product, version, namespace, tag, rule, subject] = parts[..] else {
+            return Err(KeyParseError::Form);
+        };
         if product != "tg" || version != VERSION.to_string() {
-            return Err(NotAKey::Form);
+            return Err(KeyParseError::Form);
         }
-        let tag = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}')).ok_or(NotAKey::Form)?;
-        let scope = Scope::new(namespace, rule)?;
-        Ok(StoredKey { scope, tag: tag.parse()?, subject: subject.parse()? })
+        let tag = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}')).ok_or(KeyParseError::Form)?;
+        let keyspace = Keyspace::new(namespace, rule)?;
+        Ok(StoredKey { keyspace, tag: tag.parse()?, subject: subject.parse()? })
     }
 }
 

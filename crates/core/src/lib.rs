@@ -1,14 +1,14 @@
-//! The pure heart of Tollgate: limits, Plans and decisions.
+//! Limits, Plans and decisions as pure functions.
 //!
-//! Data flows one way. Attributes of a request become a [`Plan`], a store turns the Plan into an [`Outcome`], and
-//! [`PlanDecision::new`] turns that into the one answer. Nothing here reads a clock, touches a file or a socket, or
+//! Data flows one way. The attributes of a request become a [`Plan`], a store turns the Plan into an [`Outcome`], and
+//! [`PlanDecision::new`] turns the Outcome into one decision. Nothing here reads a clock, opens a file or a socket, or
 //! knows a transport: `now` is an argument everywhere.
 //!
 //! ```
 //! use tollgate_core::algorithm::bucket::Bucket;
 //! use tollgate_core::{Limit, Operation, Span, State, Time};
 //!
-//! // Two a second, and five may be saved up.
+//! // Two tokens per second, saved up to five.
 //! let limit = Limit::Bucket(Bucket::tokens(2, Span::from_secs(1), 5)?);
 //! let mut state: Option<State> = None;
 //! let now = Time::from_us(1_700_000_000_000_000);
@@ -20,7 +20,7 @@
 //!
 //! let step = limit.decide(state.as_ref(), now, &Operation::charge(2));
 //! assert!(step.answer.is_refused());
-//! assert!(step.write.is_none(), "denying changes nothing");
+//! assert!(step.write.is_none(), "a refusal changes nothing");
 //! # Ok::<(), tollgate_core::LimitError>(())
 //! ```
 
@@ -46,10 +46,10 @@ pub use attributes::Attributes;
 pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
 pub use decision::{OnFailure, PlanDecision};
 pub use exactness::Exactness;
-pub use key::{FleetKey, Key, Scope, StoredKey, Subject, SubjectHasher, SubjectHashers};
+pub use key::{Key, Keyspace, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::error::LimitError;
 pub use limit::{Algorithm, Limit};
-pub use plan::evaluate::{Evaluation, evaluate, writes_alone};
+pub use plan::evaluate::{Evaluation, evaluate, single_item_writes};
 pub use plan::operation::{Mark, Operation, Report, Token};
 pub use plan::receipt::Receipt;
 pub use plan::request_id::RequestId;

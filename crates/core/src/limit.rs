@@ -1,11 +1,11 @@
-//! A limit of any algorithm, and the one place where algorithms are told apart.
+//! A limit of any algorithm. Only this module dispatches on the algorithm.
 
 pub mod error;
 
-use crate::algorithm::bucket::{Bucket, Shape};
+use crate::algorithm::bucket::{Bucket, BucketKind};
 use crate::algorithm::concurrency::Concurrency;
 use crate::algorithm::fixed_window::FixedWindow;
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::algorithm::meter::Meter;
 use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
@@ -17,20 +17,20 @@ use crate::plan::operation::{Mark, Operation};
 use crate::state::{Change, State};
 use crate::time::{Span, Tick, Time};
 
-/// Numbers that were found to make sense, for one of the algorithms.
+/// An algorithm and its numbers, valid by construction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Limit {
-    /// At most so much per aligned window.
+    /// At most N units per aligned window.
     FixedWindow(FixedWindow),
-    /// At most so much over the last window, counted in buckets.
+    /// At most N units over the last window, counted in buckets.
     SlidingWindow(SlidingWindow),
-    /// At most so much in any window, exactly.
+    /// At most N units in any window, exactly.
     SlidingLog(SlidingLog),
     /// Token bucket, leaky bucket as a meter, leaky bucket as a shaper.
     Bucket(Bucket),
-    /// At most so much at once.
+    /// At most N units held at once.
     Concurrency(Concurrency),
-    /// So much per calendar period.
+    /// N units per calendar or rolling period.
     Quota(Quota),
     /// A plain counter.
     Meter(Meter),
@@ -38,7 +38,7 @@ pub enum Limit {
     Penalty(Penalty),
 }
 
-/// The algorithms by the names people use for them.
+/// The algorithms, by the names that rules and metrics use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Algorithm {
     /// `fixed-window`
@@ -64,7 +64,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 10] = [
         Algorithm::FixedWindow,
         Algorithm::SlidingWindow,
@@ -78,7 +78,7 @@ impl Algorithm {
         Algorithm::Penalty,
     ];
 
-    /// The name in rules, decisions and metrics.
+    /// Returns its name in rules, decisions and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::FixedWindow => "fixed-window",
@@ -96,16 +96,16 @@ impl Algorithm {
 }
 
 impl Limit {
-    /// Which algorithm it is.
+    /// Returns its algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Limit::FixedWindow(_) => Algorithm::FixedWindow,
             Limit::SlidingWindow(_) => Algorithm::SlidingWindow,
             Limit::SlidingLog(_) => Algorithm::SlidingLog,
-            Limit::Bucket(bucket) => match bucket.shape() {
-                Shape::Tokens => Algorithm::TokenBucket,
-                Shape::Meter => Algorithm::LeakyMeter,
-                Shape::Queue => Algorithm::LeakyShaper,
+            Limit::Bucket(bucket) => match bucket.kind() {
+                BucketKind::Tokens => Algorithm::TokenBucket,
+                BucketKind::Meter => Algorithm::LeakyMeter,
+                BucketKind::Queue => Algorithm::LeakyShaper,
             },
             Limit::Concurrency(_) => Algorithm::Concurrency,
             Limit::Quota(_) => Algorithm::Quota,
@@ -114,7 +114,7 @@ impl Limit {
         }
     }
 
-    /// The largest cost that could ever be admitted.
+    /// Returns the largest cost that it could ever admit.
     pub fn capacity(&self) -> u64 {
         match self {
             Limit::FixedWindow(limit) => Machine::capacity(limit),
@@ -128,8 +128,8 @@ impl Limit {
         }
     }
 
-    /// The number that every answer tells as the limit in force.
-    pub const fn stated(&self) -> u64 {
+    /// Returns the number that every answer carries as `limit`.
+    pub const fn reported_limit(&self) -> u64 {
         match self {
             Limit::FixedWindow(limit) => limit.limit(),
             Limit::SlidingWindow(limit) => limit.limit(),
@@ -142,8 +142,8 @@ impl Limit {
         }
     }
 
-    /// The time its number stands for: the window, the period that holds `at`, or the time a bucket takes to fill.
-    /// None where no length of time brings units back.
+    /// Returns the time to which its number refers: the window, the period that contains `at`, or the time that a full
+    /// bucket takes to drain. `None` if no length of time brings units back.
     pub fn window(&self, at: Time) -> Option<Span> {
         match self {
             Limit::FixedWindow(limit) => Some(limit.window()),
@@ -158,7 +158,7 @@ impl Limit {
         }
     }
 
-    /// The resolution in which it counts time.
+    /// Returns the tick in which it counts time.
     pub const fn tick(&self) -> Tick {
         match self {
             Limit::SlidingWindow(limit) => limit.tick(),
@@ -167,7 +167,7 @@ impl Limit {
         }
     }
 
-    /// What its numbers are worth when one store decides alone.
+    /// Returns its exactness class when one store decides alone.
     pub const fn exactness(&self) -> Exactness {
         match self {
             Limit::SlidingWindow(limit) => match limit.counting() {
@@ -178,16 +178,16 @@ impl Limit {
         }
     }
 
-    /// The answer to `operation` at `now`, and the change that makes it so.
+    /// Returns the answer to `operation` at `now`, and the change to write.
     ///
-    /// State of another algorithm counts as none: a rule that changes its algorithm starts afresh.
+    /// State of another algorithm is ignored: a rule that changes its algorithm starts with nothing consumed.
     pub fn decide(&self, state: Option<&State>, now: Time, operation: &Operation) -> Step<Change> {
         if operation.cost().is_some_and(|cost| cost > self.capacity()) {
-            return self.standing(state, now).keep(Verdict::Refused(Retry::Never));
+            return self.status(state, now).unchanged(Verdict::Refused(Retry::Never));
         }
         if *operation == Operation::Reset {
             let done = Verdict::Done { amount: 0 };
-            return self.standing(None, now).write(done, Mark::None, Change::Reset, now);
+            return self.status(None, now).write(done, Mark::None, Change::Reset, now);
         }
         macro_rules! step {
             ($limit:ident, $kind:ident) => {{
@@ -213,9 +213,9 @@ impl Limit {
         }
     }
 
-    /// How it stands at `now`, nothing asked.
-    fn standing(&self, state: Option<&State>, now: Time) -> Standing {
+    /// Returns its numbers at `now`.
+    fn status(&self, state: Option<&State>, now: Time) -> LimitStatus {
         let answer = self.decide(state, now, &Operation::Peek { cost: 0 }).answer;
-        Standing { limit: answer.limit, remaining: answer.remaining, reset_at: answer.reset_at }
+        LimitStatus { limit: answer.limit, remaining: answer.remaining, reset_at: answer.reset_at }
     }
 }

@@ -1,4 +1,4 @@
-//! A whole check as data, and what a store found for it.
+//! Plans: one check as data, and the Outcome that a store returns for it.
 
 pub mod evaluate;
 pub mod operation;
@@ -15,82 +15,84 @@ use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::request_id::RequestId;
 use crate::time::{EXACT_MAX, Span, Time};
 
-/// Few enough rules match one request that their items stay on the stack.
+/// Number of items that are stored inline. Most requests match no more rules than this.
 pub(crate) const INLINE: usize = 4;
 
-/// One indivisible step on a store: either a check, whose items ask for admission all together, or a follow-up
-/// on earlier admissions, whose items each stand for themselves. Valid by construction.
+/// One check as data. A store applies it in one atomic step. Valid by construction.
+///
+/// A Plan is either a check or a follow-up. The items of a check ask for admission together: all are charged or none.
+/// The items of a follow-up (refund, release, settle and so on) are independent of each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan<'r> {
     items: SmallVec<[Item<'r>; INLINE]>,
-    request: Option<RequestId>,
+    request_id: Option<RequestId>,
 }
 
 /// One operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Item<'r> {
-    /// Whose state.
+    /// Names the subject's state.
     pub key: Key<'r>,
     /// The limit in force.
     pub limit: Limit,
-    /// What is asked of it.
+    /// What to do.
     pub operation: Operation,
-    /// Whether its refusal refuses the whole Plan. An item that does not block keeps its own books.
+    /// Whether its refusal refuses the whole Plan. Items of shadow rules do not block.
     pub blocking: bool,
-    /// What to answer if the store cannot.
+    /// What to answer if the store cannot decide.
     pub on_failure: OnFailure,
-    /// Where its rule stands in the rule set, for whoever reads the answer.
+    /// Index of its rule in the rule set.
     pub rule_index: u32,
-    /// Which of its rule's limits it is: 0 for the rule's own, otherwise that of the override at this place, from 1.
+    /// Which of its rule's limits it uses: 0 for the rule's own limit, n for that of the n-th override.
     pub variant: u32,
-    /// Set for a subject that nobody vouches for. Once the rule has so many of them, further ones share the state of
-    /// [`Subject::OVERFLOW`](crate::key::Subject::OVERFLOW).
+    /// Largest number of anonymous subjects that the rule counts separately. Set only if this item's subject is
+    /// anonymous. Further subjects share the state of [`Subject::OVERFLOW`](crate::key::Subject::OVERFLOW).
     pub ip_subjects_max: Option<u32>,
 }
 
-/// An item that no Plan may hold.
+/// Why an item cannot be part of a Plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// It could never be admitted.
-    #[error("rule {rule:?}: cost {cost} is above the capacity {capacity}; it could never be admitted")]
+    /// The limit could never admit this cost.
+    #[error("rule {rule:?}: cost {cost} exceeds the capacity {capacity}; it could never be admitted")]
     CostAboveCapacity {
         /// The rule.
         rule: String,
-        /// The cost asked for.
+        /// The requested cost.
         cost: u64,
-        /// The largest cost the limit could ever admit.
+        /// The largest cost that the limit could ever admit.
         capacity: u64,
     },
-    /// Not an exact integer on every host.
-    #[error("rule {rule:?}: cost {cost} is above 2^53 - 1")]
+    /// Above the largest integer that every store computes exactly.
+    #[error("rule {rule:?}: cost {cost} exceeds 2^53 - 1")]
     CostTooLarge {
         /// The rule.
         rule: String,
-        /// The cost asked for.
+        /// The requested cost.
         cost: u64,
     },
-    /// A lease or reservation needs an owner.
-    #[error("rule {rule:?}: a lease or reservation needs a token of its own")]
+    /// A lease or reservation has no token.
+    #[error("rule {rule:?}: missing token; a lease or reservation needs a unique token")]
     TokenMissing {
         /// The rule.
         rule: String,
     },
-    /// One key, one item.
-    #[error("rule {rule:?}: the plan already has an item for this key")]
+    /// Two items with the same key.
+    #[error("rule {rule:?}: duplicate key; the plan already has an item for it")]
     DuplicateKey {
         /// The rule.
         rule: String,
     },
-    /// A check and a follow-up are two Plans.
-    #[error("rule {rule:?}: a plan either asks for admission or follows up on it, not both")]
+    /// A check and a follow-up in one Plan.
+    #[error("rule {rule:?}: mixed plan; send checks and follow-ups in separate plans")]
     Mixed {
         /// The rule.
         rule: String,
     },
 }
 
-/// A [`PlanError`] before the rule is named, which takes an allocation.
-enum Objection {
+/// A [`PlanError`] without the rule's name, which would need an allocation.
+enum ItemFault {
     CostAboveCapacity { cost: u64, capacity: u64 },
     CostTooLarge { cost: u64 },
     TokenMissing,
@@ -98,43 +100,43 @@ enum Objection {
     Mixed,
 }
 
-impl Objection {
+impl ItemFault {
     #[cold]
-    fn against(self, key: Key<'_>) -> PlanError {
-        let rule = key.scope().rule().to_owned();
+    fn into_error(self, key: Key<'_>) -> PlanError {
+        let rule = key.keyspace().rule().to_owned();
         match self {
-            Objection::CostAboveCapacity { cost, capacity } => {
+            ItemFault::CostAboveCapacity { cost, capacity } => {
                 PlanError::CostAboveCapacity { rule, cost, capacity }
             }
-            Objection::CostTooLarge { cost } => PlanError::CostTooLarge { rule, cost },
-            Objection::TokenMissing => PlanError::TokenMissing { rule },
-            Objection::DuplicateKey => PlanError::DuplicateKey { rule },
-            Objection::Mixed => PlanError::Mixed { rule },
+            ItemFault::CostTooLarge { cost } => PlanError::CostTooLarge { rule, cost },
+            ItemFault::TokenMissing => PlanError::TokenMissing { rule },
+            ItemFault::DuplicateKey => PlanError::DuplicateKey { rule },
+            ItemFault::Mixed => PlanError::Mixed { rule },
         }
     }
 }
 
 impl<'r> Plan<'r> {
-    /// A Plan without items: it admits.
+    /// Creates a Plan without items. It admits everything.
     pub fn new() -> Plan<'r> {
         Plan::default()
     }
 
-    /// Adds an item, or says why no store should ever see it.
-    // Inlined, so that an item is made where it stays.
+    /// Adds an item if it is valid in this Plan.
+    // Inlined so that the item is built in place.
     #[inline(always)]
     pub fn push(&mut self, item: Item<'r>) -> Result<(), PlanError> {
-        match self.objection(&item) {
+        match self.fault(&item) {
             None => {
                 self.items.push(item);
                 Ok(())
             }
-            Some(objection) => Err(objection.against(item.key)),
+            Some(fault) => Err(fault.into_error(item.key)),
         }
     }
 
-    /// Adds an item, unless there is one for its key: then the dearer of the two stays. Says which one it is now.
-    pub fn join(&mut self, item: Item<'r>) -> Result<usize, PlanError> {
+    /// Adds an item, or keeps the one with the higher cost if the key already has one. Returns the item's index.
+    pub fn push_or_merge(&mut self, item: Item<'r>) -> Result<usize, PlanError> {
         let same = |other: &Item<'r>| other.key.fingerprint() == item.key.fingerprint();
         let Some(at) = self.items.iter().position(same) else {
             self.push(item)?;
@@ -146,42 +148,45 @@ impl<'r> Plan<'r> {
         Ok(at)
     }
 
-    /// Adds an item like the last one under another key.
+    /// Adds a copy of the last item under another key.
     #[cold]
-    pub(crate) fn push_again(&mut self, key: Key<'r>) -> Result<(), PlanError> {
+    pub(crate) fn push_copy_of_last(&mut self, key: Key<'r>) -> Result<(), PlanError> {
         self.items.last().copied().map_or(Ok(()), |last| self.push(Item { key, ..last }))
     }
 
     #[inline(always)]
-    fn objection(&self, item: &Item<'r>) -> Option<Objection> {
-        let own = item.objection();
-        if own.is_some() {
-            return own;
+    fn fault(&self, item: &Item<'r>) -> Option<ItemFault> {
+        let alone = item.fault();
+        if alone.is_some() {
+            return alone;
         }
         if self.items.iter().any(|other| other.key.fingerprint() == item.key.fingerprint()) {
-            return Some(Objection::DuplicateKey);
+            return Some(ItemFault::DuplicateKey);
         }
-        let mixed = self.items.first().is_some_and(|first| first.asks() != item.asks());
-        mixed.then_some(Objection::Mixed)
+        let mixed =
+            self.items.first().is_some_and(|first| first.asks_for_admission() != item.asks_for_admission());
+        mixed.then_some(ItemFault::Mixed)
     }
 
-    /// Empties it.
+    /// Removes all items and the request id.
     pub fn clear(&mut self) {
         self.items.clear();
-        self.request = None;
+        self.request_id = None;
     }
 
-    /// Carries it out once, however often it is sent under this id. Everything else about it must be settled before.
-    pub fn once(&mut self, id: Subject, horizon: Span, rules_version: u64) {
-        self.request = Some(RequestId::new(id, horizon, rules_version, &self.items));
+    /// Makes the Plan idempotent: a store applies it once, however often it is sent under this id.
+    ///
+    /// The id is bound to the items, so call this last.
+    pub fn set_request_id(&mut self, id: Subject, horizon: Span, rules_version: u64) {
+        self.request_id = Some(RequestId::new(id, horizon, rules_version, &self.items));
     }
 
-    /// The id it is carried out under, if it has one.
-    pub const fn request(&self) -> Option<&RequestId> {
-        self.request.as_ref()
+    /// Returns its request id, if it has one.
+    pub const fn request_id(&self) -> Option<&RequestId> {
+        self.request_id.as_ref()
     }
 
-    /// Turns its questions into ones that are answered without writing anything.
+    /// Turns every item that asks for admission into a peek, which writes nothing.
     pub fn peek(&mut self) {
         for item in &mut self.items {
             if let Some(cost) = item.operation.cost() {
@@ -190,14 +195,14 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Turns its questions into how things stand, whatever they were to cost.
-    pub fn look(&mut self) {
+    /// Turns every item into a peek of cost 0, which reads the limit's current numbers.
+    pub fn peek_status(&mut self) {
         for item in &mut self.items {
             item.operation = Operation::Peek { cost: 0 };
         }
     }
 
-    /// Turns what quotas would count into something held for `hold` and settled later.
+    /// Turns charges of quotas into reservations that are held for `hold` and settled later.
     pub fn reserve(&mut self, hold: Span) {
         for item in &mut self.items {
             if let (Limit::Quota(_), Operation::Charge { cost, token }) = (item.limit, item.operation) {
@@ -206,69 +211,69 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Those of its items that `keep` wants by their index, under the same request id.
-    pub fn part(&self, keep: impl Fn(usize) -> bool) -> Plan<'r> {
+    /// Returns the items whose index `keep` accepts, under the same request id.
+    pub fn subset(&self, keep: impl Fn(usize) -> bool) -> Plan<'r> {
         let kept = self.items.iter().enumerate().filter(|(index, _)| keep(*index));
-        Plan { items: kept.map(|(_, item)| *item).collect(), request: self.request }
+        Plan { items: kept.map(|(_, item)| *item).collect(), request_id: self.request_id }
     }
 
-    /// The same without a request id.
-    pub fn nameless(self) -> Plan<'r> {
-        Plan { request: None, ..self }
+    /// Returns the same Plan without a request id.
+    pub fn without_request_id(self) -> Plan<'r> {
+        Plan { request_id: None, ..self }
     }
 
-    /// The follow-up that takes back what this Plan booked, under the same request id.
+    /// Returns the follow-up that gives back what this Plan charged, under the same request id.
     pub fn undo(&self, outcome: &Outcome) -> Plan<'r> {
-        let booked = self.items.iter().zip(&outcome.answers);
-        let items = booked.filter_map(|(item, answer)| {
+        let answered = self.items.iter().zip(&outcome.answers);
+        let items = answered.filter_map(|(item, answer)| {
             let cost = item.operation.cost().filter(|_| answer.mark != Mark::None)?;
             Some(Item { operation: answer.mark.undo(cost, &item.limit), ..*item })
         });
-        Plan { items: items.collect(), request: self.request }
+        Plan { items: items.collect(), request_id: self.request_id }
     }
 
-    /// Its items, in the order of the rules file.
+    /// Returns its items, in the order of the rules file.
     pub fn items(&self) -> &[Item<'r>] {
         &self.items
     }
 }
 
 impl Item<'_> {
-    /// Why no Plan may hold it, not even alone.
+    /// Checks that a Plan with only this item would be valid.
     #[inline]
     pub fn validate(&self) -> Result<(), PlanError> {
-        self.objection().map_or(Ok(()), |objection| Err(objection.against(self.key)))
+        self.fault().map_or(Ok(()), |fault| Err(fault.into_error(self.key)))
     }
 
     #[inline(always)]
-    fn objection(&self) -> Option<Objection> {
-        let asked = match self.operation {
+    fn fault(&self) -> Option<ItemFault> {
+        let amount = match self.operation {
             Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
             _ => self.operation.cost().unwrap_or(0),
         };
-        if asked > EXACT_MAX {
-            return Some(Objection::CostTooLarge { cost: asked });
+        if amount > EXACT_MAX {
+            return Some(ItemFault::CostTooLarge { cost: amount });
         }
         if let Some(cost) = self.operation.cost() {
             let capacity = self.limit.capacity();
-            // A rule in shadow may refuse for ever: that is what it is there to show.
+            // A shadow rule may refuse every request: it exists to show that.
             if cost > capacity && self.blocking {
-                return Some(Objection::CostAboveCapacity { cost, capacity });
+                return Some(ItemFault::CostAboveCapacity { cost, capacity });
             }
         }
-        let nameless = match self.operation {
+        let lacks_token = match self.operation {
             Operation::Charge { token, .. } => {
                 matches!(self.limit, Limit::Concurrency(_)) && token == Token::NONE
             }
             Operation::Reserve { token, .. } => token == Token::NONE,
             _ => false,
         };
-        nameless.then_some(Objection::TokenMissing)
+        lacks_token.then_some(ItemFault::TokenMissing)
     }
 }
 
 impl<'r> Item<'r> {
-    /// An item that blocks, is closed on failure and belongs to no rule set.
+    /// Creates a blocking item that fails closed and belongs to no rule set.
     pub const fn new(key: Key<'r>, limit: Limit, operation: Operation) -> Item<'r> {
         let on_failure = OnFailure::Closed;
         Item {
@@ -283,30 +288,30 @@ impl<'r> Item<'r> {
         }
     }
 
-    /// Whether it asks for admission.
-    pub const fn asks(&self) -> bool {
+    /// Whether it asks for admission: a charge, a peek or a reservation.
+    pub const fn asks_for_admission(&self) -> bool {
         self.operation.cost().is_some()
     }
 }
 
-/// What the store found, one answer per item, all from one indivisible step.
+/// A store's answers to a Plan, one per item, all from one atomic step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// The store's clock at that step.
+    /// The store's time at that step.
     pub now: Time,
-    /// In the order of the Plan's items.
+    /// The answers, in the order of the Plan's items.
     pub answers: SmallVec<[Answer; INLINE]>,
 }
 
 impl Outcome {
-    /// Whether it booked something: a refusal books nothing, nor does what costs nothing.
-    pub fn books(&self, plan: &Plan<'_>) -> bool {
-        let mut booked = false;
+    /// Whether the Plan changed consumption. A refusal and a cost of 0 change nothing.
+    pub fn took_effect(&self, plan: &Plan<'_>) -> bool {
+        let mut changed = false;
         for (item, answer) in plan.items().iter().zip(&self.answers) {
-            if item.asks() && item.blocking && !answer.is_admitted() {
+            if item.asks_for_admission() && item.blocking && !answer.is_admitted() {
                 return false;
             }
-            booked |= match (item.operation, answer.verdict) {
+            changed |= match (item.operation, answer.verdict) {
                 (_, Verdict::Done { .. }) => true,
                 (
                     Operation::Charge { cost, .. } | Operation::Reserve { cost, .. },
@@ -315,11 +320,11 @@ impl Outcome {
                 _ => false,
             };
         }
-        booked
+        changed
     }
 
-    /// The first answer that could not be decided, if any.
-    pub fn declined(&self) -> Option<(usize, Decline)> {
+    /// Returns the first declined item and the reason, if there is one.
+    pub fn first_declined(&self) -> Option<(usize, Decline)> {
         self.answers.iter().enumerate().find_map(|(index, answer)| match answer.verdict {
             Verdict::Declined(why) => Some((index, why)),
             _ => None,

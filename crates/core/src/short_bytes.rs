@@ -1,22 +1,23 @@
-//! Short texts compared without a call: names of attributes and the like are a few bytes long, and calling out to compare
-//! them costs more than comparing them.
+//! Comparison of short byte strings without a function call. Attribute names are a few bytes long, and calling `memcmp`
+//! costs more than the comparison itself.
 
-/// Whether two texts are the same.
+/// Whether two byte strings are equal.
 #[inline(always)]
-pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && same_bytes(left, right)
+pub(crate) fn equal(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && equal_len(left, right)
 }
 
-/// What of `text` follows `start`, if it begins so.
+/// Returns the rest of `text` after `prefix`, if `text` starts with it.
 #[inline(always)]
-pub(crate) fn behind<'t>(text: &'t [u8], start: &[u8]) -> Option<&'t [u8]> {
-    let (first, behind) = text.split_at_checked(start.len())?;
-    same_bytes(first, start).then_some(behind)
+pub(crate) fn strip_prefix<'t>(text: &'t [u8], prefix: &[u8]) -> Option<&'t [u8]> {
+    let (first, rest) = text.split_at_checked(prefix.len())?;
+    equal_len(first, prefix).then_some(rest)
 }
 
-/// For two of the same length. From four bytes on, the first word and the last one, which may overlap.
+/// Compares two byte strings of the same length. From four bytes on it compares the first and the last word, which may
+/// overlap.
 #[inline(always)]
-fn same_bytes(left: &[u8], right: &[u8]) -> bool {
+fn equal_len(left: &[u8], right: &[u8]) -> bool {
     match left.len() {
         0..4 => left.iter().zip(right).all(|(left, right)| left == right),
         4..8 => {
@@ -33,20 +34,20 @@ fn same_bytes(left: &[u8], right: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Every length, and a difference at every place.
+    /// Every length, with a difference at every position.
     #[test]
-    fn what_differs_in_one_byte_is_not_the_same() {
+    fn strings_that_differ_in_one_byte_are_not_equal() {
         for len in 0..40 {
             let text: Vec<u8> = (0..len).collect();
-            assert!(same(&text, &text.clone()));
-            assert!(!same(&text, &[text.as_slice(), b"x"].concat()));
-            assert_eq!(behind(&[text.as_slice(), b"x"].concat(), &text), Some(b"x".as_slice()));
+            assert!(equal(&text, &text.clone()));
+            assert!(!equal(&text, &[text.as_slice(), b"x"].concat()));
+            assert_eq!(strip_prefix(&[text.as_slice(), b"x"].concat(), &text), Some(b"x".as_slice()));
             for at in 0..text.len() {
                 let mut other = text.clone();
                 other[at] ^= 1;
-                assert!(!same(&text, &other), "{len} bytes, the one at {at}");
-                assert_eq!(behind(&other, &text), None, "{len} bytes, the one at {at}");
-                assert_eq!(behind(&text[..at], &text), None);
+                assert!(!equal(&text, &other), "{len} bytes, difference at {at}");
+                assert_eq!(strip_prefix(&other, &text), None, "{len} bytes, difference at {at}");
+                assert_eq!(strip_prefix(&text[..at], &text), None);
             }
         }
     }

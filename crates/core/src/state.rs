@@ -1,16 +1,16 @@
-//! State of any algorithm and its byte layout, the same on every store.
+//! The state of any algorithm, and its byte layout, which is the same in every store.
 //!
 //! # Layout, version 1
 //!
-//! Everything is a 64-bit little-endian word; a token is two words, high half first. Word 0 holds the version
-//! in its lowest byte, the kind in the next, and the number of repeated records above them. Every other word
-//! but the halves of tokens is at most 2^53 - 1, and every instant is in microseconds.
+//! A state is a sequence of 64-bit little-endian words. A token is two words, high half first. Word 0 holds the version
+//! in its lowest byte, the kind in the next byte, and the number of repeated records in the bits above. Except for the
+//! halves of tokens, every other word is at most 2^53 - 1. Every instant is in microseconds.
 //!
-//! A window, and the newest bucket of a sliding one, begins at a multiple of its length. Core takes that for granted and
-//! refuses to read anything else; the twins in Redis work it out again each time.
+//! A fixed window, and the newest bucket of a sliding window, starts at a multiple of its length. Core relies on that
+//! and rejects other states. The Lua twins compute the start each time.
 //!
-//! The log alone has records of 14 bytes, two numbers of 7 bytes each, in a ring of `slots` of them of which the
-//! oldest is at place `first`: a store can drop the oldest and add the newest without moving the rest.
+//! Only the log has records of 14 bytes: two numbers of 7 bytes each. They form a ring of `slots` records, and the oldest
+//! is at index `first`. So a store can drop the oldest and add the newest without moving the others.
 //!
 //! | kind | name | words after word 0 | repeated |
 //! |---|---|---|---|
@@ -37,12 +37,12 @@ use crate::time::{EXACT_MAX, Span, Time};
 
 const VERSION: u8 = 1;
 const WORD: usize = size_of::<u64>();
-/// Bytes of a number in a log's entry.
+/// Bytes per number in an entry of a log.
 const SHORT: usize = 7;
 
 /// What a store keeps under one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each variant is its algorithm's state and nothing more")]
+#[expect(missing_docs, reason = "each variant is the state of its algorithm")]
 pub enum State {
     FixedWindow(FixedWindowState),
     SlidingWindow(SlidingWindowState),
@@ -54,9 +54,9 @@ pub enum State {
     Penalty(PenaltyState),
 }
 
-/// What a decision wants written under one key.
+/// What a decision asks to write under one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each variant is its algorithm's change and nothing more")]
+#[expect(missing_docs, reason = "each variant is the change of its algorithm")]
 pub enum Change {
     Reset,
     FixedWindow(FixedWindowState),
@@ -69,35 +69,35 @@ pub enum Change {
     Penalty(Option<PenaltyState>),
 }
 
-/// Bytes that are no state of this version.
+/// The bytes are not a state of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CorruptState {
-    /// Not whole words, or too few or too many of them.
-    #[error("{found} bytes where {expected} were expected")]
+    /// Wrong number of bytes.
+    #[error("state has {found} bytes, expected {expected}")]
     Length {
-        /// Bytes there were.
+        /// Number of bytes found.
         found: usize,
-        /// Bytes there should be.
+        /// Number of bytes expected.
         expected: usize,
     },
-    /// Written by another version of the layout.
-    #[error("layout version {0} is not known here")]
+    /// Another version of the layout.
+    #[error("unknown layout version {0}")]
     Version(u8),
-    /// No algorithm has this number.
-    #[error("state kind {0} is not known here")]
+    /// No algorithm has this kind.
+    #[error("unknown state kind {0}")]
     Kind(u8),
-    /// A number that no limit writes.
-    #[error("word {word} holds {found}, which is out of range")]
+    /// A value that no limit writes.
+    #[error("word {word} is out of range: {found}")]
     Range {
-        /// Which word.
+        /// Index of the word.
         word: usize,
-        /// What it holds.
+        /// Its value.
         found: u64,
     },
 }
 
 impl State {
-    /// Writes a change that [`Limit::decide`](crate::limit::Limit::decide) made for exactly this state.
+    /// Applies a change that [`Limit::decide`](crate::limit::Limit::decide) returned for exactly this state.
     pub fn commit(slot: &mut Option<State>, change: Change) {
         macro_rules! commit {
             ($machine:ty, $kind:ident, $change:ident) => {{
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// The state in the layout of this version.
+    /// Encodes the state in the layout of this version.
     pub fn encode(&self) -> Vec<u8> {
         let mut words = Words::default();
         match self {
@@ -168,8 +168,7 @@ impl State {
         words.bytes
     }
 
-    /// Reads the layout back. Everything is checked: nothing a store returns can make a decision wrong silently
-    /// or make it panic.
+    /// Decodes and validates a state. No bytes that a store returns can cause a panic or a silently wrong decision.
     pub fn decode(bytes: &[u8]) -> Result<State, CorruptState> {
         let mut reader = Reader::new(bytes)?;
         let (kind, count) = reader.head()?;
@@ -192,12 +191,12 @@ impl State {
         Ok(match kind {
             1 => {
                 let (start, window) = (reader.time()?, reader.positive_span()?);
-                begins(1, start, window)?;
+                check_alignment(1, start, window)?;
                 State::FixedWindow(FixedWindowState { start, window, used: reader.number()? })
             }
             2 => {
                 let (bucket, newest) = (reader.positive_span()?, reader.time()?);
-                begins(2, newest, bucket)?;
+                check_alignment(2, newest, bucket)?;
                 let counts = (0..count).map(|_| reader.number()).collect::<Result<_, _>>()?;
                 State::SlidingWindow(SlidingWindowState { bucket, newest, counts })
             }
@@ -211,8 +210,8 @@ impl State {
                 reader.expect(fixed + 2 * SHORT * slots as usize)?;
                 let (mut time, mut cost) = (Time::ZERO, 0);
                 let entries = (first..first + count as u64)
-                    .map(|place| {
-                        reader.at = fixed + 2 * SHORT * (place % slots) as usize;
+                    .map(|index| {
+                        reader.at = fixed + 2 * SHORT * (index % slots) as usize;
                         time = reader.short(time.us(), EXACT_MAX).map(Time::from_us)?;
                         let total = reader.short(0, EXACT_MAX)?;
                         let found = distance(base, total);
@@ -263,13 +262,13 @@ impl State {
     }
 }
 
-/// Whether a window begins where windows of this length do.
-fn begins(word: usize, start: Time, window: Span) -> Result<(), CorruptState> {
+/// Checks that a window starts at a multiple of its length.
+fn check_alignment(word: usize, start: Time, window: Span) -> Result<(), CorruptState> {
     let found = start.us();
     if found.is_multiple_of(window.us()) { Ok(()) } else { Err(CorruptState::Range { word, found }) }
 }
 
-/// Writes words.
+/// Writes the layout.
 #[derive(Default)]
 struct Words {
     bytes: Vec<u8>,
@@ -307,10 +306,10 @@ impl Words {
     }
 }
 
-/// Reads numbers and checks each.
+/// Reads the layout and checks the range of each number.
 struct Reader<'b> {
     bytes: &'b [u8],
-    /// Where the next number begins.
+    /// Offset of the next number.
     at: usize,
 }
 
@@ -328,7 +327,7 @@ impl<'b> Reader<'b> {
         if version != VERSION {
             return Err(CorruptState::Version(version));
         }
-        // A count that does not fit a usize is above every maximum as well.
+        // A count that does not fit into usize also exceeds every maximum.
         Ok((kind, usize::try_from(head >> 16).unwrap_or(usize::MAX)))
     }
 

@@ -1,4 +1,4 @@
-//! The seam to whatever keeps the state.
+//! The interface between Plans and the stores that keep state.
 
 use std::error::Error;
 use std::future::Future;
@@ -8,43 +8,43 @@ use crate::plan::{Outcome, Plan};
 use crate::state::CorruptState;
 use crate::time::Time;
 
-/// Carries out whole Plans, each as one indivisible step, by the rules of [`evaluate`](crate::plan::evaluate::evaluate).
+/// Applies whole Plans, each in one atomic step, as [`evaluate`](crate::plan::evaluate::evaluate) defines it.
 ///
-/// A store knows "blocking"; it knows nothing of shadow rules, failure policies, subjects or transports.
+/// A store knows which items block. It does not know shadow rules, failure policies, attribute values or transports.
 pub trait Store {
-    /// Carries out `plan` at the store's own clock.
+    /// Applies `plan` at the time of the store's clock.
     fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Carries out a follow-up that nobody waits for: a lease given back by a guard that is dropped.
+    /// Applies a follow-up without waiting for the answer, such as the release when a lease guard is dropped.
     fn apply_unawaited(&self, plan: &Plan<'_>);
 
-    /// How far its answer to this Plan may be from that of one indivisible step. Exact unless it says otherwise.
+    /// Returns how much its answer to this Plan may differ from that of one atomic step.
     fn exactness(&self, _plan: &Plan<'_>) -> Exactness {
         Exactness::Exact
     }
 
-    /// What the store's clock shows, as far as that can be told without asking it. Plans are made for this instant.
+    /// Returns the store's time, as well as it is known without a request to the store. Plans are made for this instant.
     fn now(&self) -> Time;
 }
 
 /// The store could not decide. A refusal is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It may work again by itself: unreachable, slow, failing over. Whether the Plan was carried out is unknown.
+    /// A temporary failure: unreachable, slow, failing over. It is unknown whether the Plan was applied.
     #[error("the store did not answer")]
     Transient(#[source] Box<dyn Error + Send + Sync>),
-    /// It will not work until somebody changes a setting.
-    #[error("the store refuses to work with these settings")]
+    /// A failure that lasts until a setting is changed.
+    #[error("the store rejects these settings")]
     Misconfigured(#[source] Box<dyn Error + Send + Sync>),
-    /// The request's id was used for another request, and is still remembered. Nothing was carried out.
-    #[error("this request id was used for another request; choose a new id for each request")]
+    /// The store remembers this request id from a request with other content. Nothing was applied.
+    #[error("request id was already used for another request; choose a new id for each request")]
     IdReused,
-    /// What it holds under a key is no state of ours.
-    #[error("the state of rule {rule:?} cannot be read")]
+    /// The value under a key is not a valid state.
+    #[error("corrupt state of rule {rule:?}")]
     Corrupt {
-        /// The rule whose state it is.
+        /// The rule to which the key belongs.
         rule: String,
-        /// What is wrong with it.
+        /// What is wrong with the state.
         source: CorruptState,
     },
 }

@@ -1,4 +1,4 @@
-//! A shape with every feature in it, which the tests share.
+//! A shape that uses every feature. The tests share it.
 
 use std::sync::LazyLock;
 
@@ -14,15 +14,13 @@ fn rate(text: &str) -> Result<(), String> {
     if is_rate {
         return Ok(());
     }
-    Err(format!(
-        "{text:?} is not a rate; write an amount, a slash and a length of time, like 100/min or 5/10s"
-    ))
+    Err(format!("invalid rate {text:?}; write an amount, a slash and a duration, like 100/min or 5/10s"))
 }
 
 fn lowercase(text: &str) -> Result<(), String> {
     let plain =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if plain { Ok(()) } else { Err(format!("{text:?} is not a name; names have a-z, 0-9 and -")) }
+    if plain { Ok(()) } else { Err(format!("invalid name {text:?}; use a-z, 0-9 and -")) }
 }
 
 static CONDITION: LazyLock<Shape> = LazyLock::new(|| {
@@ -33,47 +31,43 @@ static CONDITION: LazyLock<Shape> = LazyLock::new(|| {
     map_of("attributes and what they must be", text("an attribute").checked(lowercase), value).into()
 });
 
-/// A shape that stands in itself.
+/// A shape that contains itself.
 fn condition() -> Shape {
     Shape::Named("condition", || &CONDITION)
 }
 
-/// A file of rules, simplified.
+/// A simplified rules file.
 pub(super) fn file() -> Shape {
-    let speed = || text("a rate like 100/min").checked(rate).examples(&["2/s", "100/min"]).no_number();
+    let rate_text = || text("a rate like 100/min").checked(rate).examples(&["2/s", "100/min"]).no_number();
     let limit = one_of("a limit")
         .or("Refuses everything.", choice(&[("deny", "Nothing is admitted.")]))
-        .or("A bucket in short.", speed())
+        .or("A bucket in short form.", rate_text())
         .or(
             "A token bucket.",
-            fields("a token bucket").required("token-bucket", speed(), "How fast it refills.").optional(
+            fields("a token bucket").required("token-bucket", rate_text(), "The refill rate.").optional(
                 "burst",
                 number(1, 1_000_000),
-                "How much it holds.",
+                "The capacity.",
             ),
         )
         .or(
             "A sliding window.",
-            fields("a sliding window").required("sliding-window", speed(), "How much fits.").optional(
+            fields("a sliding window").required("sliding-window", rate_text(), "The limit.").optional(
                 "buckets",
                 number(1, 60),
-                "How finely it is counted.",
+                "The number of buckets.",
             ),
         );
     let rule = fields("a rule")
-        .required("id", text("a name").checked(lowercase).pattern("^[a-z0-9-]+$"), "What the rule is called.")
+        .required("id", text("a name").checked(lowercase).pattern("^[a-z0-9-]+$"), "The name of the rule.")
         .required("limit", limit, "How much is admitted.")
-        .optional("per", list(text("an attribute")).at_least(1).or_one(), "Who shares the limit.")
-        .optional("match", condition(), "Which requests it is for.")
-        .optional(
-            "mode",
-            choice(&[("enforce", "Refuse."), ("shadow", "Only count.")]),
-            "What a refusal does.",
-        )
-        .optional("sticky", Shape::Bool, "Whether it stays.")
+        .optional("per", list(text("an attribute")).at_least(1).or_one(), "The attributes to count by.")
+        .optional("match", condition(), "Which requests it applies to.")
+        .optional("mode", choice(&[("enforce", "Refuse."), ("shadow", "Only count.")]), "Whether it refuses.")
+        .optional("sticky", Shape::Bool, "Whether it is kept.")
         .optional(
             "labels",
-            fields("labels").optional("team", text("a team"), "Who owns it.").rest(Shape::Any),
+            fields("labels").optional("team", text("a team"), "The owner.").rest(Shape::Any),
             "Notes.",
         );
     fields("a rules file")
@@ -82,7 +76,7 @@ pub(super) fn file() -> Shape {
         .into()
 }
 
-/// All problems of a text, on paper and without colours.
+/// All problems of a text, formatted without colours.
 pub(super) fn rendered(text: &str) -> String {
     let source = Source::new("rules.yaml", text.as_bytes());
     problems(&source).render(&source, super::Colour::Plain)
@@ -100,12 +94,12 @@ pub(super) fn problems(source: &Source) -> Problems {
 /// `line:column code` of every problem of a text.
 pub(super) fn found(text: &str) -> Vec<String> {
     let source = Source::new("rules.yaml", text.as_bytes());
-    let position = |place: super::Place| source.position(place.start);
+    let position = |span: super::SourceSpan| source.position(span.start);
     problems(&source)
         .in_order()
         .iter()
         .map(|problem| {
-            let at = position(problem.label.place);
+            let at = position(problem.label.span);
             format!("{}:{} {}", at.line, at.column, problem.code)
         })
         .collect()

@@ -1,14 +1,19 @@
-//! Reading a rules file so that every problem in it is found in one go.
+//! Reads YAML documents and reports every problem of a file at once, each with its position and a fix.
 //!
-//! A file goes through three steps, and each adds to one list of [`Problems`] instead of stopping at the first:
+//! This crate is internal to Tollgate. It has no stable API, and its version is pinned exactly; depend on the
+//! `tollgate` crate instead.
 //!
-//! 1. [`Source`] holds the text and turns byte offsets into lines and columns; [`parse()`] makes a tree of
+//! A file passes three steps. Each step adds to one list of [`Problems`] instead of stopping at the first:
+//!
+//! 1. [`Source`] holds the text and converts byte offsets to lines and columns; [`parse()`] builds a tree of
 //!    [`Node`]s.
-//! 2. [`check`] compares the tree with a [`Shape`], which says as data what may stand where.
-//! 3. Whoever gives the file its meaning reads the checked nodes and reports what only the meaning can show.
+//! 2. [`check`] compares the tree with a [`Shape`], which describes as data which values are allowed where.
+//! 3. The caller reads the checked nodes and reports the problems that only their meaning reveals.
 //!
-//! The same [`Shape`] is the published JSON Schema ([`json_schema`]), so the two cannot drift apart.
-//! This module knows YAML, places, shapes and problems. It knows no rule, no limit and no algorithm.
+//! [`json_schema`] generates the published JSON Schema from the same [`Shape`], so that the two cannot differ.
+//! This crate knows YAML, source spans, shapes and problems. It does not know rules, limits or algorithms.
+
+#![doc(hidden)]
 
 #[cfg(test)]
 mod example;
@@ -24,8 +29,8 @@ pub mod source;
 pub use node::{Entry, Kind, Node, Text, Value};
 pub use number::{NotANumber, number};
 pub use parse::parse;
-pub use problem::{Label, Problem, Problems, Severity, shown, suggest};
+pub use problem::{Label, Problem, Problems, Severity, quote, suggest};
 pub use render::{Colour, sarif};
 pub use schema::json_schema;
 pub use shape::{Shape, check};
-pub use source::{Place, Position, Source};
+pub use source::{Position, Source, SourceSpan};

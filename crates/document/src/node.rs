@@ -1,35 +1,35 @@
-//! The tree a YAML file stands for, with the place of every node.
+//! The tree of a YAML file, with the source span of every node.
 //!
-//! Numbers stay text until somebody asks for one: `007`, `1e3` and `2026-12-01` mean what their reader says.
+//! Numbers stay text until a caller asks for a number: the caller decides what `007`, `1e3` and `2026-12-01` mean.
 
-use super::problem::shown;
-use super::source::Place;
+use super::problem::quote;
+use super::source::SourceSpan;
 use crate::number::number as whole_number;
 
-/// A value and where it stands.
+/// A value and its position in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// What it is.
+    /// The value.
     pub value: Value,
-    /// Where it is. A map or a list reaches from its first character to the end of its last item.
-    pub place: Place,
+    /// Its position. A map or a list extends from its first character to the end of its last item.
+    pub span: SourceSpan,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// Nothing: left out, `~` or `null`.
+    /// No value: left out, `~` or `null`.
     Null,
     /// An unquoted `true` or `false`.
     Bool(bool),
-    /// Any other scalar, numbers too.
+    /// Any other scalar, including numbers.
     Text(Text),
-    /// Items in their order.
+    /// Items in source order.
     List(Vec<Node>),
-    /// Entries in their order. After a duplicate key was reported, both are here.
+    /// Entries in source order. If a key is duplicated, both entries are kept.
     Map(Vec<Entry>),
-    /// Something that was refused and reported. Whoever meets it says nothing more.
-    Refused,
+    /// Something unsupported that was already reported. Later steps must not report it again.
+    Invalid,
 }
 
 /// A scalar as it was written.
@@ -37,20 +37,20 @@ pub enum Value {
 pub struct Text {
     /// The characters, with escapes and folded lines resolved.
     pub text: String,
-    /// Whether it is text beyond doubt: in quotes, or a `|` or `>` block.
+    /// Whether it is explicitly text: in quotes, or a `|` or `>` block.
     pub quoted: bool,
 }
 
 /// A key and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The key: [`Value::Text`] or [`Value::Refused`].
+    /// The key: [`Value::Text`] or [`Value::Invalid`].
     pub key: Node,
-    /// What it stands for.
+    /// Its value.
     pub value: Node,
 }
 
-/// Which kind of value a node has.
+/// The kind of a node's value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// [`Value::Null`].
@@ -63,13 +63,13 @@ pub enum Kind {
     List,
     /// [`Value::Map`].
     Map,
-    /// [`Value::Refused`].
-    Refused,
+    /// [`Value::Invalid`].
+    Invalid,
 }
 
-/// Reading a checked node. `None` means that it is something else, which [`check`](super::check) has reported.
+/// Accessors for checked nodes. `None` means another kind of value, which [`check`](super::check) has reported.
 impl Node {
-    /// Which kind of value it has.
+    /// The kind of the value.
     pub fn kind(&self) -> Kind {
         match self.value {
             Value::Null => Kind::Null,
@@ -77,21 +77,21 @@ impl Node {
             Value::Text(_) => Kind::Text,
             Value::List(_) => Kind::List,
             Value::Map(_) => Kind::Map,
-            Value::Refused => Kind::Refused,
+            Value::Invalid => Kind::Invalid,
         }
     }
 
-    /// The value of a key, if it is a map that has it.
+    /// The value of a key, if the node is a map with this key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// A key with its value, if it is a map that has it.
+    /// The entry of a key, if the node is a map with this key.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.key.text() == Some(key))
     }
 
-    /// The entries of a map; none if it is no map.
+    /// The entries of a map; empty if the node is not a map.
     pub fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -107,11 +107,11 @@ impl Node {
         }
     }
 
-    /// The items of a list, or the node itself where one item may stand without brackets.
+    /// The items of a list, or the node itself where a single item is allowed without brackets.
     pub fn one_or_many(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
-            Value::Null | Value::Refused => &[],
+            Value::Null | Value::Invalid => &[],
             _ => std::slice::from_ref(self),
         }
     }
@@ -142,7 +142,7 @@ impl Node {
         }
     }
 
-    /// The truth value.
+    /// The boolean.
     pub fn bool(&self) -> Option<bool> {
         match self.value {
             Value::Bool(value) => Some(value),
@@ -150,20 +150,20 @@ impl Node {
         }
     }
 
-    /// How a message names what was found here.
+    /// Describes this node after the word "found" in a message.
     pub fn found(&self) -> String {
         match &self.value {
-            Value::Null => "nothing".to_owned(),
+            Value::Null => "no value".to_owned(),
             Value::Bool(value) => format!("`{value}`"),
             Value::Text(text) if self.looks_like_a_number() => format!("the number {}", text.text),
-            Value::Text(text) => shown(&text.text),
+            Value::Text(text) => quote(&text.text),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),
-            Value::Refused => "something that cannot be read".to_owned(),
+            Value::Invalid => "an invalid value".to_owned(),
         }
     }
 
-    /// Whether YAML would call this unquoted text a number.
+    /// Whether YAML reads this unquoted text as a number.
     pub fn looks_like_a_number(&self) -> bool {
         match &self.value {
             Value::Text(Text { text, quoted: false }) => is_number(text),
@@ -184,7 +184,7 @@ fn is_number(text: &str) -> bool {
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
         return true;
     }
-    // What Rust reads as a float is what YAML does, but for the names of infinity and NaN.
+    // Rust and YAML accept the same floats, except for the names of infinity and NaN.
     unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') && unsigned.parse::<f64>().is_ok()
 }
 
@@ -194,11 +194,11 @@ mod tests {
 
     fn plain(text: &str) -> Node {
         let value = Value::Text(Text { text: text.to_owned(), quoted: false });
-        Node { value, place: Place::default() }
+        Node { value, span: SourceSpan::default() }
     }
 
     #[test]
-    fn numbers_are_told_from_text_as_yaml_does() {
+    fn numbers_are_recognised_as_in_the_yaml_core_schema() {
         for text in
             ["0", "-1", "+12", "1.5", ".5", "1.", "1e3", "-1E-3", "0x1F", "0o17", ".inf", "-.Inf", ".nan"]
         {
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn only_unquoted_whole_numbers_are_numbers() {
+    fn u64_accepts_only_unquoted_whole_numbers() {
         assert_eq!(plain("10_000").u64(), Some(10_000));
         for text in ["-1", "1.0", "1e3", "0x10", "", "18446744073709551616"] {
             assert_eq!(plain(text).u64(), None, "{text}");
         }
         let quoted = Value::Text(Text { text: "5".to_owned(), quoted: true });
-        assert_eq!(Node { value: quoted, place: Place::default() }.u64(), None);
+        assert_eq!(Node { value: quoted, span: SourceSpan::default() }.u64(), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Whole numbers as people write them: `100`, `10_000`.
+//! Whole numbers with optional separators: `100`, `10_000`.
 
 /// Text that is not a whole number.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found:?} is not a whole number; write digits, `_` between them if you like")]
+#[error("invalid whole number {found:?}; write digits, optionally separated by `_`")]
 pub struct NotANumber {
     /// The text.
     pub found: String,
 }
 
-/// Reads `100` or `10_000`.
+/// Parses `100` or `10_000`.
 pub fn number(text: &str) -> Result<u64, NotANumber> {
     let invalid = || NotANumber { found: text.to_owned() };
     let digits: String = text.trim().chars().filter(|&c| c != '_').collect();

@@ -1,7 +1,7 @@
-//! How a source becomes a tree.
+//! Parses a source into a tree.
 //!
-//! Only the plain part of YAML is read: one document of maps, lists and scalars. Anchors, aliases, tags, merge keys
-//! and directives are refused, because each makes a file mean something that is not written where it is read.
+//! Only a subset of YAML is supported: one document of maps, lists and scalars. Anchors, aliases, tags, merge keys
+//! and directives are errors, because with them a value depends on text elsewhere in the file.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -9,19 +9,19 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, options};
 
 use super::node::{Entry, Node, Text, Value};
-use super::problem::{Problem, Problems, shown};
-use super::source::{Defect, Place, SOURCE_BYTES_MAX, Source};
+use super::problem::{Problem, Problems, quote};
+use super::source::{Defect, SOURCE_BYTES_MAX, Source, SourceSpan};
 
-/// How deep maps and lists may stand in each other.
+/// Maximum nesting depth of maps and lists.
 pub const DEPTH_MAX: usize = 64;
 
-/// How many nodes a file may have.
+/// Maximum number of nodes in a file.
 pub const NODES_MAX: usize = 200_000;
 
-/// Reads a source.
+/// Parses a source into a tree.
 ///
-/// `None` means that it has no tree: a syntax error, bytes that are no text, or a limit passed; one problem says
-/// which. Everything else that is refused is reported and left behind as [`Value::Refused`], so that the rest of the
+/// Returns `None` after a syntax error, for bytes that are not UTF-8, and for a file that exceeds a limit; one problem
+/// says which. Anything else that is unsupported is reported and becomes [`Value::Invalid`], so that the rest of the
 /// file can be checked. An empty file is [`Value::Null`].
 pub fn parse(source: &Source, problems: &mut Problems) -> Option<Node> {
     if let Some(problem) = unreadable(source) {
@@ -44,40 +44,40 @@ pub fn parse(source: &Source, problems: &mut Problems) -> Option<Node> {
         };
         match step {
             Continue(()) => {}
-            Break(Stop::Enough) => break,
+            Break(Stop::Finished) => break,
             Break(Stop::Failed) => return None,
         }
     }
-    Some(tree.root.unwrap_or(Node { value: Value::Null, place: Place::default() }))
+    Some(tree.root.unwrap_or(Node { value: Value::Null, span: SourceSpan::default() }))
 }
 
-/// What is wrong with the bytes as such.
+/// A problem of the bytes themselves: too large, not UTF-8, or not printable.
 fn unreadable(source: &Source) -> Option<Problem> {
     match source.defect() {
         Some(Defect::TooLarge { bytes }) => {
             return Some(Problem::error(
                 "too-large",
-                Place::default(),
-                format!("the file has {bytes} bytes; at most {SOURCE_BYTES_MAX} are read"),
+                SourceSpan::default(),
+                format!("file too large: {bytes} bytes; the maximum is {SOURCE_BYTES_MAX}"),
             ));
         }
         Some(Defect::NotUtf8 { at, byte, utf16 }) => {
-            let message = format!("the byte 0x{byte:02x} at offset {at} is not UTF-8");
-            let place = Place::new(at, at + char::REPLACEMENT_CHARACTER.len_utf8());
+            let message = format!("invalid UTF-8: byte 0x{byte:02x} at offset {at}");
+            let span = SourceSpan::new(at, at + char::REPLACEMENT_CHARACTER.len_utf8());
             let encoding = if utf16 { "the file looks like UTF-16; " } else { "" };
             return Some(
-                Problem::error("not-utf8", place, message).help(format!("{encoding}save it as UTF-8")),
+                Problem::error("not-utf8", span, message).help(format!("{encoding}save it as UTF-8")),
             );
         }
         None => {}
     }
     let (at, c) = source.text().char_indices().find(|&(_, c)| !is_printable(c))?;
-    let message = format!("the character U+{:04X} must not stand in a YAML file", u32::from(c));
-    let problem = Problem::error("control-character", Place::new(at, at + c.len_utf8()), message);
+    let message = format!("character U+{:04X} is not allowed in a YAML file", u32::from(c));
+    let problem = Problem::error("control-character", SourceSpan::new(at, at + c.len_utf8()), message);
     Some(problem.help(r#"remove it, or write it as an escape in double quotes, like "\x00""#))
 }
 
-/// What YAML lets stand in a file; a NUL would end it unseen.
+/// The characters that YAML allows in a file. The parser would treat a NUL as the end of the file.
 fn is_printable(c: char) -> bool {
     matches!(
         c,
@@ -85,58 +85,72 @@ fn is_printable(c: char) -> bool {
     )
 }
 
-/// A syntax error, in words of ours where the parser's need a YAML expert to be understood.
+/// A syntax error. The parser's common messages are replaced, because only YAML experts understand them.
 fn syntax(source: &Source, error: &ScanError) -> Problem {
     let marker = error.marker();
     let at = marker.byte_offset().unwrap_or_else(|| {
         source.text().char_indices().nth(marker.index()).map_or(source.text().len(), |(at, _)| at)
     });
     let width = source.text().get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-    let place = Place::new(at, at + width);
+    let span = SourceSpan::new(at, at + width);
     let (message, help) = match error.kind() {
-        ErrorKind::RecursionLimitExceeded => return too_deep(place),
-        ErrorKind::DirectiveDisallowed => ("a YAML directive, which is not read here", "remove the line"),
+        ErrorKind::RecursionLimitExceeded => return too_deep(span),
+        ErrorKind::DirectiveDisallowed => ("YAML directives are not supported", "remove the line"),
         ErrorKind::ExpectedFlowMappingSeparator => (
-            "`,` or `}` must come here",
-            "inside `{ }` and `[ ]`, quote a text that has one of `{ } [ ] ,` in it, like \"/items/{id}\"",
+            "expected `,` or `}`",
+            "inside `{ }` and `[ ]`, quote text that contains one of `{ } [ ] ,`, like \"/items/{id}\"",
         ),
         ErrorKind::ExpectedFlowSequenceSeparator => (
-            "`,` or `]` must come here",
-            "inside `{ }` and `[ ]`, quote a text that has one of `{ } [ ] ,` in it, like \"/items/{id}\"",
+            "expected `,` or `]`",
+            "inside `{ }` and `[ ]`, quote text that contains one of `{ } [ ] ,`, like \"/items/{id}\"",
         ),
-        ErrorKind::MappingValueNotAllowed => (
-            "a `:` that belongs to no key",
-            "quote a text that has `: ` in it; align keys with their neighbours",
-        ),
-        ErrorKind::ExpectedBlockMappingKey => {
-            ("a key must come here", "align it with the keys above: same column, spaces only")
+        ErrorKind::MappingValueNotAllowed => {
+            ("`:` without a key", "quote text that contains `: `; align keys with the keys around them")
         }
-        ErrorKind::ExpectedBlockSequenceEntry => (
-            "`- ` must come here",
-            "align the line with the list or with the keys above: same column, spaces only",
+        ErrorKind::ExpectedBlockMappingKey => {
+            ("expected a key", "align it with the keys above: same column, spaces only")
+        }
+        ErrorKind::ExpectedBlockSequenceEntry => {
+            ("expected `- `", "align the line with the list or with the keys above: same column, spaces only")
+        }
+        ErrorKind::UnclosedFlowCollection { open: '[' } => ("unclosed `[`", "add the closing `]`"),
+        ErrorKind::UnclosedFlowCollection { .. } => ("unclosed `{`", "add the closing `}`"),
+        ErrorKind::UnclosedQuotedScalar => ("unclosed quote", "add the closing quote"),
+        ErrorKind::SimpleKeyExpected => {
+            ("expected `:` after this key", "write `key: value`, with a space after the colon")
+        }
+        ErrorKind::MisplacedFlowCollectionEnd => {
+            ("closing bracket without an opening bracket", "remove it, or add the opening bracket")
+        }
+        ErrorKind::UnknownQuotedScalarEscape => {
+            ("unknown escape sequence in double quotes", r"write `\\` for a backslash, or use single quotes")
+        }
+        ErrorKind::MissingAnchorOrAliasName => (
+            "unquoted text cannot start with this character",
+            "put text that starts with `*` or `&` in quotes",
         ),
-        ErrorKind::UnclosedFlowCollection { open: '[' } => ("this `[` is never closed", "write the `]`"),
-        ErrorKind::UnclosedFlowCollection { .. } => ("this `{` is never closed", "write the `}`"),
-        ErrorKind::UnclosedQuotedScalar => ("this quote is never closed", "write the closing quote"),
+        ErrorKind::InvalidQuotedScalarIndent => (
+            "invalid indentation in quoted text",
+            "add the closing quote, or indent the line further than its key",
+        ),
         ErrorKind::UnexpectedCharacter { .. } => {
-            ("a plain text cannot begin with this character", "put the text in quotes")
+            ("unquoted text cannot start with this character", "put the text in quotes")
         }
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation
         | ErrorKind::TabInPlainScalar
         | ErrorKind::TabAtBlockScalarStart => {
-            let problem =
-                Problem::error("syntax", tab_near(source.text(), at), "a tab where only spaces indent");
-            return problem.help("write spaces");
+            let problem = Problem::error("syntax", tab_near(source.text(), at), "tab used for indentation");
+            return problem.help("indent with spaces");
         }
-        _ => return Problem::error("syntax", place, error.info()),
+        _ => return Problem::error("syntax", span, error.info()),
     };
-    Problem::error("syntax", place, message).help(help)
+    Problem::error("syntax", span, message).help(help)
 }
 
-/// The parser stops near a tab, not at it.
-fn tab_near(text: &str, at: usize) -> Place {
+/// The span of the tab near `at`: the parser reports a position next to the tab.
+fn tab_near(text: &str, at: usize) -> SourceSpan {
     let before = text.get(..at).unwrap_or_default();
     let start = match text.get(at..).unwrap_or_default().find('\t') {
         Some(0) => at,
@@ -144,26 +158,22 @@ fn tab_near(text: &str, at: usize) -> Place {
         Some(ahead) => at + ahead,
         None => at,
     };
-    Place::new(start, start + 1)
+    SourceSpan::new(start, start + 1)
 }
 
-fn too_deep(place: Place) -> Problem {
-    Problem::error(
-        "too-deep",
-        place,
-        format!("maps and lists stand more than {DEPTH_MAX} deep in each other"),
-    )
+fn too_deep(span: SourceSpan) -> Problem {
+    Problem::error("too-deep", span, format!("maps and lists are nested more than {DEPTH_MAX} levels deep"))
 }
 
-/// Why reading ends before the end.
+/// Why parsing stops before the end of the file.
 enum Stop {
-    /// What was read can be used.
-    Enough,
-    /// It cannot.
+    /// The tree so far is complete.
+    Finished,
+    /// There is no usable tree.
     Failed,
 }
 
-/// A tree while it grows.
+/// The tree under construction.
 struct Tree<'a> {
     source: &'a Source,
     problems: &'a mut Problems,
@@ -173,58 +183,58 @@ struct Tree<'a> {
     documents: usize,
 }
 
-/// A map or list that is not closed yet.
+/// A map or list whose end has not been reached.
 enum Open {
-    List { place: Place, items: Vec<Node> },
-    Map { place: Place, entries: Vec<Entry>, key: Option<Node>, seen: HashMap<String, Place> },
+    List { span: SourceSpan, items: Vec<Node> },
+    Map { span: SourceSpan, entries: Vec<Entry>, key: Option<Node>, seen: HashMap<String, SourceSpan> },
 }
 
 impl Tree<'_> {
-    /// Takes one event.
-    fn event(&mut self, event: Event<'_>, span: &granit_parser::Span) -> ControlFlow<Stop> {
-        let place = place_of(span);
-        if let Some(tag) = span.tag_span() {
+    /// Handles one parser event.
+    fn event(&mut self, event: Event<'_>, parser_span: &granit_parser::Span) -> ControlFlow<Stop> {
+        let span = source_span(parser_span);
+        if let Some(tag) = parser_span.tag_span() {
             self.problems.push_error_with(|| {
-                let message = "a tag, which is not read here";
-                Problem::error("tag", place_of(&tag), message).help("remove it; the value speaks for itself")
+                let message = "YAML tags are not supported";
+                Problem::error("tag", source_span(&tag), message).help("remove the tag")
             });
         }
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    let problem = Problem::error("several-documents", place, "a second document begins here");
-                    self.problems.push(problem.help("one file holds one document; remove the `---`"));
-                    return Break(Stop::Enough);
+                    let problem = Problem::error("several-documents", span, "more than one YAML document");
+                    self.problems.push(problem.help("a file holds one document; remove the `---`"));
+                    return Break(Stop::Finished);
                 }
             }
             Event::Scalar(text, style, ..) => {
                 let value = scalar(&text, style);
-                let place = match style {
+                let span = match style {
                     ScalarStyle::Literal | ScalarStyle::Folded => {
-                        Place::new(place.start, place.start + self.source.slice(place).trim_end().len())
+                        SourceSpan::new(span.start, span.start + self.source.slice(span).trim_end().len())
                     }
-                    _ => place,
+                    _ => span,
                 };
-                self.add(Node { value, place })?;
+                self.add(Node { value, span })?;
             }
-            Event::SequenceStart(..) => self.open(Open::List { place, items: Vec::new() })?,
+            Event::SequenceStart(..) => self.open(Open::List { span, items: Vec::new() })?,
             Event::MappingStart(..) => {
-                self.open(Open::Map { place, entries: Vec::new(), key: None, seen: HashMap::new() })?;
+                self.open(Open::Map { span, entries: Vec::new(), key: None, seen: HashMap::new() })?;
             }
-            Event::SequenceEnd | Event::MappingEnd => self.close(place)?,
+            Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
             Event::Anchor(_, name) => self.problems.push_error_with(|| {
-                let message = format!("the anchor {}; anchors are not read here", shown(&name));
-                Problem::error("alias", place, message)
+                let message = format!("unsupported YAML anchor {}", quote(&name));
+                Problem::error("alias", span, message)
                     .help("remove it, and write the value out where it is used")
             }),
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                let name = self.source.slice(place);
+                let name = self.source.slice(span);
                 self.problems.push_error_with(|| {
-                    let message = format!("the alias {}; aliases are not read here", shown(name));
-                    Problem::error("alias", place, message).help("write the value out")
+                    let message = format!("unsupported YAML alias {}", quote(name));
+                    Problem::error("alias", span, message).help("write the value out")
                 });
-                self.add(Node { value: Value::Refused, place })?;
+                self.add(Node { value: Value::Invalid, span })?;
             }
             _ => {}
         }
@@ -237,33 +247,33 @@ impl Tree<'_> {
     }
 
     fn open(&mut self, open: Open) -> ControlFlow<Stop> {
-        let (Open::List { place, .. } | Open::Map { place, .. }) = open;
+        let (Open::List { span, .. } | Open::Map { span, .. }) = open;
         if self.open.len() >= DEPTH_MAX {
-            return self.fail(too_deep(place));
+            return self.fail(too_deep(span));
         }
         self.open.push(open);
         Continue(())
     }
 
-    /// Closes the innermost map or list, at its bracket if it has one.
-    fn close(&mut self, bracket: Place) -> ControlFlow<Stop> {
+    /// Closes the innermost map or list. It ends at its closing bracket, if it has one.
+    fn close(&mut self, bracket: SourceSpan) -> ControlFlow<Stop> {
         let Some(open) = self.open.pop() else { return Continue(()) };
         let (start, last, value) = match open {
-            Open::List { place, items } => (place, items.last().map(|item| item.place), Value::List(items)),
-            Open::Map { place, entries, .. } => {
-                (place, entries.last().map(|entry| entry.value.place), Value::Map(entries))
+            Open::List { span, items } => (span, items.last().map(|item| item.span), Value::List(items)),
+            Open::Map { span, entries, .. } => {
+                (span, entries.last().map(|entry| entry.value.span), Value::Map(entries))
             }
         };
         let end = if bracket.start < bracket.end { bracket } else { last.unwrap_or(start) };
-        self.add(Node { value, place: start.to(end) })
+        self.add(Node { value, span: start.to(end) })
     }
 
-    /// Puts a node where it belongs.
+    /// Adds a node to the innermost open map or list.
     fn add(&mut self, node: Node) -> ControlFlow<Stop> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
             let message = format!("the file has more than {NODES_MAX} values");
-            return self.fail(Problem::error("too-many-nodes", node.place, message));
+            return self.fail(Problem::error("too-many-nodes", node.span, message));
         }
         match self.open.last_mut() {
             None => {
@@ -272,10 +282,10 @@ impl Tree<'_> {
             Some(Open::List { items, .. }) => items.push(node),
             Some(Open::Map { entries, key, seen, .. }) => match key.take() {
                 Some(key) => {
-                    // What is not there is best shown at the key that lacks it.
-                    let absent = node.value == Value::Null && node.place.start == node.place.end;
-                    let place = if absent { key.place } else { node.place };
-                    entries.push(Entry { key, value: Node { place, ..node } });
+                    // A missing value has no text to underline, so problems point at its key.
+                    let absent = node.value == Value::Null && node.span.start == node.span.end;
+                    let span = if absent { key.span } else { node.span };
+                    entries.push(Entry { key, value: Node { span, ..node } });
                 }
                 None => *key = Some(readable_key(self.source, node, seen, self.problems)),
             },
@@ -284,43 +294,43 @@ impl Tree<'_> {
     }
 }
 
-/// A key as it can be looked up, or [`Value::Refused`] after saying why it cannot.
+/// Converts a key to text; returns [`Value::Invalid`] after reporting why that is impossible.
 fn readable_key(
     source: &Source,
     key: Node,
-    seen: &mut HashMap<String, Place>,
+    seen: &mut HashMap<String, SourceSpan>,
     problems: &mut Problems,
 ) -> Node {
-    let place = key.place;
-    let refused = Node { value: Value::Refused, place };
+    let span = key.span;
+    let invalid = Node { value: Value::Invalid, span };
     let text = match key.value {
         Value::Text(text) => text,
-        Value::Bool(_) => Text { text: source.slice(place).to_owned(), quoted: false },
+        Value::Bool(_) => Text { text: source.slice(span).to_owned(), quoted: false },
         Value::Null | Value::List(_) | Value::Map(_) => {
-            let message = format!("found {} as a key, expected a name", key.found());
-            problems.push(Problem::error("key-not-text", place, message));
-            return refused;
+            let message = format!("invalid key: found {}, expected a name", key.found());
+            problems.push(Problem::error("key-not-text", span, message));
+            return invalid;
         }
-        Value::Refused => return refused,
+        Value::Invalid => return invalid,
     };
     if text.text == "<<" && !text.quoted {
-        let problem = Problem::error("merge-key", place, "a merge key, which is not read here");
+        let problem = Problem::error("merge-key", span, "YAML merge keys are not supported");
         problems.push(problem.help("write the keys out"));
-        return refused;
+        return invalid;
     }
     match seen.get(&text.text) {
         Some(&first) => problems.push_error_with(|| {
-            let message = format!("the key {} is there twice", shown(&text.text));
-            Problem::error("duplicate-key", place, message).label("again here").also(first, "first here")
+            let message = format!("duplicate key {}", quote(&text.text));
+            Problem::error("duplicate-key", span, message).label("repeated here").also(first, "first here")
         }),
         None => {
-            seen.insert(text.text.clone(), place);
+            seen.insert(text.text.clone(), span);
         }
     }
-    Node { value: Value::Text(text), place }
+    Node { value: Value::Text(text), span }
 }
 
-/// What a scalar says, by the core schema of YAML 1.2.
+/// The value of a scalar, by the core schema of YAML 1.2.
 fn scalar(text: &str, style: ScalarStyle) -> Value {
     let quoted = style != ScalarStyle::Plain;
     match text {
@@ -331,8 +341,8 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
     }
 }
 
-fn place_of(span: &granit_parser::Span) -> Place {
-    span.byte_range().map_or_else(Place::default, |range| Place::new(range.start, range.end))
+fn source_span(parser_span: &granit_parser::Span) -> SourceSpan {
+    parser_span.byte_range().map_or_else(SourceSpan::default, |range| SourceSpan::new(range.start, range.end))
 }
 
 #[cfg(test)]

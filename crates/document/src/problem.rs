@@ -1,24 +1,24 @@
-//! What is wrong with a file, and the list into which every step puts it.
+//! Problems of a file, and the list that every step adds to.
 //!
-//! How a problem looks on paper is the business of [`render`](super::render).
+//! [`render`](super::render) formats them.
 
-use super::source::Place;
+use super::source::SourceSpan;
 
-/// How many problems a list keeps. The rest are counted.
+/// Maximum number of problems that a list keeps. Further ones are only counted.
 pub const PROBLEMS_MAX: usize = 1_000;
 
-/// How many characters of a text a message repeats.
-const SHOWN_CHARS_MAX: usize = 60;
+/// Maximum number of characters that a message quotes.
+const QUOTED_CHARS_MAX: usize = 60;
 
-/// How long a name may be to have near misses; no name of ours is half as long.
+/// Maximum length of a name that suggestions are searched for. All known names are less than half as long.
 const NAME_CHARS_MAX: usize = 64;
 
-/// How bad it is.
+/// How serious a problem is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// The file is refused.
+    /// The file is rejected.
     Error,
-    /// The file is accepted, and something in it is probably not meant.
+    /// The file is accepted, but something in it is probably a mistake.
     Warning,
     /// Something worth knowing.
     Note,
@@ -35,78 +35,78 @@ impl Severity {
     }
 }
 
-/// A place and what there is to say about it.
+/// A source span with a remark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
-    /// Where.
-    pub place: Place,
-    /// What; empty to only point.
+    /// The span.
+    pub span: SourceSpan,
+    /// The remark; empty to only underline the span.
     pub text: String,
 }
 
-/// One thing that is wrong.
+/// One problem of a file.
 ///
 /// ```
-/// use tollgate_document::{Place, Problem};
+/// use tollgate_document::{SourceSpan, Problem};
 ///
-/// let problem = Problem::error("unknown-rule", Place::new(40, 44), "no rule is called `serch`")
+/// let problem = Problem::error("unknown-rule", SourceSpan::new(40, 44), "unknown rule `serch`")
 ///     .label("did you mean `search`?")
-///     .also(Place::new(10, 16), "the rule is here")
-///     .help("an override names a rule of the same file");
+///     .also(SourceSpan::new(10, 16), "the rule is here")
+///     .help("an override names a rule in the same file");
 /// assert_eq!(problem.code, "unknown-rule");
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// How bad it is.
+    /// How serious it is.
     pub severity: Severity,
-    /// A stable name in kebab-case, for machines and for looking it up.
+    /// A stable identifier in kebab-case, for programs and for looking it up.
     pub code: &'static str,
-    /// What was found, and what is allowed, in one sentence without a full stop.
+    /// The fault and the value, in one sentence without a full stop.
     pub message: String,
-    /// The place it is about.
+    /// The span that the problem is about.
     pub label: Label,
-    /// Other places that explain it.
+    /// Other spans that explain the problem.
     pub more: Vec<Label>,
-    /// What to do about it.
+    /// How to fix it.
     pub help: Option<String>,
 }
 
 impl Problem {
-    /// A problem for which the file is refused.
-    pub fn error(code: &'static str, place: Place, message: impl Into<String>) -> Problem {
-        Problem::new(Severity::Error, code, place, message.into())
+    /// An error: the file is rejected.
+    pub fn error(code: &'static str, span: SourceSpan, message: impl Into<String>) -> Problem {
+        Problem::new(Severity::Error, code, span, message.into())
     }
 
-    /// A problem for which it is not.
-    pub fn warning(code: &'static str, place: Place, message: impl Into<String>) -> Problem {
-        Problem::new(Severity::Warning, code, place, message.into())
+    /// A warning: the file is accepted.
+    pub fn warning(code: &'static str, span: SourceSpan, message: impl Into<String>) -> Problem {
+        Problem::new(Severity::Warning, code, span, message.into())
     }
 
-    /// No problem, but worth knowing.
-    pub fn note(code: &'static str, place: Place, message: impl Into<String>) -> Problem {
-        Problem::new(Severity::Note, code, place, message.into())
+    /// A note: not a problem, but worth knowing.
+    pub fn note(code: &'static str, span: SourceSpan, message: impl Into<String>) -> Problem {
+        Problem::new(Severity::Note, code, span, message.into())
     }
 
-    fn new(severity: Severity, code: &'static str, place: Place, message: String) -> Problem {
-        let label = Label { place, text: String::new() };
+    fn new(severity: Severity, code: &'static str, span: SourceSpan, message: String) -> Problem {
+        let label = Label { span, text: String::new() };
         Problem { severity, code, message, label, more: Vec::new(), help: None }
     }
 
-    /// Says something at the place it is about.
+    /// Adds a remark to the span that the problem is about.
     #[must_use]
     pub fn label(mut self, text: impl Into<String>) -> Problem {
         self.label.text = text.into();
         self
     }
 
-    /// Points at another place.
+    /// Adds another span with a remark.
     #[must_use]
-    pub fn also(mut self, place: Place, text: impl Into<String>) -> Problem {
-        self.more.push(Label { place, text: text.into() });
+    pub fn also(mut self, span: SourceSpan, text: impl Into<String>) -> Problem {
+        self.more.push(Label { span, text: text.into() });
         self
     }
 
-    /// Says what to do about it.
+    /// Adds how to fix it.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Problem {
         self.help = Some(text.into());
@@ -114,13 +114,13 @@ impl Problem {
     }
 }
 
-/// Every problem of one source.
+/// All problems of one source.
 ///
-/// It keeps the first [`PROBLEMS_MAX`] and counts the others, so that a hostile file cannot make it large.
+/// It keeps the first [`PROBLEMS_MAX`] and only counts the others, so that a hostile file cannot make it large.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problems {
     kept: Vec<Problem>,
-    room: usize,
+    capacity: usize,
     errors: usize,
     left_out: usize,
 }
@@ -132,29 +132,29 @@ impl Default for Problems {
 }
 
 impl Problems {
-    /// None yet.
+    /// An empty list.
     pub const fn new() -> Problems {
-        Problems { kept: Vec::new(), room: PROBLEMS_MAX, errors: 0, left_out: 0 }
+        Problems { kept: Vec::new(), capacity: PROBLEMS_MAX, errors: 0, left_out: 0 }
     }
 
-    /// A list that only counts: to ask whether there would be a problem.
+    /// A list that only counts, to find out whether there would be a problem.
     pub(super) const fn counting() -> Problems {
-        Problems { kept: Vec::new(), room: 0, errors: 0, left_out: 0 }
+        Problems { kept: Vec::new(), capacity: 0, errors: 0, left_out: 0 }
     }
 
-    /// Adds one.
+    /// Adds a problem.
     pub fn push(&mut self, problem: Problem) {
         self.errors += usize::from(problem.severity == Severity::Error);
-        if self.kept.len() < self.room {
+        if self.kept.len() < self.capacity {
             self.kept.push(problem);
         } else {
             self.left_out += 1;
         }
     }
 
-    /// Adds an error whose words are costly to find: `problem` is called only if there is room for it.
+    /// Adds an error that is costly to build: `problem` is called only if the list is not full.
     pub fn push_error_with(&mut self, problem: impl FnOnce() -> Problem) {
-        if self.kept.len() < self.room {
+        if self.kept.len() < self.capacity {
             self.push(problem());
         } else {
             self.errors += 1;
@@ -162,74 +162,74 @@ impl Problems {
         }
     }
 
-    /// Whether the file must be refused.
+    /// Whether the file must be rejected.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there is no problem at all.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.left_out == 0
     }
 
-    /// How many there are, with those that were left out.
+    /// The number of problems, including those that were left out.
     pub fn len(&self) -> usize {
         self.kept.len() + self.left_out
     }
 
-    /// How many there was no room for.
+    /// The number of problems that were counted but not kept.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Those that were kept, in the order of the file.
+    /// The kept problems in source order.
     pub fn in_order(&self) -> Vec<&Problem> {
         let mut problems: Vec<&Problem> = self.kept.iter().collect();
-        problems.sort_by_key(|problem| (problem.label.place.start, problem.severity));
+        problems.sort_by_key(|problem| (problem.label.span.start, problem.severity));
         problems
     }
 }
 
-/// The allowed name that `found` was probably meant to be.
+/// The allowed name that is most similar to `found`, if one is similar enough.
 ///
-/// Case and the choice between `_` and `-` cost nothing, a slip of the finger costs one, and a third of the name may
-/// be slips. Failing that, `found` may be the beginning of exactly one name.
+/// Case and the choice between `_` and `-` are ignored. A third of the characters may differ (edit distance).
+/// Otherwise `found` may be the prefix of exactly one name.
 pub fn suggest<'a>(found: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let found = plain(found)?;
+    let found = normalise(found)?;
     let length = found.chars().count();
     let mut nearest: Option<(usize, &str)> = None;
-    let mut longer: Vec<&str> = Vec::new();
+    let mut extensions: Vec<&str> = Vec::new();
     for name in allowed {
-        let Some(candidate) = plain(name) else { continue };
-        let slips_max = (length.max(candidate.chars().count()) / 3).max(1);
-        let slips = strsim::osa_distance(&found, &candidate);
-        // A name of one or two letters is one slip away from any other.
-        let enough_left = slips < length;
-        if slips <= slips_max && enough_left && nearest.is_none_or(|(least, _)| slips < least) {
-            nearest = Some((slips, name));
+        let Some(candidate) = normalise(name) else { continue };
+        let edits_max = (length.max(candidate.chars().count()) / 3).max(1);
+        let edits = strsim::osa_distance(&found, &candidate);
+        // A name of one or two letters is one edit away from any other.
+        let keeps_a_character = edits < length;
+        if edits <= edits_max && keeps_a_character && nearest.is_none_or(|(least, _)| edits < least) {
+            nearest = Some((edits, name));
         }
         if length >= 3 && candidate.starts_with(&found) {
-            longer.push(name);
+            extensions.push(name);
         }
     }
-    match (nearest, longer.as_slice()) {
+    match (nearest, extensions.as_slice()) {
         (Some((_, name)), _) => Some(name),
         (None, [name]) => Some(name),
         _ => None,
     }
 }
 
-/// A name without what people mix up, if it is short enough to be a name.
-fn plain(name: &str) -> Option<String> {
+/// Lowercases a name and replaces `_` by `-`; `None` if it is too long to be a name.
+fn normalise(name: &str) -> Option<String> {
     let short = !name.is_empty() && name.len() <= NAME_CHARS_MAX;
     short.then(|| name.to_lowercase().replace('_', "-"))
 }
 
-/// A text as a message repeats it: in quotes, on one line, harmless to a terminal, and not too long.
-pub fn shown(text: &str) -> String {
+/// Quotes a text for a message: on one line, shortened, with control and invisible characters escaped.
+pub fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for (count, c) in text.chars().enumerate() {
-        if count == SHOWN_CHARS_MAX {
+        if count == QUOTED_CHARS_MAX {
             out.push('…');
             break;
         }
@@ -246,7 +246,7 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Characters that change how the text around them is shown.
+/// Characters that change how the surrounding text is displayed.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_near_miss_finds_its_name() {
+    fn suggest_returns_the_nearest_name() {
         let allowed = ["token-bucket", "fixed-window", "sliding-window", "burst", "id", "description", "per"];
         for (found, expected) in [
             ("token-buckt", Some("token-bucket")),
@@ -276,35 +276,39 @@ mod tests {
             assert_eq!(suggest(found, allowed), expected, "{found}");
         }
         assert_eq!(suggest(&"a".repeat(100_000), allowed), None);
-        assert_eq!(suggest("modell", ["mode", "model"]), Some("model"), "the nearest counts, not the first");
-        assert_eq!(suggest("x", ["y"]), None, "nothing is left of it");
+        assert_eq!(
+            suggest("modell", ["mode", "model"]),
+            Some("model"),
+            "the nearest name wins, not the first"
+        );
+        assert_eq!(suggest("x", ["y"]), None, "no character is the same");
         assert_eq!(suggest("slid", ["sliding-log", "sliding-window"]), None, "two names begin like this");
     }
 
     #[test]
-    fn a_repeated_text_is_short_and_harmless() {
-        assert_eq!(shown("a\"b\\c\n\u{1b}[31m\u{202e}"), r#""a\"b\\c\n\u{1b}[31m\u{202e}""#);
-        assert_eq!(shown("übung"), "\"übung\"");
-        assert_eq!(shown(&"x".repeat(1_000)).chars().count(), SHOWN_CHARS_MAX + 3);
+    fn quote_shortens_text_and_escapes_control_characters() {
+        assert_eq!(quote("a\"b\\c\n\u{1b}[31m\u{202e}"), r#""a\"b\\c\n\u{1b}[31m\u{202e}""#);
+        assert_eq!(quote("übung"), "\"übung\"");
+        assert_eq!(quote(&"x".repeat(1_000)).chars().count(), QUOTED_CHARS_MAX + 3);
     }
 
     #[test]
-    fn a_full_list_still_knows_that_there_were_errors() {
+    fn a_full_list_still_counts_errors() {
         let mut problems = Problems::new();
         for start in 0..PROBLEMS_MAX {
-            problems.push(Problem::warning("w", Place::new(start, start), ""));
+            problems.push(Problem::warning("w", SourceSpan::new(start, start), ""));
         }
         assert!(!problems.has_errors());
-        problems.push_error_with(|| unreachable!("there is no room"));
+        problems.push_error_with(|| unreachable!("the list is full"));
         assert!(problems.has_errors());
         assert_eq!((problems.in_order().len(), problems.left_out(), problems.len()), (1_000, 1, 1_001));
     }
 
     #[test]
-    fn problems_come_in_the_order_of_the_file() {
+    fn problems_are_returned_in_source_order() {
         let mut problems = Problems::new();
         for (start, code) in [(9, "c"), (1, "a"), (9, "d"), (4, "b")] {
-            problems.push(Problem::error(code, Place::new(start, start), ""));
+            problems.push(Problem::error(code, SourceSpan::new(start, start), ""));
         }
         let codes: Vec<&str> = problems.in_order().iter().map(|problem| problem.code).collect();
         assert_eq!(codes, ["a", "b", "c", "d"]);

@@ -1,4 +1,4 @@
-//! Problems on paper: for people, as JSON, and as SARIF for code review tools.
+//! Formats problems: as text for people, as JSON, and as SARIF for code review tools.
 
 use std::collections::BTreeSet;
 
@@ -6,25 +6,25 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Render
 use serde_json::{Value, json};
 
 use super::problem::{Label, Problem, Problems, Severity};
-use super::source::{Place, Source};
+use super::source::{Source, SourceSpan};
 
-/// A longer line is not shown, only its number. What is not shown costs nothing, however many problems it has.
+/// Longest source line that is printed. For a longer line only its number is printed, which bounds the output.
 const LINE_BYTES_MAX: usize = 1_000;
 
-/// Labels that are no more lines apart than this are shown together.
+/// Labels at most this many lines apart are printed in one snippet.
 const GAP_LINES_MAX: usize = 4;
 
-/// Whether text may carry the colour codes of a terminal.
+/// Whether the text contains terminal colour codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Colour {
-    /// It may not.
+    /// No colour codes.
     Plain,
-    /// It may.
+    /// ANSI colour codes.
     Ansi,
 }
 
 impl Problems {
-    /// All of them for people: where, the line itself, what is wrong with it, what to do. Empty if there is none.
+    /// Formats all problems as text: message, position, source line and fix. Empty if there is no problem.
     pub fn render(&self, source: &Source, colour: Colour) -> String {
         let renderer = match colour {
             Colour::Plain => Renderer::plain(),
@@ -38,12 +38,13 @@ impl Problems {
         out
     }
 
-    /// A list of `{file, line, column, end: {line, column}, severity, code, message, label, help, related}`.
+    /// Formats all problems as a list of
+    /// `{file, line, column, end: {line, column}, severity, code, message, label, help, related}`.
     ///
-    /// Lines and columns count from 1, columns in characters, and the end is the first character after.
+    /// Lines and columns count from 1. Columns count characters. `end` is the first character after the span.
     pub fn to_json(&self, source: &Source) -> Value {
         let related = |label: &Label| {
-            let (start, end) = (source.position(label.place.start), source.position(label.place.end));
+            let (start, end) = (source.position(label.span.start), source.position(label.span.end));
             json!({
                 "line": start.line,
                 "column": start.column,
@@ -52,8 +53,8 @@ impl Problems {
             })
         };
         let listed = self.listed(source).into_iter().map(|problem| {
-            let start = source.position(problem.label.place.start);
-            let end = source.position(problem.label.place.end);
+            let start = source.position(problem.label.span.start);
+            let end = source.position(problem.label.span.end);
             json!({
                 "file": source.name(),
                 "line": start.line,
@@ -70,11 +71,11 @@ impl Problems {
         listed.collect()
     }
 
-    /// In the order of the file, and at last how many more there were.
+    /// The kept problems in source order, followed by a note about the number that was left out.
     fn listed(&self, source: &Source) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self.in_order().into_iter().cloned().collect();
         if self.left_out() > 0 {
-            let end = Place::new(source.text().len(), source.text().len());
+            let end = SourceSpan::new(source.text().len(), source.text().len());
             let message = format!("{} more problems are not listed", self.left_out());
             problems.push(Problem::note("too-many-problems", end, message));
         }
@@ -82,7 +83,7 @@ impl Problems {
     }
 }
 
-/// The problems of several files in the Static Analysis Results Interchange Format, version 2.1.0.
+/// Formats the problems of several files in the Static Analysis Results Interchange Format (SARIF) 2.1.0.
 pub fn sarif<'a>(files: impl IntoIterator<Item = (&'a Source, &'a Problems)>) -> Value {
     let mut codes = BTreeSet::new();
     let mut results = Vec::new();
@@ -116,7 +117,7 @@ pub fn sarif<'a>(files: impl IntoIterator<Item = (&'a Source, &'a Problems)>) ->
 }
 
 fn sarif_location(source: &Source, label: &Label) -> Value {
-    let (start, end) = (source.position(label.place.start), source.position(label.place.end));
+    let (start, end) = (source.position(label.span.start), source.position(label.span.end));
     let mut location = json!({
         "physicalLocation": {
             "artifactLocation": { "uri": uri(source.name()) },
@@ -134,7 +135,7 @@ fn sarif_location(source: &Source, label: &Label) -> Value {
     location
 }
 
-/// A file name as a reference relative to where the tool ran, or as a `file:` one if it is absolute.
+/// A file name as a relative URI reference, or as a `file:` URI if it is absolute.
 fn uri(name: &str) -> String {
     let mut out = String::from(if name.starts_with('/') { "file://" } else { "" });
     for byte in name.bytes() {
@@ -148,7 +149,7 @@ fn uri(name: &str) -> String {
     out
 }
 
-/// A problem with the lines it is about.
+/// One problem with the source lines it is about.
 fn report<'a>(problem: &'a Problem, source: &'a Source) -> Group<'a> {
     let level = match problem.severity {
         Severity::Error => Level::ERROR,
@@ -156,39 +157,39 @@ fn report<'a>(problem: &'a Problem, source: &'a Source) -> Group<'a> {
         Severity::Note => Level::NOTE,
     };
     let mut group = Group::with_title(level.primary_title(problem.message.as_str()).id(problem.code));
-    let mut unseen = Vec::new();
-    for near in neighbours(problem, source) {
+    let mut without_snippet = Vec::new();
+    for near in grouped_labels(problem, source) {
         match snippet(&near, source) {
             Some(snippet) => group = group.element(snippet),
             None => {
                 for Mark { label, .. } in near {
-                    let start = source.position(label.place.start);
+                    let start = source.position(label.span.start);
                     group =
                         group.element(Origin::path(source.name()).line(start.line).char_column(start.column));
-                    unseen.extend((!label.text.is_empty()).then_some(label.text.as_str()));
+                    without_snippet.extend((!label.text.is_empty()).then_some(label.text.as_str()));
                 }
             }
         }
     }
     group
-        .elements(unseen.into_iter().map(|text| Level::NOTE.message(text)))
+        .elements(without_snippet.into_iter().map(|text| Level::NOTE.message(text)))
         .elements(problem.help.as_deref().map(|help| Level::HELP.message(help)))
 }
 
-/// A label and how it is drawn.
+/// A label, its line, and how it is drawn.
 struct Mark<'a> {
     label: &'a Label,
     line: usize,
     kind: AnnotationKind,
 }
 
-/// The labels of a problem, those on near lines together, those about the problem itself first.
-fn neighbours<'a>(problem: &'a Problem, source: &Source) -> Vec<Vec<Mark<'a>>> {
+/// The labels of a problem, grouped by nearby lines. The group with the primary label comes first.
+fn grouped_labels<'a>(problem: &'a Problem, source: &Source) -> Vec<Vec<Mark<'a>>> {
     let primary = std::iter::once((&problem.label, AnnotationKind::Primary));
     let context = problem.more.iter().map(|label| (label, AnnotationKind::Context));
     let mut groups: Vec<Vec<Mark<'a>>> = Vec::new();
     for (label, kind) in primary.chain(context) {
-        let line = source.position(label.place.start).line;
+        let line = source.position(label.span.start).line;
         let mark = Mark { label, line, kind };
         let is_near =
             |group: &&mut Vec<Mark<'_>>| group.iter().any(|other| other.line.abs_diff(line) <= GAP_LINES_MAX);
@@ -200,8 +201,8 @@ fn neighbours<'a>(problem: &'a Problem, source: &Source) -> Vec<Vec<Mark<'a>>> {
     groups
 }
 
-/// The lines from the first label to the last, each label drawn on the line where it starts; nothing if one of the
-/// lines is too long.
+/// The lines from the first label to the last, each label drawn on the line where it starts. `None` if a line is too
+/// long.
 fn snippet<'a>(marks: &[Mark<'a>], source: &'a Source) -> Option<Snippet<'a, Annotation<'a>>> {
     let first = marks.iter().map(|mark| mark.line).min()?;
     let last = marks.iter().map(|mark| mark.line).max()?;
@@ -214,9 +215,9 @@ fn snippet<'a>(marks: &[Mark<'a>], source: &'a Source) -> Option<Snippet<'a, Ann
         }
         for mark in marks.iter().filter(|mark| mark.line == number) {
             let in_text = |at: usize| text.len() + at.clamp(line.start, line.end) - line.start;
-            let span = in_text(mark.label.place.start)..in_text(mark.label.place.end);
-            let said = (!mark.label.text.is_empty()).then_some(mark.label.text.as_str());
-            annotations.push(mark.kind.span(span).label(said));
+            let span = in_text(mark.label.span.start)..in_text(mark.label.span.end);
+            let remark = (!mark.label.text.is_empty()).then_some(mark.label.text.as_str());
+            annotations.push(mark.kind.span(span).label(remark));
         }
         text.push_str(source.slice(line));
         text.push('\n');

@@ -1,19 +1,19 @@
-//! The JSON Schema (draft 2020-12) of a shape, for editors and for whoever writes files by program.
+//! Generates the JSON Schema (draft 2020-12) of a shape, for editors and for programs that write files.
 //!
-//! The schema accepts every file that [`check`](super::check) accepts. It cannot say everything that the check says:
-//! what only a function knows about a text is missing from it.
+//! The schema accepts every file that [`check`](super::check) accepts. It also accepts some others: it cannot express
+//! the functions that check texts.
 
 use serde_json::{Map, Value, json};
 
 use super::node::Kind;
 use super::shape::{Fields, ListShape, MapOf, OneOf, Shape, TextShape};
 
-/// Kinds that a value in a file can have.
+/// The kinds of values in a file.
 const KINDS: [Kind; 5] = [Kind::Null, Kind::Bool, Kind::Text, Kind::List, Kind::Map];
 
-/// The schema of a file of this shape. `id` is where it is published.
+/// Generates the schema of a shape. `id` is the `$id` of the schema.
 ///
-/// The same shape gives the same schema to the byte: objects are sorted by key.
+/// The output is deterministic: objects are sorted by key.
 pub fn json_schema(shape: &Shape, id: &str, title: &str) -> Value {
     let mut schema = Schema { named: Map::new() };
     let mut root = schema.of(shape);
@@ -24,14 +24,14 @@ pub fn json_schema(shape: &Shape, id: &str, title: &str) -> Value {
         root.insert("$defs".to_owned(), Value::Object(schema.named));
     }
     let mut root = Value::Object(root);
-    // Whether a map keeps its order depends on what other crates ask of serde_json.
+    // Whether a map keeps its order depends on the serde_json features that other crates enable.
     root.sort_all_objects();
     root
 }
 
-/// The schema while it grows.
+/// The schema under construction.
 struct Schema {
-    /// What was referred to by name.
+    /// The definitions of named shapes.
     named: Map<String, Value>,
 }
 
@@ -39,7 +39,7 @@ impl Schema {
     fn of(&mut self, shape: &Shape) -> Map<String, Value> {
         match shape {
             Shape::Text(text) => of_text(text),
-            // A number with `_` in it is a string to YAML.
+            // YAML reads a number with `_` as a string.
             Shape::Number(number) => object([
                 ("type", json!(["integer", "string"])),
                 ("minimum", json!(number.min)),
@@ -55,7 +55,7 @@ impl Schema {
             Shape::Any => Map::new(),
             Shape::Named(name, shape) => {
                 if !self.named.contains_key(*name) {
-                    // Before the shape is looked into, because it may refer to itself.
+                    // Reserve the name first, because the shape may refer to itself.
                     self.named.insert((*name).to_owned(), Value::Null);
                     let definition = self.of(shape());
                     self.named.insert((*name).to_owned(), Value::Object(definition));
@@ -80,6 +80,13 @@ impl Schema {
             let mut property = self.of(&field.shape);
             describe(&mut property, field.doc);
             properties.insert(field.name.to_owned(), Value::Object(property));
+        }
+        for key in fields.renamed {
+            let field = fields.fields.iter().find(|field| field.name == key.new);
+            let mut property = field.map(|field| self.of(&field.shape)).unwrap_or_default();
+            describe(&mut property, &format!("Old name of `{}`, accepted until {}.", key.new, key.until));
+            property.insert("deprecated".to_owned(), json!(true));
+            properties.insert(key.old.to_owned(), Value::Object(property));
         }
         let rest = match &fields.rest {
             Some(rest) => Value::Object(self.of(rest)),
@@ -120,13 +127,13 @@ impl Schema {
                 Value::Object(schema)
             })
             .collect();
-        // `oneOf` refuses what fits twice, like a word that is also a text.
-        let keyword = if apart(one_of) { "oneOf" } else { "anyOf" };
+        // `oneOf` rejects a value that matches two alternatives, like a word that is also a text.
+        let keyword = if kinds_are_disjoint(one_of) { "oneOf" } else { "anyOf" };
         object([("title", json!(one_of.what)), (keyword, alternatives)])
     }
 }
 
-/// Puts what a value means here before what is said of it anywhere.
+/// Puts `doc` before the description that the schema already has.
 fn describe(schema: &mut Map<String, Value>, doc: &str) {
     let doc = match schema.get("description").and_then(Value::as_str) {
         Some(description) => format!("{doc}\n\n{description}"),
@@ -135,8 +142,8 @@ fn describe(schema: &mut Map<String, Value>, doc: &str) {
     schema.insert("description".to_owned(), json!(doc));
 }
 
-/// Whether no value can be of two alternatives, because their kinds differ.
-fn apart(one_of: &OneOf) -> bool {
+/// Whether no kind of value is accepted by two alternatives.
+fn kinds_are_disjoint(one_of: &OneOf) -> bool {
     KINDS.iter().all(|kind| one_of.alternatives.iter().filter(|each| each.shape.accepts(*kind)).count() <= 1)
 }
 

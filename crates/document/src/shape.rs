@@ -1,7 +1,6 @@
-//! What may stand where in a file, as data, and the check of a tree against it.
+//! Shapes describe as data which values are allowed where in a file; [`check`] compares a tree with a shape.
 //!
-//! A [`Shape`] is put together from the functions of this module, and read by the [`check`] and by
-//! [`json_schema`](super::json_schema):
+//! The functions of this module build a [`Shape`]. [`check`] and [`json_schema`](super::json_schema) read it:
 //!
 //! ```
 //! use tollgate_document::shape::{Shape, choice, fields, list, number, one_of, text};
@@ -9,28 +8,30 @@
 //!
 //! let limit = one_of("a limit")
 //!     .or("Refuses everything.", choice(&[("deny", "Nothing is admitted.")]))
-//!     .or("A bucket.", fields("a bucket").required("rate", text("a rate like 2/s"), "How fast it refills."));
+//!     .or("A bucket.", fields("a bucket").required("rate", text("a rate like 2/s"), "The refill rate."));
 //! let rule = fields("a rule")
-//!     .required("id", text("a name"), "What the rule is called.")
-//!     .required("limit", limit, "How much it admits.")
-//!     .optional("per", list(text("an attribute")).or_one(), "Who shares it.");
+//!     .required("id", text("a name"), "The name of the rule.")
+//!     .required("limit", limit, "How much is admitted.")
+//!     .optional("per", list(text("an attribute")).or_one(), "The attributes to count by.");
 //! let file = Shape::from(fields("a rules file").required("rules", list(rule), "The rules."));
 //!
 //! let source = Source::new("rules.yaml", b"rules:\n  - { id: a, limt: deny }");
 //! let mut problems = Problems::new();
-//! let node = parse(&source, &mut problems).expect("it is good YAML");
+//! let node = parse(&source, &mut problems).expect("valid YAML");
 //! check(&file, &node, &mut problems);
 //! let found: Vec<_> = problems.in_order().iter().map(|problem| problem.message.as_str()).collect();
 //! assert_eq!(found, ["unknown key `limt`"]);
 //! ```
 
 mod check;
+mod renamed;
 
 use super::node::Kind;
 
 pub use check::check;
+pub use renamed::{RenamedKey, rename_keys};
 
-/// What a node must be.
+/// The values that are allowed for a node.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A scalar.
@@ -39,69 +40,71 @@ pub enum Shape {
     Number(NumberShape),
     /// `true` or `false`.
     Bool,
-    /// One of these words, each with what it means.
+    /// One of these words, each with its meaning.
     Choice(&'static [(&'static str, &'static str)]),
-    /// Items of one shape.
+    /// A list of items of one shape.
     List(ListShape),
-    /// A map whose keys are known.
+    /// A map with known keys.
     Fields(Fields),
-    /// A map whose keys are free.
+    /// A map with arbitrary keys.
     MapOf(MapOf),
     /// Any of several shapes.
     OneOf(OneOf),
-    /// Anything at all.
+    /// Any value.
     Any,
-    /// A shape with a name of its own, which may stand in itself. The schema refers to it by the name.
+    /// A named shape, which may contain itself. The JSON Schema refers to it by this name.
     Named(&'static str, fn() -> &'static Shape),
 }
 
-/// Says in a sentence without a full stop what is wrong with a text, if anything is.
+/// Returns the fault of a text as a sentence without a full stop.
 pub type TextCheck = fn(&str) -> Result<(), String>;
 
-/// Scalars, numbers too: `tenant: 42` is text unless [`TextShape::no_number`] says otherwise.
+/// Scalars, including numbers: `tenant: 42` is text unless [`TextShape::no_number`] excludes it.
 #[derive(Clone, Debug)]
 pub struct TextShape {
-    /// What it is, after "expected": `a rate like 100/min`.
+    /// The noun that follows "expected" in messages: `a rate like 100/min`.
     pub what: &'static str,
-    /// What else it must be.
+    /// A further check.
     pub check: Option<TextCheck>,
-    /// The same as a regular expression, as far as one can say it; only the schema uses it.
+    /// The check as a regular expression, as far as possible; only the JSON Schema uses it.
     pub pattern: Option<&'static str>,
-    /// Texts that pass.
+    /// Valid examples.
     pub examples: &'static [&'static str],
-    /// Whether an unquoted number will do.
+    /// Whether an unquoted number is allowed.
     pub numbers: bool,
 }
 
 /// Whole numbers in a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NumberShape {
-    /// The least that is allowed.
+    /// The smallest allowed number.
     pub min: u64,
-    /// The most that is allowed.
+    /// The largest allowed number.
     pub max: u64,
 }
 
 /// Lists of one shape.
 #[derive(Clone, Debug)]
 pub struct ListShape {
-    /// What each item is.
+    /// The shape of each item.
     pub item: Box<Shape>,
-    /// The fewest items.
+    /// The minimum number of items.
     pub len_min: usize,
-    /// Whether a single item may stand for a list of one.
+    /// Whether a single item without brackets is allowed.
     pub or_one: bool,
 }
 
-/// Maps whose keys are known.
+/// Maps with known keys.
 #[derive(Clone, Debug)]
 pub struct Fields {
-    /// What the map is: `a rule`.
+    /// The noun for the map in messages: `a rule`.
     pub what: &'static str,
     /// The keys.
     pub fields: Vec<Field>,
-    /// What any other key may hold; without it, any other key is unknown.
+    /// The shape of any other key; without it, any other key is an error.
     pub rest: Option<Box<Shape>>,
+    /// Old names of keys. [`rename_keys`] replaces them before the check; the JSON Schema marks them as deprecated.
+    pub renamed: &'static [RenamedKey],
 }
 
 /// A known key.
@@ -109,33 +112,33 @@ pub struct Fields {
 pub struct Field {
     /// The key.
     pub name: &'static str,
-    /// What it holds.
+    /// The shape of its value.
     pub shape: Shape,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub required: bool,
-    /// What it means, in a sentence or two.
+    /// Its meaning, in a sentence or two.
     pub doc: &'static str,
 }
 
-/// Maps whose keys are free.
+/// Maps with arbitrary keys.
 #[derive(Clone, Debug)]
 pub struct MapOf {
-    /// What the map is: `attributes and their values`.
+    /// The noun for the map in messages: `attributes and their values`.
     pub what: &'static str,
-    /// What each key is.
+    /// The shape of each key.
     pub key: TextShape,
-    /// What each value is.
+    /// The shape of each value.
     pub value: Box<Shape>,
 }
 
-/// Several shapes, one of which must fit.
+/// Several shapes, one of which must match.
 ///
-/// Which one a node is meant to be is decided without trying them, so that its problems are told as if there had been
-/// no choice: by its kind; between maps, by the required keys that are there; between scalars, by which one accepts
-/// it. Between lists the first counts.
+/// The check selects one shape for a node and reports only the problems with that shape. It selects by the node's
+/// kind; between maps, by the required keys that are present; between scalars, by which shape accepts the value.
+/// Between lists it takes the first.
 #[derive(Clone, Debug)]
 pub struct OneOf {
-    /// What it is: `a limit`.
+    /// The noun for the value in messages: `a limit`.
     pub what: &'static str,
     /// The shapes.
     pub alternatives: Vec<Alternative>,
@@ -144,9 +147,9 @@ pub struct OneOf {
 /// One of several shapes.
 #[derive(Clone, Debug)]
 pub struct Alternative {
-    /// What it means.
+    /// Its meaning.
     pub doc: &'static str,
-    /// What it is.
+    /// The shape.
     pub shape: Shape,
 }
 
@@ -160,7 +163,7 @@ pub fn number(min: u64, max: u64) -> Shape {
     Shape::Number(NumberShape { min, max })
 }
 
-/// One of these words, each with what it means.
+/// One of these words, each with its meaning.
 pub fn choice(words: &'static [(&'static str, &'static str)]) -> Shape {
     Shape::Choice(words)
 }
@@ -172,42 +175,42 @@ pub fn list(item: impl Into<Shape>) -> ListShape {
 
 /// A map with the keys that are added to it. `what` follows "expected" in messages: `a rule`.
 pub fn fields(what: &'static str) -> Fields {
-    Fields { what, fields: Vec::new(), rest: None }
+    Fields { what, fields: Vec::new(), rest: None, renamed: &[] }
 }
 
-/// A map with keys of the writer's choice.
+/// A map with arbitrary keys.
 pub fn map_of(what: &'static str, key: TextShape, value: impl Into<Shape>) -> MapOf {
     MapOf { what, key, value: Box::new(value.into()) }
 }
 
-/// Any of the shapes that are added to it.
+/// One of the shapes that are added to it.
 pub fn one_of(what: &'static str) -> OneOf {
     OneOf { what, alternatives: Vec::new() }
 }
 
 impl TextShape {
-    /// Texts for which `check` says what is wrong are refused.
+    /// Reports an error for texts that `check` returns a fault for.
     #[must_use]
     pub fn checked(mut self, check: TextCheck) -> TextShape {
         self.check = Some(check);
         self
     }
 
-    /// The same as a regular expression for the schema. It must accept whatever the check accepts.
+    /// Sets a regular expression for the JSON Schema. It must accept everything that the check accepts.
     #[must_use]
     pub fn pattern(mut self, pattern: &'static str) -> TextShape {
         self.pattern = Some(pattern);
         self
     }
 
-    /// Texts that pass, for messages and for the schema.
+    /// Sets valid examples, for messages and for the JSON Schema.
     #[must_use]
     pub fn examples(mut self, examples: &'static [&'static str]) -> TextShape {
         self.examples = examples;
         self
     }
 
-    /// Refuses an unquoted number: `fixed-window: 100` lacks its period.
+    /// Disallows unquoted numbers: `fixed-window: 100` lacks its period.
     #[must_use]
     pub fn no_number(mut self) -> TextShape {
         self.numbers = false;
@@ -216,14 +219,14 @@ impl TextShape {
 }
 
 impl ListShape {
-    /// Refuses fewer items.
+    /// Sets the minimum number of items.
     #[must_use]
     pub fn at_least(mut self, len_min: usize) -> ListShape {
         self.len_min = len_min;
         self
     }
 
-    /// Accepts a single item without brackets; [`Node::one_or_many`](super::Node::one_or_many) reads both.
+    /// Allows a single item without brackets; [`Node::one_or_many`](super::Node::one_or_many) reads both.
     #[must_use]
     pub fn or_one(mut self) -> ListShape {
         self.or_one = true;
@@ -232,22 +235,29 @@ impl ListShape {
 }
 
 impl Fields {
-    /// Adds a key that must be there.
+    /// Adds a required key.
     #[must_use]
     pub fn required(self, name: &'static str, shape: impl Into<Shape>, doc: &'static str) -> Fields {
         self.field(Field { name, shape: shape.into(), required: true, doc })
     }
 
-    /// Adds a key that may be there.
+    /// Adds an optional key.
     #[must_use]
     pub fn optional(self, name: &'static str, shape: impl Into<Shape>, doc: &'static str) -> Fields {
         self.field(Field { name, shape: shape.into(), required: false, doc })
     }
 
-    /// Lets any other key hold this.
+    /// Allows any other key with this shape.
     #[must_use]
     pub fn rest(mut self, shape: impl Into<Shape>) -> Fields {
         self.rest = Some(Box::new(shape.into()));
+        self
+    }
+
+    /// Sets old names of optional keys.
+    #[must_use]
+    pub fn renamed(mut self, renamed: &'static [RenamedKey]) -> Fields {
+        self.renamed = renamed;
         self
     }
 
@@ -256,7 +266,7 @@ impl Fields {
         self
     }
 
-    /// The names of the keys that must be there.
+    /// The names of the required keys.
     pub(super) fn required_names(&self) -> impl Iterator<Item = &'static str> {
         self.fields.iter().filter(|field| field.required).map(|field| field.name)
     }
@@ -302,7 +312,7 @@ impl From<OneOf> for Shape {
 }
 
 impl Shape {
-    /// Whether a node of this kind can be one of this shape.
+    /// Whether a node of this kind can have this shape.
     pub(super) fn accepts(&self, kind: Kind) -> bool {
         match self {
             Shape::Text(_) | Shape::Number(_) | Shape::Choice(_) => kind == Kind::Text,

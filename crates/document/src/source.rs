@@ -1,26 +1,26 @@
-//! The text of a file, and where in it a byte stands.
+//! The text of a file, and the line and column of each byte.
 
-/// The largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 
-/// A byte range of a source: `start` is in it, `end` is not. An empty one is a point between two characters.
+/// A half-open byte range of a source. An empty span is a point between two characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Place {
+pub struct SourceSpan {
     /// The first byte.
     pub start: usize,
     /// The byte after the last.
     pub end: usize,
 }
 
-impl Place {
-    /// From `start` up to `end`; an `end` before `start` makes it empty.
-    pub const fn new(start: usize, end: usize) -> Place {
-        Place { start, end: if end < start { start } else { end } }
+impl SourceSpan {
+    /// The range from `start` to `end`; it is empty if `end` is before `start`.
+    pub const fn new(start: usize, end: usize) -> SourceSpan {
+        SourceSpan { start, end: if end < start { start } else { end } }
     }
 
-    /// The smallest place that holds both.
-    pub fn to(self, other: Place) -> Place {
-        Place::new(self.start.min(other.start), self.end.max(other.end))
+    /// The smallest span that contains both.
+    pub fn to(self, other: SourceSpan) -> SourceSpan {
+        SourceSpan::new(self.start.min(other.start), self.end.max(other.end))
     }
 }
 
@@ -35,8 +35,7 @@ pub struct Position {
 
 /// A file's name and text.
 ///
-/// Any bytes make a source. What is wrong with the bytes as such, their number or their encoding, is reported by
-/// [`parse`](super::parse()).
+/// Any bytes are accepted here. [`parse`](super::parse()) reports a file that is too large or not UTF-8.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
     name: String,
@@ -45,7 +44,7 @@ pub struct Source {
     defect: Option<Defect>,
 }
 
-/// Why the bytes of a source are no text.
+/// Why the bytes of a source cannot be used as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Defect {
     /// More than [`SOURCE_BYTES_MAX`].
@@ -55,9 +54,9 @@ pub(super) enum Defect {
 }
 
 impl Source {
-    /// The file called `name`, which holds `bytes`.
+    /// A source with the name `name` and the content `bytes`.
     pub fn new(name: impl Into<String>, bytes: &[u8]) -> Source {
-        // Editors do not show a byte order mark, so it takes part in no column.
+        // Editors do not show a byte order mark, so it must not count as a column.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let (text, defect) = if bytes.len() > SOURCE_BYTES_MAX {
             (String::new(), Some(Defect::TooLarge { bytes: bytes.len() }))
@@ -75,22 +74,22 @@ impl Source {
         Source { name: name.into(), line_starts: line_starts(&text), text, defect }
     }
 
-    /// The name under which problems are reported.
+    /// The file name that problems are reported with.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text, without a byte order mark; bytes that are not UTF-8 appear as U+FFFD.
+    /// The text without a byte order mark; bytes that are not UTF-8 appear as U+FFFD.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What stands at `place`; nothing if the place is not of this source.
-    pub fn slice(&self, place: Place) -> &str {
-        self.text.get(place.start..place.end).unwrap_or_default()
+    /// The text at `span`; empty if the span is outside this source.
+    pub fn slice(&self, span: SourceSpan) -> &str {
+        self.text.get(span.start..span.end).unwrap_or_default()
     }
 
-    /// The line and column of a byte. An offset past the end is the end.
+    /// The line and column of a byte offset. An offset past the end is treated as the end.
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.text.floor_char_boundary(offset);
         let line = self.line_starts.partition_point(|&start| start <= offset);
@@ -99,12 +98,12 @@ impl Source {
         Position { line: line.max(1), column }
     }
 
-    /// The place of a line, counted from 1, without its line break. A line that is not there is the end.
-    pub fn line(&self, line: usize) -> Place {
+    /// The span of a line, counted from 1, without its line break. A line past the last one is empty.
+    pub fn line(&self, line: usize) -> SourceSpan {
         let start_of = |line: usize| self.line_starts.get(line).copied().unwrap_or(self.text.len());
         let start = start_of(line.saturating_sub(1));
         let text = self.text.get(start..start_of(line)).unwrap_or_default();
-        Place::new(start, start + text.trim_end_matches(['\n', '\r']).len())
+        SourceSpan::new(start, start + text.trim_end_matches(['\n', '\r']).len())
     }
 
     pub(super) fn defect(&self) -> Option<Defect> {
@@ -112,7 +111,7 @@ impl Source {
     }
 }
 
-/// Where lines begin. YAML ends a line at `\n`, at `\r\n` and at a lone `\r`.
+/// The offsets where lines start. YAML ends a line at `\n`, at `\r\n` and at a single `\r`.
 fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let breaks = bytes.iter().enumerate().filter(|&(at, &byte)| match byte {
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_count_characters_and_every_line_break_counts_once() {
+    fn columns_count_characters_and_each_line_break_counts_once() {
         for (text, offset, expected) in [
             ("", 0, (1, 1)),
             ("ab", 2, (1, 3)),
@@ -152,21 +151,21 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_shown_without_its_break() {
+    fn a_line_excludes_its_line_break() {
         let source = Source::new("f", b"one\r\ntwo\rthree\n");
         let lines: Vec<&str> = (1..=5).map(|line| source.slice(source.line(line))).collect();
         assert_eq!(lines, ["one", "two", "three", "", ""]);
     }
 
     #[test]
-    fn a_byte_order_mark_shifts_nothing() {
+    fn a_byte_order_mark_does_not_shift_columns() {
         let source = Source::new("f", b"\xef\xbb\xbfa: b");
         assert_eq!(source.text(), "a: b");
         assert_eq!(source.defect(), None);
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_noted_with_their_offset() {
+    fn invalid_utf8_and_oversized_files_are_recorded_as_defects() {
         let source = Source::new("f", b"a: b\nc: \xff\xfe");
         assert_eq!(source.defect(), Some(Defect::NotUtf8 { at: 8, byte: 0xff, utf16: false }));
         assert_eq!(source.position(8), Position { line: 2, column: 4 });

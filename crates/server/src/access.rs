@@ -1,4 +1,4 @@
-//! Who may do what: scopes, and the tokens that give them.
+//! Scopes, and the tokens that give them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,39 +12,39 @@ pub(crate) struct Scopes(u8);
 
 impl Scopes {
     pub(crate) const NONE: Scopes = Scopes(0);
-    /// Ask for admission, and everything that follows from it: refund, leases, reports.
+    /// Checks, and what follows them: refunds, leases, reports.
     pub(crate) const CHECK: Scopes = Scopes(1);
-    /// Look: rules, metrics, explanations.
+    /// Reading: rules, metrics, explanations.
     pub(crate) const READ: Scopes = Scopes(2);
-    /// Change what is counted.
+    /// Changes: resets.
     pub(crate) const ADMIN: Scopes = Scopes(4);
 
     const NAMED: [(&str, Scopes); 3] =
         [("check", Scopes::CHECK), ("read", Scopes::READ), ("admin", Scopes::ADMIN)];
 
-    /// Both together.
+    /// The union of both.
     #[must_use]
     pub(crate) const fn and(self, other: Scopes) -> Scopes {
         Scopes(self.0 | other.0)
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub(crate) const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `needed` is among these.
+    /// Whether these include all of `needed`.
     pub(crate) const fn allow(self, needed: Scopes) -> bool {
         self.0 & needed.0 == needed.0
     }
 
-    /// The one of this name; `none` is nothing.
+    /// The scope with this name; `none` is the empty set.
     pub(crate) fn named(name: &str) -> Option<Scopes> {
         let none = [("none", Scopes::NONE)];
         none.into_iter().chain(Scopes::NAMED).find(|(known, _)| *known == name).map(|(_, scopes)| scopes)
     }
 
-    /// The names of these.
+    /// The names of the scopes.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         Scopes::NAMED.into_iter().filter(move |(_, scope)| self.allow(*scope)).map(|(name, _)| name)
     }
@@ -58,20 +58,15 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// The token of `Bearer TOKEN`, as the field `authorization` of a request has it.
-pub(crate) fn bearer(credentials: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = credentials.split_at_checked(7)?;
-    let token = token.trim_ascii();
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
-}
-
-/// What is kept of a token. A token has 256 random bits, so that nobody finds it by trying, however fast the hash is.
+/// The SHA-256 of a token: what is stored of it. A token has 256 random bits, so a fast hash is enough.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest([u8; Digest::BYTES]);
 
-/// Text that is no digest. What was found is not repeated: it may be the token itself.
+/// Invalid text of a digest. The error does not repeat it: it may be the token itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a digest is sha256: and 64 hexadecimal digits; `tollgate token` prints a new token and its digest")]
+#[error(
+    "invalid digest: expected sha256: and 64 hexadecimal digits; `tollgate token` prints a new token and its digest"
+)]
 pub(crate) struct NotADigest;
 
 impl Digest {
@@ -83,7 +78,7 @@ impl Digest {
         Digest(bytes)
     }
 
-    /// Whether both are one, found out in a time that does not depend on how much of them is equal.
+    /// Compares in constant time.
     fn is(&self, other: &Digest) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
@@ -97,7 +92,7 @@ impl fmt::Display for Digest {
 }
 
 impl fmt::Debug for Digest {
-    /// Enough to tell one from another.
+    /// The beginning, which identifies it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.15}…", self.to_string())
     }
@@ -120,16 +115,15 @@ impl FromStr for Digest {
     }
 }
 
-/// A token that is known.
+/// A configured token.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
-    /// What people call it.
     pub(crate) name: String,
     pub(crate) digest: Digest,
     pub(crate) scopes: Scopes,
 }
 
-/// The tokens that are known, as digests: any number, so that a new one can be handed out before an old one is dropped.
+/// The configured tokens. There can be several, so that a new one is in use before an old one is removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
     tokens: Vec<Token>,
@@ -140,25 +134,20 @@ impl Access {
         Access { tokens }
     }
 
-    /// What the bearer of this token may do; `None` if nobody knows it.
+    /// The scopes of the token with this digest; `None` if it is unknown.
     ///
-    /// It is compared with all that are known, so that the time taken does not tell which one it was.
-    pub(crate) fn scopes_of(&self, token: &[u8]) -> Option<Scopes> {
-        self.scopes_by(&Digest::of(token))
-    }
-
-    /// The same by the digest of a token that was shown earlier.
-    pub(crate) fn scopes_by(&self, shown: &Digest) -> Option<Scopes> {
+    /// It is compared with all tokens, so that the time does not reveal which one matched.
+    pub(crate) fn scopes_of(&self, digest: &Digest) -> Option<Scopes> {
         let mut found = None;
         for known in &self.tokens {
-            if known.digest.is(shown) {
+            if known.digest.is(digest) {
                 found = Some(found.map_or(known.scopes, |scopes: Scopes| scopes.and(known.scopes)));
             }
         }
         found
     }
 
-    /// Whether no token is known.
+    /// Whether no token is configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -179,21 +168,22 @@ mod tests {
             token("new", "tg_new", Scopes::CHECK.and(Scopes::READ)),
             token("operator", "tg_operator", Scopes::ADMIN),
         ]);
-        assert_eq!(access.scopes_of(b"tg_old"), Some(Scopes::CHECK));
-        assert_eq!(access.scopes_of(b"tg_new"), Some(Scopes::CHECK.and(Scopes::READ)));
-        assert_eq!(access.scopes_of(b"tg_operator"), Some(Scopes::ADMIN));
-        for anonymous in [&b""[..], b"tg_ol", b"tg_old ", b"tg_Old", b"tg_oldtg_new", &[0xff; 4_096]] {
-            assert_eq!(access.scopes_of(anonymous), None, "{anonymous:?}");
+        let scopes_of = |token: &[u8]| access.scopes_of(&Digest::of(token));
+        assert_eq!(scopes_of(b"tg_old"), Some(Scopes::CHECK));
+        assert_eq!(scopes_of(b"tg_new"), Some(Scopes::CHECK.and(Scopes::READ)));
+        assert_eq!(scopes_of(b"tg_operator"), Some(Scopes::ADMIN));
+        for unknown in [&b""[..], b"tg_ol", b"tg_old ", b"tg_Old", b"tg_oldtg_new", &[0xff; 4_096]] {
+            assert_eq!(scopes_of(unknown), None, "{unknown:?}");
         }
-        // Whoever reads the configuration cannot get in with what is written there.
+        // The digest in the configuration is not a token.
         let digest = Digest::of(b"tg_operator").to_string();
-        assert_eq!(access.scopes_of(digest.as_bytes()), None);
-        assert_eq!(Access::default().scopes_of(b""), None);
+        assert_eq!(scopes_of(digest.as_bytes()), None);
+        assert_eq!(Access::default().scopes_of(&Digest::of(b"")), None);
     }
 
     #[test]
-    fn a_digest_is_that_of_every_other_program() {
-        // From the standard's own example, FIPS 180-2, appendix B.
+    fn digests_match_the_example_of_the_standard() {
+        // FIPS 180-2, appendix B.
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), abc);
         assert_eq!(abc.parse(), Ok(Digest::of(b"abc")));
@@ -207,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_have_names_and_nothing_allows_what_it_lacks() {
+    fn scopes_have_names_and_allow_only_what_they_include() {
         let both = Scopes::CHECK.and(Scopes::READ);
         assert_eq!(both.to_string(), "check, read");
         assert_eq!(Scopes::NONE.to_string(), "none");

@@ -1,9 +1,8 @@
-//! The command line: one file per command in `commands`, and what commands share.
+//! The command line. `commands` has one file per command; the other modules are shared by commands.
 
 pub(crate) mod commands;
 pub(crate) mod exit;
 pub(crate) mod hash_key;
-pub(crate) mod input;
 pub(crate) mod request_args;
 pub(crate) mod store_args;
 pub(crate) mod terminal;
@@ -23,7 +22,7 @@ use commands::{
     version,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "`tollgate COMMAND --help` tells more, with examples and exit codes."
+    after_help = "Run `tollgate COMMAND --help` for details, examples and exit codes."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

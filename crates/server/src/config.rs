@@ -1,12 +1,14 @@
-//! Everything a server is told, in one typed place.
+//! The configuration of a server.
 //!
-//! [`settings`] is the table of all there is; [`layers`] gathers what the file, the environment and the command line give;
-//! [`resolve`](mod@resolve) says what it means together. All problems of all layers are told at once.
+//! [`settings`] is the table of all settings. [`layers`] collects their values from the configuration file, the
+//! environment and the command line. [`resolve`](mod@resolve) converts them to a [`Config`]. All problems of all layers
+//! are reported at once.
 
 mod flags;
 mod layers;
 mod resolve;
-mod settings;
+#[allow(missing_docs, reason = "`help` describes each setting")]
+pub(crate) mod settings;
 mod shapes;
 mod show;
 #[cfg(test)]
@@ -23,78 +25,77 @@ use tollgate::headers::Dialect;
 use tollgate::store::redis::RedisSettings;
 
 use crate::access::{Access, Scopes};
-use crate::cli::input;
-use crate::cli::terminal::{self, Failure};
+use crate::failure::Failure;
+use crate::files;
 use crate::protocol::Protocol;
-use crate::serve::edge::grpc::Messages;
+use crate::stderr;
 pub(crate) use flags::Flags;
 use layers::Layers;
-pub(crate) use shapes::name as token_name;
-pub(crate) use show::Shown;
+pub(crate) use shapes::token_name;
+pub(crate) use show::EffectiveSetting;
 
-/// What every token begins with, so that one that lies around is known for what it is.
+/// The prefix of every token. It lets secret scanners recognise leaked tokens.
 pub(crate) const TOKEN_PREFIX: &str = "tg_";
-/// Where the file with settings is, unless the command line says it.
+/// The variable with the path of the configuration file. `--config` overrides it.
 pub(crate) const CONFIG_VARIABLE: &str = "TOLLGATE_CONFIG";
 
-/// Where each protocol is spoken; `None` for nowhere.
+/// The address of each protocol's listener; `None` if it is off.
 pub(crate) type Addresses = [(Protocol, Option<SocketAddr>); Protocol::ALL.len()];
 
-/// What a server is told. Everything in it has been checked, as far as that goes without the network.
+/// A valid configuration. Only what needs the network is not checked yet.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The rules file; the starter rules if there is none.
+    /// The rules file; `None` for the starter rules.
     pub(crate) rules: Option<PathBuf>,
     pub(crate) store: StoreConfig,
-    /// The keys that make subjects; in memory a random one if there is none.
+    /// The hash keys; `None` for a random one, which only the memory store accepts.
     pub(crate) hashers: Option<SubjectHashers>,
-    /// How long an id of a request stands for that request.
+    /// How long a request id is remembered.
     pub(crate) request_id_horizon: Duration,
-    /// Where to listen.
     pub(crate) addresses: Addresses,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) access: Access,
-    /// What everybody may do who shows neither token nor certificate.
+    /// Scopes of callers without a token or certificate.
     pub(crate) anonymous: Scopes,
-    /// What the bearer of a certificate that `tls.client_ca` signed may do.
+    /// Scopes of callers whose certificate `tls.client_ca` verifies.
     pub(crate) certified: Scopes,
-    /// Threads that serve; as many as there are cores if it is not said.
+    /// Number of worker threads; one per core by default.
     pub(crate) threads: usize,
     pub(crate) connections_max: usize,
     pub(crate) dialect: Dialect,
-    pub(crate) grpc_messages: Messages,
+    pub(crate) grpc: GrpcConfig,
     pub(crate) proxies: TrustedProxies,
-    /// How much of an address tells clients apart.
+    /// How many leading bits of an address identify a client.
     pub(crate) prefixes: Prefixes,
-    /// How long requests in flight may take to end when the server does.
-    pub(crate) grace: Duration,
+    /// How long a shutdown waits for requests in flight.
+    pub(crate) shutdown_timeout: Duration,
     pub(crate) log: LogConfig,
     pub(crate) traces: Option<TraceConfig>,
 }
 
-/// Where state is kept.
+/// The store.
 #[derive(Debug)]
 pub(crate) enum StoreConfig {
     Memory { keys_max: usize },
     Redis(Box<RedisSettings>),
 }
 
-/// Certificates, by the files they are in.
+/// The files of the TLS certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsConfig {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
-    /// Whose clients are let in; without it no client is asked for a certificate.
+    /// CA certificates used to verify client certificates. `None` requests no client certificates.
     pub(crate) client_ca: Option<PathBuf>,
 }
 
-/// How a server tells what it does.
+/// The log of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
-    /// What is told, as `tracing_subscriber::EnvFilter` reads it, like `info`.
+    /// Which events are logged, in the syntax of `tracing_subscriber::EnvFilter`, like `info`.
     pub(crate) filter: String,
-    /// The most refusals told in a second; others are only counted.
+    /// The maximum number of refusals to log per second. Metrics count all of them.
     pub(crate) refusals_per_second: u32,
 }
 
@@ -104,49 +105,78 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Where spans go.
+/// How the gRPC transport reads messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GrpcConfig {
+    /// Whether clients can list the services (server reflection).
+    pub(crate) reflection: bool,
+    pub(crate) names: AttributeNames,
+}
+
+/// Keys of descriptor entries that also become attributes under another name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AttributeNames(Vec<(String, String)>);
+
+impl AttributeNames {
+    /// Pairs of an entry's key and an attribute name.
+    pub(crate) fn new(pairs: Vec<(String, String)>) -> AttributeNames {
+        AttributeNames(pairs)
+    }
+
+    /// The attribute names of an entry with this key.
+    pub(crate) fn of<'n>(&'n self, key: &str) -> impl Iterator<Item = &'n str> {
+        self.0.iter().filter(move |(of, _)| of == key).map(|(_, name)| name.as_str())
+    }
+}
+
+/// The export of spans.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceConfig {
-    /// An OTLP endpoint, like http://localhost:4317.
+    /// The OTLP endpoint, like http://localhost:4317.
     pub(crate) endpoint: String,
-    /// One in so many checks has a span.
+    /// One in this many checks has a span.
     pub(crate) one_in: u32,
 }
 
-/// A configuration, and where each of its values comes from.
+/// A configuration, the origin of each of its values, and its warnings.
 pub(crate) struct Loaded {
     pub(crate) config: Config,
-    pub(crate) shown: Vec<Shown>,
+    pub(crate) settings: Vec<EffectiveSetting>,
+    /// Warnings for a terminal, such as old names of settings; empty if there are none.
+    pub(crate) warnings: String,
 }
 
-/// The configuration that the command line, the environment and the file give. If anything is wrong with any of them, all
-/// problems are printed, and `purpose` says what cannot be done.
-pub(crate) fn load(flags: &Flags, purpose: &str) -> Result<Loaded> {
+/// Loads the configuration from the file, the environment and the command line.
+///
+/// If any of them has errors, prints all problems and returns an error that ends with `consequence`.
+pub(crate) fn load(flags: &Flags, consequence: &str) -> Result<Loaded> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (layers, config) = read(flags, variables, cores)?;
-    match layers.problems() {
-        0 => Ok(Loaded { shown: show::all(&layers, &config), config }),
+    let problems = layers.render(tollgate_document::Colour::Ansi);
+    match layers.error_count() {
+        0 => Ok(Loaded { settings: show::effective_settings(&layers, &config), config, warnings: problems }),
         number => {
-            terminal::complain(&layers.render(tollgate_document::Colour::Ansi));
-            let problems = if number == 1 { "a problem".to_owned() } else { format!("{number} problems") };
-            let hint = "the file comes first, TOLLGATE_… variables beat it, flags beat both; docs/reference/config.md lists all";
-            Err(Failure::new(format!("the configuration has {problems}, so {purpose}"), hint).into())
+            stderr::write(&problems);
+            let errors = if number == 1 { "1 error".to_owned() } else { format!("{number} errors") };
+            let hint = "variables (TOLLGATE_…) override the file, and flags override both; docs/reference/config.md lists \
+                        all settings";
+            Err(Failure::new(format!("the configuration has {errors}; {consequence}"), hint).into())
         }
     }
 }
 
-/// Reads all layers.
+/// Reads and resolves all layers.
 fn read(
     flags: &Flags,
     variables: Vec<(OsString, OsString)>,
     cores: usize,
 ) -> Result<(Layers, Config), Failure> {
     let mut layers = Layers::default();
-    let of_environment = variables.iter().find(|(name, value)| name == CONFIG_VARIABLE && !value.is_empty());
-    let file = flags.file.clone().or_else(|| of_environment.map(|(_, path)| PathBuf::from(path)));
+    let config_variable = variables.iter().find(|(name, value)| name == CONFIG_VARIABLE && !value.is_empty());
+    let file = flags.file.clone().or_else(|| config_variable.map(|(_, path)| PathBuf::from(path)));
     if let Some(path) = file {
-        let source = input::read(&path)?;
+        let source = files::read(&path)?;
         layers.add_file(&path, source);
     }
     layers.add_variables(variables);

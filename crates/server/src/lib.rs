@@ -6,8 +6,21 @@
 mod access;
 mod cli;
 mod config;
+mod failure;
+mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod protocol;
 mod serve;
+mod stderr;
+mod store_url;
+mod text;
+
+/// The table of settings, for the generated reference page.
+#[doc(hidden)]
+pub mod settings {
+    pub use crate::config::settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
+}
 
 /// Runs the command line `tollgate` and returns its exit code.
 pub fn run() -> std::process::ExitCode {

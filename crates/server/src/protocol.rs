@@ -1,6 +1,6 @@
-//! What is spoken on a port.
+//! The protocols of the ports.
 
-/// One of the protocols, which the setting that names its port is called by.
+/// A protocol. The setting of its port has the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     Http,

@@ -1,4 +1,4 @@
-//! The binary, run as people run it.
+//! Runs the binary and checks its output and exit codes.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const TYPOS: &str = "crates/server/tests/rules/typos.yaml";
 const PRECEDENCE: &str = "crates/server/tests/rules/precedence.yaml";
 const SHOP: &str = "examples/rules/shop.yaml";
 
-/// A rule to which nothing can be said.
+/// A rules file without problems.
 const CLEAN: &str =
     "version: 1\nrules:\n  - { id: a, per: user, missing: refuse, limit: { sliding-log: 5/min } }\n";
 
@@ -49,7 +49,7 @@ impl Run {
 fn binary(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TOLLGATE_HASH_KEY"] {
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TOLLGATE_BLESS", "TOLLGATE_HASH_KEY"] {
         command.env_remove(name);
     }
     command
@@ -70,7 +70,7 @@ fn run(mut command: Command, input: &str) -> Run {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it was asked for");
+    let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(input.as_bytes()).expect("the input is smaller than a pipe");
     drop(stdin);
     let output = child.wait_with_output().expect("the binary ends");
@@ -81,13 +81,62 @@ fn run(mut command: Command, input: &str) -> Run {
     }
 }
 
-/// An empty folder for one test.
+/// Returns the path of a folder for one test, which does not exist yet.
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder).expect("old files can be removed");
     }
     folder
+}
+
+/// Compares output with a file below `tests`. `TOLLGATE_BLESS=1 cargo test -p tollgate-server --test cli` writes the
+/// files; read the difference before you commit it.
+fn assert_snapshot(file: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+    if std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&path, found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_else(|error| format!("{error}\n"));
+    assert!(expected == found, "{file}\n--- expected\n{expected}--- found\n{found}");
+}
+
+#[test]
+fn help_of_every_command_matches_its_snapshot() {
+    assert_snapshot("help/tollgate.txt", &tollgate(&["--help"]).stdout);
+    for command in COMMANDS {
+        assert_snapshot(&format!("help/{command}.txt"), &tollgate(&[command, "--help"]).stdout);
+    }
+    for format in ["envoy", "limitador"] {
+        let help = tollgate(&["import", format, "--help"]).stdout;
+        assert_snapshot(&format!("help/import-{format}.txt"), &help);
+    }
+}
+
+#[test]
+fn json_outputs_match_their_snapshots() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("config", &["config", "--threads", "2"]),
+        ("estimate", &["estimate", "--rules", SHOP, "--subjects", "1000"]),
+        (
+            "explain",
+            &[
+                "explain",
+                "--rules",
+                PRECEDENCE,
+                "--at",
+                NOW,
+                "path=/v1/items/7",
+                "method=GET",
+                "user=u",
+                "plan=pro",
+            ],
+        ),
+    ];
+    for (name, args) in cases {
+        let run = tollgate(&[args, &["--format", "json"]].concat());
+        assert_snapshot(&format!("json/{name}.json"), &run.stdout);
+    }
 }
 
 #[test]
@@ -118,7 +167,7 @@ fn every_command_documents_its_exit_codes_and_is_listed() {
 }
 
 #[test]
-fn a_wrong_command_line_exits_with_2_and_says_error_first() {
+fn invalid_command_line_or_file_exits_with_2_and_prints_an_error_first() {
     let cases: &[&[&str]] = &[
         &["lnt"],
         &["lint"],
@@ -161,7 +210,9 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
         &["estimate", "--rules", SHOP, "--subjects", "many"],
         &["estimate", "--rules", SHOP, "--subjects", "login-account=7"],
         &["estimate", "--rules", SHOP, "--subjects", "7", "--subjects", "serch-per-key=7"],
-        &["estimate", "--rules", SHOP, "--subjects", "7", "--server", "memcached"],
+        &["estimate", "--rules", SHOP, "--subjects", "7", "--engine", "memcached"],
+        &["estimate", "--rules", SHOP, "--subjects", "7", "--engine", "redis", "--server", "redis"],
+        &["config", "--grace", "1s", "--shutdown-timeout", "1s"],
         &["guide", "--want", "everything"],
         &["presets", "no-such-preset"],
         &["completions", "tcl"],
@@ -170,7 +221,7 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
     for args in cases {
         let run = tollgate(args);
         assert_eq!(run.code, Some(2), "{args:?}: {}", run.stderr);
-        // A problem with a place has its code behind the word.
+        // A problem with a position has a code after the word.
         assert!(
             run.stderr.starts_with("error: ") || run.stderr.starts_with("error["),
             "{args:?}: {}",
@@ -179,7 +230,7 @@ fn a_wrong_command_line_exits_with_2_and_says_error_first() {
     }
 }
 
-/// Two rules for everybody, and a shadow.
+/// Two enforced rules, and a shadow rule.
 const THREE: &str = "version: 1
 rules:
   - { id: burst, per: user, limit: { token-bucket: 2/s, burst: 3 } }
@@ -192,7 +243,7 @@ fn check<'a>(args: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn check_charges_and_tells_every_rule_in_a_table() {
+fn check_charges_every_rule_and_prints_a_table() {
     let run = tollgate_reading(THREE, &check(&["--times", "2", "--at", "2026-11-15T12:00:00Z"]));
     let expected = "\
 time                  answer    rule               remaining    delay   retry after        reset in
@@ -211,19 +262,19 @@ time                  answer    rule               remaining    delay   retry af
 }
 
 #[test]
-fn check_asks_so_often_at_each_time() {
+fn check_repeats_at_each_time() {
     let times = ["--at", "2026-11-15T12:00:00Z", "--at", "+0.499999s", "--at", "+0.5s"];
     let run = tollgate_reading(THREE, &check(&[&["--times", "3", "--format", "json"], &times[..]].concat()));
-    let told: Vec<Value> =
+    let decisions: Vec<Value> =
         run.stdout.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
-    let seen: Vec<_> = told
+    let seen: Vec<_> = decisions
         .iter()
-        .map(|told| {
-            let at = told["at"].as_str().expect("a text").trim_start_matches("2026-11-15T12:00:00");
+        .map(|decision| {
+            let at = decision["at"].as_str().expect("a text").trim_start_matches("2026-11-15T12:00:00");
             (
                 at,
-                told["allowed"].as_bool().expect("yes or no"),
-                told["retry_after_ms"].as_u64().expect("a number"),
+                decision["allowed"].as_bool().expect("yes or no"),
+                decision["retry_after_ms"].as_u64().expect("a number"),
             )
         })
         .collect();
@@ -239,14 +290,14 @@ fn check_asks_so_often_at_each_time() {
         (".5Z", false, 500),
     ];
     assert_eq!((run.code, seen), (Some(1), expected.to_vec()));
-    assert_eq!(told[1]["shadow_rejected"], serde_json::json!(["trial"]));
-    assert_eq!(told[0]["rules"].as_array().map(Vec::len), Some(3));
+    assert_eq!(decisions[1]["shadow_rejected"], serde_json::json!(["trial"]));
+    assert_eq!(decisions[0]["rules"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
-fn check_says_who_decided_without_numbers() {
+fn check_names_the_list_or_rule_that_decided_without_numbers() {
     for (args, code, name) in [
-        (&["action=none"][..], 0, "(no rule applies)"),
+        (&["action=none"][..], 0, "(no rule matches)"),
         (&["service=healthcheck"], 0, "(bypass list)"),
         (&["api_key=k-stolen"], 1, "(deny list)"),
         (&["action=export"], 1, "exports-per-month"),
@@ -255,24 +306,24 @@ fn check_says_who_decided_without_numbers() {
         let row = run.stdout.lines().nth(1).unwrap_or_default();
         assert_eq!(run.code, Some(code), "{args:?}");
         assert!(row.contains(&format!("  {name} ")) && row.ends_with(" -"), "{args:?}: {row}");
-        let outright = run.stdout.contains("note: exports-per-month refuses without counting");
-        assert_eq!(outright, name == "exports-per-month", "{}", run.stdout);
+        let noted = run.stdout.contains("note: exports-per-month refuses without counting");
+        assert_eq!(noted, name == "exports-per-month", "{}", run.stdout);
     }
 }
 
 #[test]
-fn check_and_explain_refuse_a_wrong_file_whole() {
-    for command in ["check", "explain"] {
+fn check_and_explain_reject_an_invalid_rules_file() {
+    for (command, consequence) in [("check", "no check was made"), ("explain", "nothing is explained")] {
         let run = tollgate(&[command, "--rules", TYPOS, "user=u"]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
         assert!(run.stderr.contains("did you mean `limit`?"), "{}", run.stderr);
-        let end = format!("has problems, so there is nothing to {command}");
-        assert!(run.stderr.lines().any(|line| line.ends_with(&end)), "{}", run.stderr);
+        let end = format!("error: invalid rules file {TYPOS}: {consequence}");
+        assert!(run.stderr.lines().any(|line| line == end), "{}", run.stderr);
     }
 }
 
 #[test]
-fn check_takes_costs_and_keys_as_explain_does() {
+fn check_and_explain_use_the_same_cost_and_hash_key() {
     let half = CLEAN.replace("missing: refuse,", "missing: refuse, rollout: 50%,");
     let keys = scratch("check-keys");
     std::fs::create_dir_all(&keys).expect("a folder can be made");
@@ -282,8 +333,8 @@ fn check_takes_costs_and_keys_as_explain_does() {
         let file = file.to_string_lossy().into_owned();
         let args =
             [command, "--rules", "-", "--hash-key-file", &file, "--format", "json", "--cost", "4", "user=u"];
-        let told = tollgate_reading(&half, &args).json();
-        let rule = &told["rules"][0];
+        let output = tollgate_reading(&half, &args).json();
+        let rule = &output["rules"][0];
         (rule["blocking"].as_bool().expect("yes or no"), rule["cost"].clone())
     };
     let mut seen = [false, false];
@@ -294,32 +345,32 @@ fn check_takes_costs_and_keys_as_explain_does() {
         assert_eq!(checked, explained, "key {number}");
         seen[usize::from(checked)] = true;
     }
-    assert_eq!(seen, [true, true], "the key decides who is in a rollout");
+    assert_eq!(seen, [true, true], "the key decides which subjects are in a rollout");
 }
 
 #[test]
-fn a_hash_key_comes_from_a_file_from_standard_input_or_from_the_environment() {
+fn hash_key_comes_from_a_file_standard_input_or_the_environment() {
     let key = "5e".repeat(32);
-    let asked = ["explain", "--rules", SHOP, "--format", "json", "action=search", "tenant=t", "user=u"];
+    let args = ["explain", "--rules", SHOP, "--format", "json", "action=search", "tenant=t", "user=u"];
     let hash = |run: Run| {
         assert_eq!((run.code, run.json()["hash_key"].as_str()), (Some(0), Some("given")), "{}", run.stderr);
         run.json()["rules"][0]["subject"]["hash_prefix"].clone()
     };
-    let read = hash(tollgate_reading(&key, &[&asked[..], &["--hash-key-file", "-"]].concat()));
-    let mut command = binary(&asked);
+    let read = hash(tollgate_reading(&key, &[&args[..], &["--hash-key-file", "-"]].concat()));
+    let mut command = binary(&args);
     command.env("TOLLGATE_HASH_KEY", &key);
     assert_eq!(hash(run(command, "")), read);
-    let mut command = binary(&[&asked[..], &["--hash-key-file", "-"]].concat());
+    let mut command = binary(&[&args[..], &["--hash-key-file", "-"]].concat());
     command.env("TOLLGATE_HASH_KEY", "5f".repeat(32));
-    assert_eq!(hash(run(command, &key)), read, "the file beats the variable");
+    assert_eq!(hash(run(command, &key)), read, "the file overrides the variable");
 }
 
 #[test]
-fn a_hint_follows_the_error_after_a_blank_line() {
+fn hint_follows_the_error_after_a_blank_line() {
     let run = tollgate(&["presets", "lgin-protection"]);
     assert_eq!(
         run.stderr,
-        "error: no preset is called `lgin-protection`\n\nhint: did you mean `login-protection`?\n"
+        "error: unknown preset `lgin-protection`\n\nhint: did you mean `login-protection`?\n"
     );
     assert_eq!(run.stdout, "");
 }
@@ -335,14 +386,14 @@ fn lint_finds_all_problems_of_all_files() {
 }
 
 #[test]
-fn lint_goes_on_after_a_file_that_cannot_be_read() {
+fn lint_continues_after_an_unreadable_file() {
     let run = tollgate(&["lint", "no/such/file.yaml", TYPOS]);
     assert_eq!((run.code, run.last_line()), (Some(2), "1 file, 3 errors"));
     assert!(run.stderr.contains("no/such/file.yaml"), "{}", run.stderr);
 }
 
 #[test]
-fn only_denied_warnings_fail() {
+fn lint_fails_for_warnings_only_with_deny_warnings() {
     let ended = format!(
         "{CLEAN}overrides:\n  - {{ when: {{ plan: pro }}, rule: a, limit: {{ sliding-log: 9/min }}, until: 2001-01-01T00:00:00Z }}\n"
     );
@@ -361,7 +412,7 @@ fn only_denied_warnings_fail() {
 }
 
 #[test]
-fn lint_is_told_of_attributes_and_of_a_cluster() {
+fn lint_options_add_attributes_and_cluster_checks() {
     let text = format!(
         "{CLEAN}  - {{ id: b, per: all, match: {{ colour: red }}, limit: {{ sliding-log: 5/s }} }}\n"
     );
@@ -377,7 +428,7 @@ fn lint_is_told_of_attributes_and_of_a_cluster() {
 }
 
 #[test]
-fn lint_prints_json_and_sarif_and_nothing_else() {
+fn lint_formats_print_only_json_or_sarif() {
     let json = tollgate(&["lint", "--format", "json", TYPOS, SHOP]);
     let value = json.json();
     assert_eq!((json.code, json.stderr.as_str()), (Some(1), ""));
@@ -406,7 +457,7 @@ fn explained(attributes: &[&str]) -> Value {
     explained_at(NOW, attributes)
 }
 
-fn explained_to_people(at: &str, attributes: &[&str]) -> String {
+fn explained_as_text(at: &str, attributes: &[&str]) -> String {
     let run = tollgate(&[&["explain", "--rules", PRECEDENCE, "--at", at], attributes].concat());
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{attributes:?}");
     run.stdout
@@ -418,7 +469,7 @@ fn rule<'v>(value: &'v Value, id: &str) -> &'v Value {
 }
 
 #[test]
-fn explain_says_which_override_wins_and_where_it_is_written() {
+fn explain_shows_the_winning_override_and_its_position() {
     const ENDED: &str = "2026-12-01T00:00:00Z";
     for (at, method, more, line, written, why) in [
         (NOW, "method=GET", &["tenant=small"][..], 9, "token-bucket: 10/s, burst: 50", "but is small"),
@@ -428,23 +479,16 @@ fn explain_says_which_override_wins_and_where_it_is_written() {
             &["tenant=small", "plan=pro"],
             20,
             "token-bucket: 20/s, burst: 100",
-            "in place of",
+            "instead of",
         ),
-        (
-            NOW,
-            "method=GET",
-            &["tenant=acme"],
-            23,
-            "token-bucket: 50/s, burst: 250",
-            "because it ends by itself",
-        ),
+        (NOW, "method=GET", &["tenant=acme"], 23, "token-bucket: 50/s, burst: 250", "because it has an end"),
         (
             ENDED,
             "method=GET",
             &["tenant=acme", "plan=pro"],
             22,
             "token-bucket: 40/s, burst: 200",
-            "because it stands later in the file",
+            "because it comes later in the file",
         ),
         (
             ENDED,
@@ -452,7 +496,7 @@ fn explain_says_which_override_wins_and_where_it_is_written() {
             &["tenant=acme", "plan=pro"],
             21,
             "token-bucket: 30/s, burst: 150",
-            "because it has more conditions: 2 against 1",
+            "because it has more conditions (2 instead of 1)",
         ),
     ] {
         let attributes = [&["path=/v1/items/7", "api_key=k", method], more].concat();
@@ -466,43 +510,43 @@ fn explain_says_which_override_wins_and_where_it_is_written() {
         let item = &value["answer"]["items"][0];
         let burst = written.rsplit(' ').next().and_then(|burst| burst.parse().ok());
         assert_eq!((item["rule"].as_str(), item["capacity"].as_u64()), (Some("api"), burst));
-        let text = explained_to_people(at, &attributes);
+        let text = explained_as_text(at, &attributes);
         assert!(text.contains(&format!("{written} ({PRECEDENCE}:{line})")) && text.contains(why), "{text}");
     }
 }
 
 #[test]
-fn explain_says_why_an_override_does_not_apply() {
+fn explain_shows_why_an_override_does_not_match() {
     let attributes = ["path=/v1/items/7", "method=GET", "user=u", "tenant=acme", "plan=free"];
-    let text = explained_to_people("2026-12-01T00:00:00Z", &attributes);
+    let text = explained_as_text("2026-12-01T00:00:00Z", &attributes);
     for why in [
-        "23 does not apply: it ended at 2026-12-01T00:00:00Z",
-        "20 does not apply: plan must be pro, but is free",
+        "23 does not match: it ended at 2026-12-01T00:00:00Z",
+        "20 does not match: plan must be pro, but is free",
     ] {
         assert!(text.contains(&format!("{PRECEDENCE}:{why}")), "{text}");
     }
 }
 
 #[test]
-fn explain_says_why_a_rule_does_not_apply() {
+fn explain_shows_why_a_rule_does_not_match() {
     let value = explained(&["path=/v1/items", "method=POST"]);
     let api = rule(&value, "api");
     assert_eq!(api["applies"], false);
     assert_eq!(api["unmet"][0]["why"], "path must have the form /v1/items/{id}, but is /v1/items");
     assert_eq!(api["unmet"][1]["why"], "method must be GET or HEAD, but is POST");
     assert_eq!(rule(&value, "tokens")["unmet"][0]["why"], "action must start with prompt, but is absent");
-    let text = explained_to_people(NOW, &["action=rolled"]);
+    let text = explained_as_text(NOW, &["action=rolled"]);
     assert!(text.contains("forgotten  its mode is off"), "{text}");
 }
 
 #[test]
-fn explain_shows_who_is_counted_as_typed_and_as_hashed() {
+fn explain_shows_the_subject_and_its_hash() {
     let args = ["path=/v1/items/7", "method=GET", "tenant=acme", "user=Jo Doe"];
     let value = explained(&args);
     let subject = &rule(&value, "api")["subject"];
     assert_eq!(subject["parts"][0], serde_json::json!({ "kind": "tenant", "value": "acme" }));
     assert_eq!(subject["parts"][1], serde_json::json!({ "kind": "user", "value": "Jo Doe" }));
-    let text = explained_to_people(NOW, &args);
+    let text = explained_as_text(NOW, &args);
     assert!(text.contains("tenant acme, user \"Jo Doe\" (0-"), "{text}");
 
     let folder = scratch("hash-key");
@@ -521,7 +565,7 @@ fn explain_shows_who_is_counted_as_typed_and_as_hashed() {
 }
 
 #[test]
-fn explain_prices_the_request() {
+fn explain_shows_the_cost_and_its_reason() {
     for (args, id, cost, why) in [
         (&["path=/v1/items/7", "method=HEAD"][..], "api", 2, "because method is HEAD"),
         (&["path=/v1/items/7", "method=GET"], "api", 1, "default because method is GET"),
@@ -532,7 +576,7 @@ fn explain_prices_the_request() {
             7,
             "default because the expression failed: int(tokens)",
         ),
-        (&["action=rolled", "--cost", "9"], "watched", 9, "as the caller asks"),
+        (&["action=rolled", "--cost", "9"], "watched", 9, "from the request"),
     ] {
         let value = explained(args);
         let found = &rule(&value, id)["cost"];
@@ -542,41 +586,39 @@ fn explain_prices_the_request() {
 }
 
 #[test]
-fn explain_tells_shadows_from_rules_that_refuse() {
+fn explain_marks_shadow_rules() {
     let value = explained(&["action=rolled", "user=u"]);
     let items = value["answer"]["items"].as_array().expect("a Plan");
     let blocking: Vec<_> =
         items.iter().map(|item| (item["rule"].as_str(), item["blocking"].as_bool())).collect();
-    assert_eq!(blocking, [(Some("nobody"), Some(false)), (Some("watched"), Some(false))]);
-    assert_eq!(rule(&value, "nobody")["rollout"], serde_json::json!({ "share": "0%", "included": false }));
-    let text = explained_to_people(NOW, &["action=rolled", "user=u"]);
-    assert!(text.contains("enforce; not in the rollout to 0%, so it is a shadow"), "{text}");
+    assert_eq!(blocking, [(Some("zero-rollout"), Some(false)), (Some("watched"), Some(false))]);
+    assert_eq!(
+        rule(&value, "zero-rollout")["rollout"],
+        serde_json::json!({ "share": "0%", "included": false })
+    );
+    let text = explained_as_text(NOW, &["action=rolled", "user=u"]);
+    assert!(text.contains("enforce; not in the rollout to 0%, so the rule acts as a shadow"), "{text}");
 }
 
 #[test]
-fn explain_ends_with_what_comes_of_the_request() {
+fn explain_ends_with_the_answer() {
     for (args, kind, why, text) in [
-        (&["api_key=k-stolen"][..], "denied", Value::Null, "Refused by the deny list"),
+        (&["api_key=k-stolen"][..], "denied", Value::Null, "Denied by the deny list"),
         (&["service=probe"], "bypassed", Value::Null, "Allowed by the bypass list"),
         (&["action=closed"], "refused", "limit-deny".into(), "Refused by closed: its limit is `deny`"),
-        (
-            &["action=named"],
-            "refused",
-            "missing-subject".into(),
-            "Refused by named: nobody to count is there",
-        ),
-        (&["action=skipped"], "plan", Value::Null, "Allowed: every rule that applies is skipped"),
-        (&["action=unheard-of"], "plan", Value::Null, "Allowed: no rule applies"),
-        (&["action=named", "user=u"], "plan", Value::Null, "named  charge 1 of 3, may refuse"),
-        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 is above the capacity 3"),
+        (&["action=named"], "refused", "missing-subject".into(), "Refused by named: its subject is missing"),
+        (&["action=skipped"], "plan", Value::Null, "Allowed: every rule that matches is skipped"),
+        (&["action=unheard-of"], "plan", Value::Null, "Allowed: no rule matches"),
+        (&["action=named", "user=u"], "plan", Value::Null, "named  charge 1 of 3, blocking"),
+        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 exceeds the capacity 3"),
     ] {
         let answer = &explained(args)["answer"];
         assert_eq!((answer["kind"].as_str(), &answer["why"]), (Some(kind), &why), "{args:?}");
-        let said = explained_to_people(NOW, args);
-        assert!(said.contains(text), "{args:?}: {said}");
+        let output = explained_as_text(NOW, args);
+        assert!(output.contains(text), "{args:?}: {output}");
     }
     let value = explained(&["api_key=k-stolen"]);
-    assert_eq!(value["rules"], serde_json::json!([]), "no rule is looked at");
+    assert_eq!(value["rules"], serde_json::json!([]), "no rule is checked");
     let denied = &value["answer"];
     assert_eq!((denied["reason"].as_str(), denied["line"].as_u64()), (Some("revoked"), Some(25)));
 }
@@ -590,13 +632,13 @@ fn explain_shows_the_period_of_a_quota() {
 }
 
 #[test]
-fn explain_names_the_line_of_a_preset() {
+fn explain_shows_the_position_in_a_preset() {
     let run = tollgate(&["explain", "--rules", SHOP, "action=login", "ip=203.0.113.7"]);
     assert!(run.stdout.contains("sliding-log: 20/10min (preset login-protection:"), "{}", run.stdout);
 }
 
 #[test]
-fn explain_finds_the_limit_among_others_like_it() {
+fn explain_shows_the_position_among_similar_limits() {
     let one_line = "version: 1\nrules: [{ id: a, per: all, limit: { fixed-window: 1/s } }, \
                     { id: b, per: all, limit: { fixed-window: 2/s } }]\n";
     let alike = "version: 1\nrules:\n  - { id: a, per: all, limit: { fixed-window: 1/s } }\n  \
@@ -605,20 +647,23 @@ fn explain_finds_the_limit_among_others_like_it() {
         (one_line, "fixed-window: 1/s (stdin:2)", "fixed-window: 2/s (stdin:2)"),
         (alike, "fixed-window: 1/s (stdin:3)", "fixed-window: 1/s (stdin:4)"),
     ] {
-        let said = tollgate_reading(text, &["explain", "--rules", "-"]).stdout;
+        let output = tollgate_reading(text, &["explain", "--rules", "-"]).stdout;
         let limits: Vec<&str> =
-            said.lines().filter_map(|line| line.trim().strip_prefix("limit ")).map(str::trim).collect();
-        assert_eq!(limits, [a, b], "{said}");
+            output.lines().filter_map(|line| line.trim().strip_prefix("limit ")).map(str::trim).collect();
+        assert_eq!(limits, [a, b], "{output}");
     }
 }
 
 #[test]
-fn explain_names_attributes_that_nothing_looks_at() {
+fn explain_lists_attributes_that_no_rule_reads() {
     for (attributes, notes) in [
         (&["action=prompt", "tokens=12", "plan=pro", "service=x"][..], &[][..]),
         (
             &["acton=prompt", "token=12"],
-            &["no rule looks at `acton`; did you mean `action`?", "no rule looks at `token`"],
+            &[
+                "no rule reads the attribute `acton`; did you mean `action`?",
+                "no rule reads the attribute `token`",
+            ],
         ),
     ] {
         assert_eq!(explained(attributes)["notes"], serde_json::json!(notes), "{attributes:?}");
@@ -626,7 +671,7 @@ fn explain_names_attributes_that_nothing_looks_at() {
 }
 
 #[test]
-fn explain_of_a_wrong_file_shows_its_problems_and_explains_nothing() {
+fn explain_prints_the_problems_of_an_invalid_file() {
     let run = tollgate(&["explain", "--rules", TYPOS, "tenant=acme"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
     assert!(run.stderr.contains("unknown key `limt`") && run.stderr.contains("\n\nhint: "), "{}", run.stderr);
@@ -635,7 +680,7 @@ fn explain_of_a_wrong_file_shows_its_problems_and_explains_nothing() {
 }
 
 #[test]
-fn try_takes_a_limit_as_a_rules_file_has_it() {
+fn try_accepts_a_limit_with_or_without_braces() {
     let plain = tollgate(&["try", "token-bucket: 2/s, burst: 5"]);
     let braces = tollgate(&["try", "{ token-bucket: 2/s, burst: 5 }"]);
     let words = tollgate(&["try", "token-bucket:", "2/s,", "burst:", "5"]);
@@ -646,7 +691,7 @@ fn try_takes_a_limit_as_a_rules_file_has_it() {
 }
 
 #[test]
-fn try_knows_every_algorithm() {
+fn try_supports_every_algorithm() {
     for (limit, every, admitted, code) in [
         ("fixed-window: 3/h", "1s", 3, 1),
         ("sliding-window: 4/min, buckets: 6, counting: interpolated", "1s", 4, 1),
@@ -663,32 +708,32 @@ fn try_knows_every_algorithm() {
     ] {
         let run = tollgate(&["try", limit, "--every", every]);
         let refused = 8 - admitted;
-        let said = match limit {
-            "deny" => "`deny` refuses every request; there is nothing to ask.".to_owned(),
+        let expected = match limit {
+            "deny" => "`deny` refuses every request; there are no numbers to print.".to_owned(),
             _ => format!("{admitted} admitted, {refused} refused by {limit}"),
         };
-        assert_eq!((run.last_line(), run.code), (said.as_str(), Some(code)), "{}", run.stdout);
+        assert_eq!((run.last_line(), run.code), (expected.as_str(), Some(code)), "{}", run.stdout);
     }
 }
 
 #[test]
-fn try_shows_what_is_wrong_with_a_limit() {
-    for (limit, said) in [
+fn try_prints_the_problems_of_an_invalid_limit() {
+    for (limit, message) in [
         ("token-bukcet: 2/s", "did you mean `token-bucket`?"),
         ("token-bucket: 2/parsec", "2/parsec"),
         ("token-bucket", "expected a rate"),
-        ("leaky-bucket: 1/s", "needs a `capacity` or a `queue`"),
+        ("leaky-bucket: 1/s", "requires a `capacity` or a `queue`"),
         ("{ token-bucket: 2/s", "error["),
         ("", "error["),
     ] {
         let run = tollgate(&["try", limit]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{limit}");
-        assert!(run.stderr.contains(said) && run.stderr.contains("\n\nhint: "), "{limit}: {}", run.stderr);
+        assert!(run.stderr.contains(message) && run.stderr.contains("\n\nhint: "), "{limit}: {}", run.stderr);
     }
 }
 
 #[test]
-fn estimate_adds_up_and_knows_who_has_state() {
+fn estimate_adds_up_and_lists_rules_without_state() {
     let all = "examples/rules/all-algorithms.yaml";
     let of = |args: &[&str]| {
         tollgate(&[&["estimate", "--rules", all, "--format", "json", "--subjects", "1000"], args].concat())
@@ -700,20 +745,20 @@ fn estimate_adds_up_and_knows_who_has_state() {
     };
     let number = |value: &Value| value.as_u64().expect("a number");
     let value = of(&[]);
-    for told in value["rules"].as_array().expect("a list") {
-        let subject = &told["subject"];
+    for rule in value["rules"].as_array().expect("a list") {
+        let subject = &rule["subject"];
         let parts = ["key_bytes", "value_bytes", "overhead_bytes", "expiry_bytes"];
         let sum: u64 = parts.iter().map(|part| number(&subject[part])).sum();
-        assert_eq!(sum, number(&subject["bytes"]), "{told}");
-        assert_eq!(sum * number(&told["subjects"]), number(&told["total_bytes"]), "{told}");
+        assert_eq!(sum, number(&subject["bytes"]), "{rule}");
+        assert_eq!(sum * number(&rule["subjects"]), number(&rule["total_bytes"]), "{rule}");
     }
-    // By the layout of keys and states: tg:1:example:{22}:searches:22, four words.
+    // The key is tg:1:example:{22}:searches:22, and the state has four words.
     let searches = rule(&value, "searches");
     assert_eq!(
         (number(&searches["subject"]["key_bytes"]), number(&searches["subject"]["value_bytes"])),
         (69, 32)
     );
-    // Everybody together is one subject, and an override may count where the rule denies.
+    // `per: all` has one subject, and an override may count where the rule denies.
     assert_eq!((&rule(&value, "retired")["subjects"], &value["keys"]), (&1.into(), &12_001.into()));
     let more = of(&["--subjects", "searches=5000", "--prefix", "shop:"]);
     assert_eq!(rule(&more, "searches")["subjects"], 5_000);
@@ -722,15 +767,15 @@ fn estimate_adds_up_and_knows_who_has_state() {
     let growth = rule(&value, "running-exports")["growth"].clone();
     assert_eq!((&growth["bytes_each"], &growth["at_most"]), (&32.into(), &3.into()));
     assert!(number(&value["worst_case_bytes"]) > number(&value["total_bytes"]));
-    assert!(number(&of(&["--server", "valkey"])["total_bytes"]) < number(&value["total_bytes"]));
+    assert!(number(&of(&["--engine", "valkey"])["total_bytes"]) < number(&value["total_bytes"]));
 
     let off = CLEAN.replace("id: a,", "id: a, mode: 'off',");
     let text = tollgate_reading(&off, &["estimate", "--rules", "-", "--subjects", "5"]).stdout;
-    assert!(text.contains("nothing: its mode is off"), "{text}");
+    assert!(text.contains("no state: its mode is off"), "{text}");
 }
 
 #[test]
-fn guide_shows_the_ends_that_fit() {
+fn guide_prints_only_the_wanted_questions() {
     let limits = |args: &[&str]| {
         let run = tollgate(args);
         assert_eq!(run.code, Some(0));
@@ -744,7 +789,7 @@ fn guide_shows_the_ends_that_fit() {
 }
 
 #[test]
-fn every_preset_is_listed_and_what_is_printed_has_no_errors() {
+fn every_preset_is_listed_and_valid() {
     let list = tollgate(&["presets"]);
     let names: Vec<&str> =
         list.stdout.lines().map_while(|line| line.split_once("  ")).map(|(name, _)| name).collect();
@@ -758,7 +803,7 @@ fn every_preset_is_listed_and_what_is_printed_has_no_errors() {
 }
 
 #[test]
-fn the_schema_is_json_and_its_help_says_how_editors_use_it() {
+fn schema_is_json_and_its_help_explains_editors() {
     let schema = tollgate(&["schema"]).json();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert!(schema["properties"]["rules"].is_object());
@@ -766,7 +811,7 @@ fn the_schema_is_json_and_its_help_says_how_editors_use_it() {
 }
 
 #[test]
-fn every_shell_gets_completions_of_every_command() {
+fn completions_of_every_shell_contain_every_command() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let run = tollgate(&["completions", shell]);
         assert_eq!(run.code, Some(0), "{shell}");
@@ -778,7 +823,7 @@ fn every_shell_gets_completions_of_every_command() {
 }
 
 #[test]
-fn every_command_gets_a_manual_page() {
+fn man_writes_a_page_for_every_command() {
     let page = tollgate(&["man"]);
     assert!(page.code == Some(0) && page.stdout.contains(".TH tollgate 1"), "{}", page.stdout);
     let folder = scratch("man").join("man1");
@@ -788,12 +833,12 @@ fn every_command_gets_a_manual_page() {
         let page = std::fs::read_to_string(folder.join(format!("tollgate-{command}.1"))).expect(command);
         assert!(page.contains(".SH NAME") && page.contains("Exit codes:"), "{command}");
     }
-    // One for all, and one each for what `import` reads.
+    // And one for `tollgate`, and one for each format of `import`.
     assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 3);
 }
 
 #[test]
-fn colours_are_for_terminals_and_no_color_is_respected() {
+fn colours_need_a_terminal_and_respect_no_color() {
     let cases: [&[&str]; 4] = [
         &["lint", TYPOS],
         &["explain", "--rules", TYPOS],
@@ -814,20 +859,20 @@ fn colours_are_for_terminals_and_no_color_is_respected() {
 }
 
 #[test]
-fn a_reader_who_leaves_early_is_no_error_and_no_success() {
+fn closed_standard_output_exits_with_141_and_no_error() {
     let mut child = binary(&["try", "fixed-window: 3/h", "--times", "100000"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
     drop(child.stdout.take());
-    let mut said = String::new();
-    child.stderr.take().expect("it was asked for").read_to_string(&mut said).expect("it prints text");
-    assert_eq!((child.wait().expect("the binary ends").code(), said.as_str()), (Some(141), ""));
+    let mut stderr = String::new();
+    child.stderr.take().expect("it is piped").read_to_string(&mut stderr).expect("it prints text");
+    assert_eq!((child.wait().expect("the binary ends").code(), stderr.as_str()), (Some(141), ""));
 }
 
 #[test]
-fn a_token_is_printed_once_and_its_line_lets_nobody_find_it() {
+fn token_is_printed_once_and_its_line_contains_only_a_digest() {
     let folder = scratch("token");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let first = tollgate(&["token", "--name", "ci", "--scopes", "check,read,check"]);
@@ -844,7 +889,7 @@ fn a_token_is_printed_once_and_its_line_lets_nobody_find_it() {
     std::fs::write(&file, &first.stderr).expect("a file can be written");
     let file = file.to_str().expect("a path is text");
     let config = tollgate(&["config", "--config", file, "--http", "0.0.0.0:8080", "--format", "json"]);
-    assert_eq!(config.code, Some(0), "what is printed is a file of settings: {}", config.stderr);
+    assert_eq!(config.code, Some(0), "the printed line is a valid configuration: {}", config.stderr);
     let settings = config.json();
     let of = |name: &str| {
         let all = settings["settings"].as_array().expect("a list").iter();
@@ -857,13 +902,14 @@ fn a_token_is_printed_once_and_its_line_lets_nobody_find_it() {
 }
 
 #[test]
-fn settings_come_from_the_file_the_environment_and_the_command_line() {
+fn config_shows_the_origin_of_every_setting() {
     let folder = scratch("settings");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let file = folder.join("tollgate.yaml");
-    std::fs::write(&file, "grace: 1s\nthreads: 5\nconnections_max: 7\n").expect("a file can be written");
-    let mut command = binary(&["config", "--grace", "3s"]);
-    command.env("TOLLGATE_CONFIG", &file).env("TOLLGATE_GRACE", "2s").env("TOLLGATE_THREADS", "6");
+    std::fs::write(&file, "shutdown_timeout: 1s\nthreads: 5\nconnections_max: 7\n")
+        .expect("a file can be written");
+    let mut command = binary(&["config", "--shutdown-timeout", "3s"]);
+    command.env("TOLLGATE_CONFIG", &file).env("TOLLGATE_SHUTDOWN_TIMEOUT", "2s").env("TOLLGATE_THREADS", "6");
     command.env("TOLLGATE_STORE_PASSWORD", "s3cr3t");
     let run = run(command, "");
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
@@ -872,10 +918,47 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
         line.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>())
             .expect("it is listed")
     };
-    assert_eq!(line("grace"), ["3s", "--grace"]);
+    assert_eq!(line("shutdown_timeout"), ["3s", "--shutdown-timeout"]);
     assert_eq!(line("threads"), ["6", "TOLLGATE_THREADS"]);
     assert_eq!(line("connections_max"), ["7", &format!("{}:3", file.display())]);
     assert_eq!(line("http"), ["127.0.0.1:8080", "default"]);
     assert_eq!(line("store_password"), ["(secret)", "TOLLGATE_STORE_PASSWORD"]);
     assert!(!run.stdout.contains("s3cr3t"));
+}
+
+#[test]
+fn old_names_of_flags_are_accepted_with_one_warning_and_not_listed() {
+    for (args, old, new) in [
+        (&["config", "--grace", "7s"][..], "--grace", "--shutdown-timeout"),
+        (&["estimate", "--rules", SHOP, "--subjects", "7", "--server", "valkey"], "--server", "--engine"),
+    ] {
+        let run = tollgate(args);
+        assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
+        let warning = format!("{old} was renamed to {new}\n");
+        assert!(
+            run.stderr.starts_with("warning") && run.stderr.contains(&warning),
+            "{args:?}: {}",
+            run.stderr
+        );
+        assert_eq!(run.stderr.matches("warning").count(), 1, "{args:?}: {}", run.stderr);
+        let replaced = args.iter().map(|&arg| if arg == old { new } else { arg }).collect::<Vec<_>>();
+        let renamed = tollgate(&replaced);
+        assert_eq!((renamed.code, renamed.stderr.as_str()), (Some(0), ""), "{replaced:?}");
+        assert_eq!(renamed.stdout.replace(new, old), run.stdout, "{args:?}");
+        let help = tollgate(&[args[0], "--help"]).stdout;
+        assert!(help.contains(new) && !help.contains(&format!("{old} ")), "{help}");
+    }
+}
+
+#[test]
+fn serve_and_config_ignore_the_variables_of_client_commands() {
+    // `serve` reads its configuration, and fails only because of the store.
+    let serve = ["serve", "--store", "redis://127.0.0.1:1", "--http", "127.0.0.1:0", "--resp", "off"];
+    for (args, code) in [(&["config"][..], 0), (&serve, 3)] {
+        let mut command = binary(args);
+        command.env("TOLLGATE_SERVER", "http://localhost:8080").env("TOLLGATE_TOKEN", "tg_00");
+        command.env("TOLLGATE_TOKEN_FILE", "no/such/file").env("TOLLGATE_HASH_KEY", "5e".repeat(32));
+        let run = run(command, "");
+        assert_eq!(run.code, Some(code), "{args:?}: {}", run.stderr);
+    }
 }

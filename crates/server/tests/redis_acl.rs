@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tollgate::core::algorithm::sliding_log::SlidingLog;
 use tollgate::core::{
-    Item, Key, Limit, Operation, Plan, Report, Scope, Span, Store, StoreError, Subject, SubjectHasher, Token,
+    Item, Key, Keyspace, Limit, Operation, Plan, Report, Span, Store, StoreError, Subject, SubjectHasher,
+    Token,
 };
 use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
 use tollgate_testkit::conformance::counting_limits;
@@ -75,11 +76,11 @@ fn subject(name: &str, value: &str) -> Subject {
     SubjectHasher::new([5; 32]).subject([(name, value)])
 }
 
-fn item(scope: &Scope, limit: Limit, operation: Operation) -> Item<'_> {
+fn item(scope: &Keyspace, limit: Limit, operation: Operation) -> Item<'_> {
     Item::new(key(scope), limit, operation)
 }
 
-fn key(scope: &Scope) -> Key<'_> {
+fn key(scope: &Keyspace) -> Key<'_> {
     scope.key(subject("user", "u"))
 }
 
@@ -92,12 +93,12 @@ fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), S
     }
     let store = open(runtime, url);
     runtime.block_on(store.ready())?;
-    let scope = Scope::new("test", "allowed").expect("a scope");
+    let scope = Keyspace::new("test", "allowed").expect("a keyspace");
     let ask = |limit: Limit, operation: Operation| {
         let mut plan = Plan::new();
         plan.push(item(&scope, limit, operation)).expect("a plan");
         if let Operation::Charge { token, .. } = operation {
-            plan.once(subject("request", &token.0.to_string()), DAY, 0);
+            plan.set_request_id(subject("request", &token.0.to_string()), DAY, 0);
         }
         runtime.block_on(store.apply(&plan)).map(drop)
     };
@@ -172,7 +173,7 @@ fn the_acl_line_for_a_cluster_is_enough_and_none_of_it_is_too_much() {
         judge(&runtime, flavour, &words, &url, &servers, &["+asking"]);
 
         // A key of a slot that is on its way is made where the slot goes.
-        let scope = Scope::new("test", "asked-for").expect("a scope");
+        let scope = Keyspace::new("test", "asked-for").expect("a keyspace");
         let slot = slot_of(key(&scope).to_string().as_bytes());
         let from = cluster.owner(slot).expect("it has one");
         let to = primaries.iter().find(|&&node| node != from).expect("there are others");

@@ -16,8 +16,8 @@ use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Answer, Item, Limit, LimitError, Mark, Operation, Plan, Report, Scope, Span, Store, SubjectHasher, Time,
-    Token,
+    Answer, Item, Keyspace, Limit, LimitError, Mark, Operation, Plan, Report, Span, Store, SubjectHasher,
+    Time, Token,
 };
 
 use crate::model::Model;
@@ -168,8 +168,8 @@ fn history<S: Store>(
     acts: &[Act],
 ) -> Result<(), String> {
     let model = Model::new(clock);
-    let scopes: Vec<Scope> = (0..limits.len())
-        .map(|index| Scope::new("test", &format!("rule-{index}")))
+    let keyspaces: Vec<Keyspace> = (0..limits.len())
+        .map(|index| Keyspace::new("test", &format!("rule-{index}")))
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())?;
     let subjects = SubjectHasher::new([1; 32]);
@@ -185,8 +185,8 @@ fn history<S: Store>(
             let name = pick.subject.to_string();
             let subject = subjects.subject([("user", name.as_str())]);
             let key = match slots {
-                Slots::One => scopes[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
-                Slots::BySubject => scopes[rule].key(subject),
+                Slots::One => keyspaces[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
+                Slots::BySubject => keyspaces[rule].key(subject),
             };
             let operation = operation(act, pick, &limit, &booked, &mut tokens);
             let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
@@ -197,7 +197,7 @@ fn history<S: Store>(
         }
         if act.id < IDS && slots == Slots::One {
             let id = subjects.subject([("id", act.id.to_string().as_str())]);
-            plan.once(id, HORIZON, 1);
+            plan.set_request_id(id, HORIZON, 1);
         }
         if let Some(earlier) = named.clone().filter(|_| act.again) {
             plan = earlier;
@@ -207,7 +207,7 @@ fn history<S: Store>(
         if found != expected {
             return Err(format!("plan {number} {plan:#?}\nmodel {expected:#?}\nfound {found:#?}"));
         }
-        if plan.request().is_some() {
+        if plan.request_id().is_some() {
             named = Some(plan.clone());
         }
         let Ok(found) = found else { continue };
@@ -323,8 +323,8 @@ pub fn three_mixed_rules_are_charged_alike<S: Store + Clone + Send + Sync + 'sta
     let counting = |limit| counting_limits(limit, window).expect("numbers in range");
     let (tight, loose) = (counting(limit), counting(limit + limit / 2));
     // Tasks outlive whoever starts them.
-    let scopes: &'static [Scope; 3] =
-        Box::leak(Box::new(["a", "b", "c"].map(|rule| Scope::new("test", rule).expect("a name"))));
+    let keyspaces: &'static [Keyspace; 3] =
+        Box::leak(Box::new(["a", "b", "c"].map(|rule| Keyspace::new("test", rule).expect("a name"))));
     for first in 0..tight.len() {
         before();
         let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
@@ -335,13 +335,13 @@ pub fn three_mixed_rules_are_charged_alike<S: Store + Clone + Send + Sync + 'sta
                 // In another order each time.
                 let at = (place + number as usize) % 3;
                 let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
-                plan.push(Item::new(scopes[at].key(subject), mixed[at], operation)).expect("three keys");
+                plan.push(Item::new(keyspaces[at].key(subject), mixed[at], operation)).expect("three keys");
             }
             plan
         };
         assert_eq!(crowd(runtime, store, 2 * limit, plan_of), (limit, 0), "{mixed:?}");
         let mut look = plan_of(0);
-        look.look();
+        look.peek_status();
         let left = runtime.block_on(store.apply(&look)).expect("an answer").answers;
         let left: Vec<u64> = left.iter().map(|answer| answer.remaining).collect();
         assert_eq!(left, [0, limit / 2, limit / 2], "{mixed:?}");

@@ -11,6 +11,7 @@ pub mod model;
 pub mod naive;
 pub mod oracle;
 pub mod redis;
+pub mod serving;
 pub mod suite;
 pub mod tools;
 pub mod twin;

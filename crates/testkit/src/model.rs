@@ -54,7 +54,7 @@ impl<C: Clock> Model<C> {
 
     /// What any store must find.
     pub fn apply_now(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
-        let Some((request, first)) = plan.request().zip(plan.items().first()) else {
+        let Some((request, first)) = plan.request_id().zip(plan.items().first()) else {
             return Ok(self.carry_out(plan));
         };
         let id = (first.key.tag(), request.id);
@@ -97,7 +97,9 @@ impl<C: Clock> Model<C> {
 }
 
 fn blocked(plan: &Plan<'_>, answers: &[Answer]) -> bool {
-    let refuses = |item: &Item<'_>, answer: &Answer| item.asks() && item.blocking && !answer.is_admitted();
+    let refuses = |item: &Item<'_>, answer: &Answer| {
+        item.asks_for_admission() && item.blocking && !answer.is_admitted()
+    };
     plan.items().iter().zip(answers).any(|(item, answer)| refuses(item, answer))
 }
 
@@ -177,15 +179,15 @@ fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operat
         ),
         Limit::Bucket(limit) => {
             let (rate, ticks) = limit.rate();
-            let shape = limit.shape();
-            let queue = u64::from(shape == tollgate_core::algorithm::bucket::Shape::Queue);
+            let kind = limit.kind();
+            let queue = u64::from(kind == tollgate_core::algorithm::bucket::BucketKind::Queue);
             step!(
                 Bucket,
                 oracle::bucket::Numbers {
                     rate,
                     period_us: ticks * limit.tick().us(),
                     capacity: limit.capacity() - queue,
-                    shape,
+                    kind,
                 }
             )
         }

@@ -43,13 +43,13 @@ pub trait Oracle: Default {
 
 /// The numbers every answer carries, as big integers.
 #[derive(Clone, Copy)]
-struct Standing {
+struct Status {
     limit: Big,
     remaining: Big,
     reset_at: Big,
 }
 
-impl Standing {
+impl Status {
     fn answer(self, verdict: Verdict, mark: Mark) -> Answer {
         Answer {
             verdict,
@@ -79,7 +79,7 @@ impl Standing {
 
 impl Expected {
     /// The same answer with nothing written.
-    fn dry(mut self) -> Expected {
+    fn without_write(mut self) -> Expected {
         self.answer.mark = Mark::None;
         self.dies_at = None;
         self

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use tollgate_core::algorithm::bucket::Shape;
+use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::algorithm::penalty::PenaltyNumbers;
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::algorithm::sliding_window::Counting;
@@ -119,12 +119,12 @@ macro_rules! make {
     };
     (bucket, $($at:ident)::+) => {
         |n: &$crate::oracle::bucket::Numbers| {
-            use tollgate_core::algorithm::bucket::Shape;
+            use tollgate_core::algorithm::bucket::BucketKind;
             let period = tollgate_core::Span::from_us(n.period_us);
-            match n.shape {
-                Shape::Tokens => $($at)::+::Bucket::tokens(n.rate, period, n.capacity),
-                Shape::Meter => $($at)::+::Bucket::meter(n.rate, period, n.capacity),
-                Shape::Queue => $($at)::+::Bucket::queue(n.rate, period, n.capacity),
+            match n.kind {
+                BucketKind::Tokens => $($at)::+::Bucket::tokens(n.rate, period, n.capacity),
+                BucketKind::Meter => $($at)::+::Bucket::meter(n.rate, period, n.capacity),
+                BucketKind::Queue => $($at)::+::Bucket::queue(n.rate, period, n.capacity),
             }
         }
     };
@@ -288,13 +288,13 @@ impl Suite for Bucket {
     const ASKS: &'static [Ask] = REFUNDABLE;
 
     fn rules() -> BoxedStrategy<Self::Rule> {
-        let shapes = prop::sample::select(vec![Shape::Tokens, Shape::Meter, Shape::Queue]);
-        (amounts(EXACT_MAX), spans(), amounts(1 << 52), shapes)
-            .prop_map(|(rate, period_us, capacity, shape)| oracle::bucket::Numbers {
+        let kinds = prop::sample::select(vec![BucketKind::Tokens, BucketKind::Meter, BucketKind::Queue]);
+        (amounts(EXACT_MAX), spans(), amounts(1 << 52), kinds)
+            .prop_map(|(rate, period_us, capacity, kind)| oracle::bucket::Numbers {
                 rate,
                 period_us,
                 capacity,
-                shape,
+                kind,
             })
             .boxed()
     }

@@ -9,9 +9,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate::store::redis::{Caller, TimeSource};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate_core::{
-    Answer, Change, Item, Limit, Machine, Operation, Plan, PlanError, Scope, State, Step, SubjectHasher, Time,
+    Answer, Change, Item, Keyspace, Limit, Machine, Operation, Plan, PlanError, State, Step, SubjectHasher,
+    Time,
 };
 
 use crate::differential::is_foreseeing;
@@ -30,8 +31,8 @@ pub struct Twin {
 /// thread.
 struct Bench {
     stream: TcpStream,
-    caller: Caller,
-    scope: Scope,
+    caller: ScriptCodec,
+    keyspace: Keyspace,
     hasher: SubjectHasher,
     inbox: Vec<u8>,
     /// How many futures it was asked about.
@@ -54,10 +55,16 @@ pub fn on_server<T>(
 ) -> T {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.set_nodelay(true).expect("a socket takes its options");
-    let caller = Caller::new(TimeSource::Application, MARGIN, edit);
-    let scope = Scope::new("test", "twin").expect("a name");
-    let bench =
-        Bench { stream, caller, scope, hasher: SubjectHasher::new([7; 32]), inbox: Vec::new(), foreseen: 0 };
+    let caller = ScriptCodec::new(TimeSource::Application, MARGIN, edit);
+    let keyspace = Keyspace::new("test", "twin").expect("a name");
+    let bench = Bench {
+        stream,
+        caller,
+        keyspace,
+        hasher: SubjectHasher::new([7; 32]),
+        inbox: Vec::new(),
+        foreseen: 0,
+    };
     BENCH.set(Some(bench));
     let result = test();
     BENCH.set(None);
@@ -82,8 +89,8 @@ struct Found {
 impl Bench {
     /// None if no store would ever be asked this.
     fn ask(&mut self, limit: Limit, state: Option<&State>, now: Time, operation: Operation) -> Option<Found> {
-        let scope = self.scope.clone();
-        let key = scope.key(self.hasher.subject([("user", "u")]));
+        let keyspace = self.keyspace.clone();
+        let key = keyspace.key(self.hasher.subject([("user", "u")]));
         let mut plan = Plan::new();
         match plan.push(Item::new(key, limit, operation)) {
             Ok(()) => (),

@@ -7,7 +7,7 @@ use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Answer, EXACT_MAX, Item, Limit, Operation, Outcome, Plan, Report, Retry, Scope, Span, State,
+    Answer, EXACT_MAX, Item, Keyspace, Limit, Operation, Outcome, Plan, Report, Retry, Span, State,
     SubjectHasher, Time, Token, Verdict, algorithm,
 };
 use tollgate_testkit::conformance::limits;
@@ -308,8 +308,8 @@ proptest! {
     ) {
         let hasher = SubjectHasher::new([3; 32]);
         let subject = |parts: &[(String, String)]| hasher.subject(parts.iter().map(|(kind, value)| (kind.as_str(), value.as_str())));
-        let scope = Scope::new("test", "rule").unwrap();
-        let (left, right) = (scope.key(subject(&a)), scope.key(subject(&b)));
+        let keyspace = Keyspace::new("test", "rule").unwrap();
+        let (left, right) = (keyspace.key(subject(&a)), keyspace.key(subject(&b)));
         prop_assert_eq!(a == b, left.to_string() == right.to_string());
         prop_assert_eq!(a == b, left.fingerprint() == right.fingerprint());
     }
@@ -384,13 +384,18 @@ fn i9_reset_is_the_same_for_a_whole_window() {
     assert!(resets.iter().all(|&reset| reset == Time::from_us(START_US + 1_000)), "{resets:?}");
 }
 
-fn check(store: &MemoryStore<&ManualClock>, scopes: &[Scope], limits: &[Limit], shadow: &[usize]) -> Outcome {
+fn check(
+    store: &MemoryStore<&ManualClock>,
+    keyspaces: &[Keyspace],
+    limits: &[Limit],
+    shadow: &[usize],
+) -> Outcome {
     let subject = SubjectHasher::new([5; 32]).subject([("user", "u")]);
     let mut plan = Plan::new();
-    for (index, (scope, &limit)) in scopes.iter().zip(limits).enumerate() {
+    for (index, (keyspace, &limit)) in keyspaces.iter().zip(limits).enumerate() {
         let item = Item {
             blocking: !shadow.contains(&index),
-            ..Item::new(scope.key(subject), limit, Operation::charge(1))
+            ..Item::new(keyspace.key(subject), limit, Operation::charge(1))
         };
         plan.push(item).unwrap();
     }
@@ -398,27 +403,27 @@ fn check(store: &MemoryStore<&ManualClock>, scopes: &[Scope], limits: &[Limit], 
 }
 
 /// Three mixed rules, the tightest of which refuses.
-fn three() -> (Vec<Scope>, Vec<Limit>) {
-    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap()).into();
+fn three() -> (Vec<Keyspace>, Vec<Limit>) {
+    let keyspaces = ["a", "b", "c"].map(|rule| Keyspace::new("test", rule).unwrap()).into();
     let limits = vec![
         Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).unwrap()),
         Limit::Bucket(Bucket::tokens(1, Span::from_secs(60), 2).unwrap()),
         Limit::SlidingLog(SlidingLog::new(4, Span::from_secs(1)).unwrap()),
     ];
-    (scopes, limits)
+    (keyspaces, limits)
 }
 
 #[test]
 fn i7_several_rules_are_charged_all_or_none() {
     let clock = ManualClock::at(Time::from_us(START_US));
     let store = MemoryStore::with_clock(&clock);
-    let (scopes, limits) = three();
+    let (keyspaces, limits) = three();
     let remaining =
         |outcome: &Outcome| outcome.answers.iter().map(|answer| answer.remaining).collect::<Vec<_>>();
-    assert_eq!(remaining(&check(&store, &scopes, &limits, &[])), [4, 1, 3]);
-    assert_eq!(remaining(&check(&store, &scopes, &limits, &[])), [3, 0, 2]);
+    assert_eq!(remaining(&check(&store, &keyspaces, &limits, &[])), [4, 1, 3]);
+    assert_eq!(remaining(&check(&store, &keyspaces, &limits, &[])), [3, 0, 2]);
     for _ in 0..10 {
-        let refused = check(&store, &scopes, &limits, &[]);
+        let refused = check(&store, &keyspaces, &limits, &[]);
         assert_eq!(remaining(&refused), [3, 0, 2]);
         assert_eq!(refused.answers.iter().map(Answer::is_admitted).collect::<Vec<_>>(), [true, false, true]);
     }
@@ -428,9 +433,9 @@ fn i7_several_rules_are_charged_all_or_none() {
 fn a_shadow_rule_is_counted_and_never_refuses() {
     let clock = ManualClock::at(Time::from_us(START_US));
     let store = MemoryStore::with_clock(&clock);
-    let (scopes, limits) = three();
+    let (keyspaces, limits) = three();
     let admitted: Vec<Vec<bool>> = (0..5)
-        .map(|_| check(&store, &scopes, &limits, &[1]).answers.iter().map(Answer::is_admitted).collect())
+        .map(|_| check(&store, &keyspaces, &limits, &[1]).answers.iter().map(Answer::is_admitted).collect())
         .collect();
     // The shadow bucket of 2 refuses from the third on and blocks nobody; the log of 4 refuses the fifth.
     assert_eq!(

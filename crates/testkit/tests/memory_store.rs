@@ -5,12 +5,13 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tollgate::clock::AnyClock;
 use tollgate::store::memory::MemoryStore;
-use tollgate::{Attributes, Clock, Keyed, Limiter, ManualClock};
+use tollgate::{Clock, Keyed, LocalLimiter, ManualClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{
-    Answer, Item, Limit, Operation, Plan, Scope, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
 use tollgate_testkit::conformance::{Slots, agrees_with_the_model, counting_limits};
 
@@ -21,6 +22,10 @@ const ATTEMPTS: usize = 10_000;
 
 fn clock() -> &'static ManualClock {
     Box::leak(Box::new(ManualClock::at(NOW)))
+}
+
+fn keyed_store(clock: &'static ManualClock) -> MemoryStore<AnyClock> {
+    MemoryStore::with_clock(AnyClock::custom(clock))
 }
 
 fn limits(limit: u64) -> Vec<Limit> {
@@ -66,11 +71,11 @@ fn memory_store_agrees_with_the_model_of_plans() {
 fn i2_64_threads_get_exactly_the_limit_under_every_algorithm() {
     for limit in limits(LIMIT) {
         let store = MemoryStore::with_clock(clock());
-        let scope = Scope::new("test", "rule").unwrap();
+        let keyspace = Keyspace::new("test", "rule").unwrap();
         let count = admitted(|attempt| {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost: 1, token: Token(attempt as u128 + 1) };
-            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
             store.apply_now(&plan).answers[0].is_admitted()
         });
         assert_eq!(count, LIMIT as usize, "{limit:?}");
@@ -81,7 +86,7 @@ fn i2_64_threads_get_exactly_the_limit_under_every_algorithm() {
 #[test]
 fn i2_64_threads_get_exactly_the_limit_under_three_mixed_rules() {
     let (tight, loose) = (limits(LIMIT), limits(LIMIT + 500));
-    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+    let keyspaces = ["a", "b", "c"].map(|rule| Keyspace::new("test", rule).unwrap());
     for first in 0..tight.len() {
         let mixed = [tight[first], loose[(first + 3) % loose.len()], loose[(first + 7) % loose.len()]];
         let store = MemoryStore::with_clock(clock());
@@ -91,7 +96,7 @@ fn i2_64_threads_get_exactly_the_limit_under_three_mixed_rules() {
             for place in 0..3 {
                 let at = (place + attempt) % 3;
                 let operation = Operation::Charge { cost, token: Token(attempt as u128 + 1) };
-                plan.push(Item::new(scopes[at].key(subject("u")), mixed[at], operation)).unwrap();
+                plan.push(Item::new(keyspaces[at].key(subject("u")), mixed[at], operation)).unwrap();
             }
             plan
         };
@@ -120,8 +125,8 @@ impl Peeked for Plan<'_> {
 #[test]
 fn threads_on_many_keys_get_exactly_the_limit_each() {
     const KEYS: usize = 50;
-    let keyed = Keyed::with_store(limits(100)[4], MemoryStore::with_clock(clock())).unwrap();
-    let count = admitted(|attempt| keyed.check(format!("user-{}", attempt % KEYS)).is_admitted());
+    let keyed = Keyed::with_store(limits(100)[4], keyed_store(clock())).unwrap();
+    let count = admitted(|attempt| keyed.check(format!("user-{}", attempt % KEYS)).allowed());
     assert_eq!(count, KEYS * 100);
     assert_eq!(keyed.store().len(), KEYS);
 }
@@ -132,10 +137,10 @@ fn a_remembered_refusal_ends_when_it_says_and_when_something_is_given_back() {
     for limit in [limits(2)[0], limits(2)[4], limits(2)[9]] {
         let clock = clock();
         let store = MemoryStore::with_clock(clock);
-        let scope = Scope::new("test", "rule").unwrap();
+        let keyspace = Keyspace::new("test", "rule").unwrap();
         let ask = |operation| {
             let mut plan = Plan::new();
-            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
             store.apply_now(&plan).answers[0]
         };
         let first = ask(Operation::charge(1));
@@ -163,10 +168,10 @@ fn a_remembered_refusal_ends_when_it_says_and_when_something_is_given_back() {
 #[test]
 fn a_remembered_refusal_is_for_its_own_limit_and_ends_with_a_reset() {
     let store = MemoryStore::with_clock(clock());
-    let scope = Scope::new("test", "rule").unwrap();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
     let ask = |limit, operation| {
         let mut plan = Plan::new();
-        plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+        plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
         store.apply_now(&plan).answers[0]
     };
     let window = |limit| Limit::FixedWindow(FixedWindow::new(limit, Span::from_secs(3_600)).unwrap());
@@ -186,16 +191,17 @@ fn idle_state_disappears() {
     for (round, limit) in limits(5).into_iter().cycle().take(200).enumerate() {
         let store = MemoryStore::with_clock(clock);
         clock.set(NOW);
-        let scope = Scope::new("test", "rule").unwrap();
+        let keyspace = Keyspace::new("test", "rule").unwrap();
         for name in 0..500_u32 {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost: 1, token: Token(1) };
-            plan.push(Item::new(scope.key(subject(&format!("{round}-{name}"))), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject(&format!("{round}-{name}"))), limit, operation))
+                .unwrap();
             store.apply_now(&plan);
         }
         assert_eq!((store.len(), store.sweep()), (500, 0), "nothing that counts is forgotten");
         // Longer than every window, lease, quota and drain above, and the minute that dead state is kept.
-        clock.advance(Span::from_secs(6 * 3_600 + 61));
+        clock.advance(Duration::from_secs(6 * 3_600 + 61));
         assert_eq!((store.sweep(), store.len()), (500, 0), "{limit:?}");
     }
 }
@@ -205,11 +211,11 @@ fn idle_state_disappears() {
 fn inserting_forgets_what_is_dead() {
     let clock = clock();
     let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).unwrap());
-    let keyed = Keyed::with_store(limit, MemoryStore::with_clock(clock)).unwrap();
+    let keyed = Keyed::with_store(limit, keyed_store(clock)).unwrap();
     for number in 0..200_000_u32 {
         keyed.check(number.to_le_bytes());
     }
-    clock.advance(Span::from_secs(100));
+    clock.advance(Duration::from_secs(100));
     for number in 200_000..400_000_u32 {
         keyed.check(number.to_le_bytes());
     }
@@ -218,15 +224,15 @@ fn inserting_forgets_what_is_dead() {
 
 #[test]
 fn at_the_cap_new_subjects_share_one_account_and_get_no_credit_back() {
-    let store = MemoryStore::with_clock(clock()).keys_max(100);
+    let store = keyed_store(clock()).keys_max(100);
     let keyed = Keyed::with_store(limits(3)[4], store).unwrap();
     for number in 0..100_u32 {
-        assert!((0..3).all(|_| keyed.check(number.to_le_bytes()).is_admitted()));
+        assert!((0..3).all(|_| keyed.check(number.to_le_bytes()).allowed()));
     }
-    let anonymous = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted());
+    let anonymous = (1_000..2_000_u32).filter(|number| keyed.check(number.to_le_bytes()).allowed());
     assert_eq!(anonymous.count(), 3, "one limit among all of them");
     for number in 0..100_u32 {
-        assert!(keyed.check(number.to_le_bytes()).is_refused(), "nobody was forgotten while it counted");
+        assert!(!keyed.check(number.to_le_bytes()).allowed(), "nobody was forgotten while it counted");
     }
     let usage = keyed.store().usage();
     assert_eq!((usage.keys, usage.keys_max, usage.overflowed), (100, 100, 1_000));
@@ -236,17 +242,16 @@ fn at_the_cap_new_subjects_share_one_account_and_get_no_credit_back() {
 fn at_the_cap_state_that_counts_for_nothing_makes_room() {
     let clock = clock();
     let limit = Limit::FixedWindow(FixedWindow::new(1, Span::from_secs(10)).unwrap());
-    let store = MemoryStore::with_clock(clock).keys_max(2_000);
+    let store = keyed_store(clock).keys_max(2_000);
     let keyed = Keyed::with_store(limit, store).unwrap();
     for number in 0..2_000_u32 {
-        assert!(keyed.check(number.to_le_bytes()).is_admitted());
+        assert!(keyed.check(number.to_le_bytes()).allowed());
     }
-    assert!(keyed.check(9_999_u32.to_le_bytes()).is_admitted(), "the shared account has its own limit");
-    assert!(keyed.check(9_998_u32.to_le_bytes()).is_refused());
+    assert!(keyed.check(9_999_u32.to_le_bytes()).allowed(), "the shared account has its own limit");
+    assert!(!keyed.check(9_998_u32.to_le_bytes()).allowed());
     // The window is over, though not for a minute yet: full credit, so it may go.
-    clock.advance(Span::from_secs(10));
-    let admitted =
-        (10_000..11_000_u32).filter(|number| keyed.check(number.to_le_bytes()).is_admitted()).count();
+    clock.advance(Duration::from_secs(10));
+    let admitted = (10_000..11_000_u32).filter(|number| keyed.check(number.to_le_bytes()).allowed()).count();
     assert!(admitted > 990, "{admitted} of 1000 found room");
     assert_eq!(keyed.store().len(), 2_000);
 }
@@ -254,35 +259,35 @@ fn at_the_cap_state_that_counts_for_nothing_makes_room() {
 #[test]
 fn anonymous_subjects_beyond_a_rules_cap_share_one_account_and_others_do_not() {
     let clock = clock();
-    let limiter = Limiter::builder()
+    let limiter = LocalLimiter::builder()
         .rules_yaml(
             "version: 1
 rules:
   - { id: r, per: [user | ip], ip_subjects_max: 10, limit: { fixed-window: 2/hour } }
 ",
         )
-        .store(MemoryStore::with_clock(clock))
+        .clock(clock)
         .build()
         .unwrap();
-    let check = |name, value: &str| limiter.check_now(&Attributes::from([(name, value)])).unwrap().allowed;
+    let check = |name, value: &str| limiter.check([(name, value)]).unwrap().allowed();
     let admitted =
         (0..1_000).map(|n| format!("10.0.{}.{}", n / 250, n % 250)).filter(|ip| check("ip", ip)).count();
     assert_eq!(admitted, 10 + 2, "ten on their own accounts, then two for all the others");
     assert!((0..1_000).all(|n| check("user", &n.to_string())), "who is known by more is not one of them");
-    clock.advance(Span::from_secs(2 * 3_600));
-    limiter.store().sweep();
+    clock.advance(Duration::from_secs(2 * 3_600));
+    limiter.sweep();
     assert!(check("ip", "10.9.9.9"), "anonymous that are forgotten make room");
-    assert_eq!(limiter.store().usage().overflowed, 990);
+    assert_eq!(limiter.usage().overflowed, 990);
 }
 
 #[test]
 fn a_lease_on_the_shared_account_can_be_given_back() {
     let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(30)).unwrap());
     let store = MemoryStore::with_clock(clock()).keys_max(0);
-    let scope = Scope::new("test", "rule").unwrap();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
     let ask = |name: &str, operation| {
         let mut plan = Plan::new();
-        plan.push(Item::new(scope.key(subject(name)), limit, operation)).unwrap();
+        plan.push(Item::new(keyspace.key(subject(name)), limit, operation)).unwrap();
         store.apply_now(&plan).answers[0]
     };
     assert!(ask("a", Operation::Charge { cost: 1, token: Token(1) }).is_admitted());
@@ -294,14 +299,14 @@ fn a_lease_on_the_shared_account_can_be_given_back() {
 #[test]
 fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
     let clock = clock();
-    let scope = Scope::new("test", "rule").unwrap();
-    let scopes: Vec<Scope> =
-        (0..limits(9).len()).map(|n| Scope::new("test", &format!("r{n}")).unwrap()).collect();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
+    let keyspaces: Vec<Keyspace> =
+        (0..limits(9).len()).map(|n| Keyspace::new("test", &format!("r{n}")).unwrap()).collect();
     let charge = |store: &MemoryStore<&ManualClock>, cost: u64| -> Vec<Answer> {
-        let asked = limits(9).into_iter().zip(&scopes).map(|(limit, scope)| {
+        let asked = limits(9).into_iter().zip(&keyspaces).map(|(limit, keyspace)| {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost, token: Token(u128::from(cost) + 1) };
-            plan.push(Item::new(scope.key(subject("u")), limit, operation)).unwrap();
+            plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
             store.apply_now(&plan).answers[0]
         });
         asked.collect()
@@ -309,10 +314,10 @@ fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
     let old: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
     charge(&old, 4);
     let mut bytes = Vec::new();
-    assert_eq!(old.snapshot(&mut bytes).unwrap(), scopes.len());
+    assert_eq!(old.snapshot(&mut bytes).unwrap(), keyspaces.len());
 
     let new: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
-    assert_eq!(new.restore(&mut bytes.as_slice()).unwrap().keys, scopes.len());
+    assert_eq!(new.restore(&mut bytes.as_slice()).unwrap().keys, keyspaces.len());
     assert_eq!(charge(&new, 3), charge(&old, 3), "both go on in the same way");
 
     for cut in (0..bytes.len()).step_by(7) {
@@ -324,13 +329,13 @@ fn a_snapshot_brings_every_state_back_and_a_damaged_one_nothing() {
         assert!(fresh.is_empty(), "a damaged snapshot leaves nothing behind");
     }
 
-    clock.advance(Span::from_secs(30 * 3_600));
+    clock.advance(Duration::from_secs(30 * 3_600));
     let late: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
-    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().expired, scopes.len());
-    assert!(late.is_empty() && clock.now() > NOW && scope.rule() == "rule");
+    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().expired, keyspaces.len());
+    assert!(late.is_empty() && clock.now() > NOW && keyspace.rule() == "rule");
     let folder = std::env::temp_dir().join(format!("tollgate-snapshot-{}", std::process::id()));
-    assert_eq!(old.save(&folder).unwrap(), scopes.len());
-    assert_eq!(late.load(&folder).unwrap().expired, scopes.len());
+    assert_eq!(old.save(&folder).unwrap(), keyspaces.len());
+    assert_eq!(late.load(&folder).unwrap().expired, keyspaces.len());
     std::fs::remove_file(&folder).unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tollgate::store::redis::{OpenError, RedisError, RedisSettings, TimeSource};
-use tollgate::{Attributes, Limiter};
+use tollgate::{HashKey, Limiter};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{Exactness, Item, Limit, Operation, Plan, Span, Store, StoreError, Subject, Token};
 use tollgate_testkit::conformance::{
@@ -17,7 +17,6 @@ use tollgate_testkit::drill::{
 };
 use tollgate_testkit::redis::{Admin, Cluster, Cut, Flavour, SentinelSet, Server, Value, slot_of};
 
-#[path = "common/on_redis.rs"]
 mod on_redis;
 use on_redis::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};
 
@@ -155,7 +154,7 @@ fn over_four_slots(limits: [Limit; 4], id: Option<u64>) -> Plan<'static> {
         plan.push(Item::new(shared().key(subject(name)), limit, Operation::charge(1))).unwrap();
     }
     if let Some(id) = id {
-        plan.once(subject(&format!("request {id}")), Span::from_secs(60), 0);
+        plan.set_request_id(subject(&format!("request {id}")), Span::from_secs(60), 0);
     }
     plan
 }
@@ -218,13 +217,12 @@ fn a_decision_over_several_slots_is_conservative_and_one_in_one_slot_is_exact() 
         ("version: 1\npartition: tenant\n", Exactness::Exact),
         ("version: 1\nslots: 1\n", Exactness::Exact),
     ] {
-        let store = runtime.block_on(settings(&cluster.url()).connect()).unwrap();
-        let limiter = Limiter::builder().rules_yaml(format!("{head}{rules}")).store(store).build().unwrap();
-        let attributes = Attributes::from([("tenant", "acme"), ("user", USER)]);
+        let builder = Limiter::builder().rules_yaml(format!("{head}{rules}")).hash_key(HashKey::new([7; 32]));
+        let limiter = runtime.block_on(builder.redis(settings(&cluster.url())).build()).unwrap();
         for remaining in [4, 3] {
-            let decision = runtime.block_on(limiter.check(&attributes)).unwrap();
-            assert_eq!((decision.exactness, decision.allowed), (expected, true), "{head}");
-            assert!(decision.rules.iter().all(|rule| rule.numbers.unwrap().remaining == remaining), "{head}");
+            let decision = runtime.block_on(limiter.check([("tenant", "acme"), ("user", USER)])).unwrap();
+            assert_eq!((decision.exactness(), decision.allowed()), (expected, true), "{head}");
+            assert!(decision.rules().all(|rule| rule.remaining() == Some(remaining)), "{head}");
         }
     }
     cluster.no_orphans("tg:1:", TTL_MAX, &[USER, "acme"]).unwrap();
@@ -273,7 +271,7 @@ fn a_server_that_is_gone_neither_hides_a_refusal_nor_swallows_a_release() {
     let released = ask(&over(release, release)).unwrap_err();
     let StoreError::Transient(cause) = released else { panic!("{released:?}") };
     let cause = cause.downcast::<RedisError>().unwrap();
-    assert!(matches!(*cause, RedisError::Partly(_)) && cause.may_be_done(), "{cause:?}");
+    assert!(matches!(*cause, RedisError::PartiallyApplied(_)) && cause.may_have_applied(), "{cause:?}");
     let mut again = Plan::new();
     again.push(Item::new(shared().key(alive), places, take(3))).unwrap();
     assert!(ask(&again).unwrap().answers[0].is_admitted(), "the place on the server that lives is free");

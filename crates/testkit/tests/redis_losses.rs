@@ -11,7 +11,6 @@ use tollgate_testkit::fault_proxy::{FaultProxy, Faults};
 use tollgate_testkit::naive::NaiveStore;
 use tollgate_testkit::redis::{Flavour, Server, no_orphans};
 
-#[path = "common/on_redis.rs"]
 mod on_redis;
 
 use on_redis::{LIMIT, TTL_MAX, WINDOW, charge, clean, runtime, settings, shared, subject};
@@ -53,7 +52,7 @@ fn through_losses<S: Store>(
     for number in 0..REQUESTS {
         let mut plan = plan_of(number, Operation::charge(1));
         if named {
-            plan.once(subject(&format!("request {number}")), Span::from_secs(60), 0);
+            plan.set_request_id(subject(&format!("request {number}")), Span::from_secs(60), 0);
         }
         match runtime.block_on(store.apply(&plan)) {
             Ok(outcome) => admitted += u64::from(outcome.answers[0].is_admitted()),
@@ -141,11 +140,11 @@ fn an_error_says_whether_the_charge_may_have_been_made() {
     runtime.block_on(store.apply(&charge(limit, shared(), 0))).unwrap();
     proxy.set(Faults { lose_reply: 1.0, ..Faults::default() }).unwrap();
     let lost = cause(runtime.block_on(store.apply(&charge(limit, shared(), 1))).map(|_| ()));
-    assert!(lost.may_be_done(), "{lost}");
+    assert!(lost.may_have_applied(), "{lost}");
     drop(proxy);
     let gone = (0..3).map(|_| cause(runtime.block_on(store.apply(&charge(limit, shared(), 2))).map(|_| ())));
     let last = gone.last().unwrap();
-    assert!(matches!(last, RedisError::Connect { .. }) && !last.may_be_done(), "{last}");
+    assert!(matches!(last, RedisError::Connect { .. }) && !last.may_have_applied(), "{last}");
     // Two were carried out: the first, and the one whose reply was lost.
     let direct = runtime.block_on(settings(&server.url()).connect()).unwrap();
     let third = runtime.block_on(direct.apply(&charge(limit, shared(), 3))).unwrap();

@@ -12,7 +12,7 @@ use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{
-    Algorithm, Answer, Item, Limit, Operation, Plan, Report, Scope, Span, Store, Subject, SubjectHasher,
+    Algorithm, Answer, Item, Keyspace, Limit, Operation, Plan, Report, Span, Store, Subject, SubjectHasher,
     Token,
 };
 use tollgate_testkit::conformance::counting_limits;
@@ -99,7 +99,7 @@ impl Bench {
     }
 
     /// One request each of so many subjects, many at a time.
-    fn crowd(&self, scope: &'static Scope, limit: Limit, subjects: u64) {
+    fn crowd(&self, keyspace: &'static Keyspace, limit: Limit, subjects: u64) {
         let next = Arc::new(AtomicU64::new(0));
         self.runtime.block_on(async {
             let tasks: Vec<_> = (0..256)
@@ -111,7 +111,10 @@ impl Bench {
                             if number >= subjects {
                                 return;
                             }
-                            store.apply(&plan(scope, subject(number), limit, first(&limit))).await.unwrap();
+                            store
+                                .apply(&plan(keyspace, subject(number), limit, first(&limit)))
+                                .await
+                                .unwrap();
                         }
                     })
                 })
@@ -127,9 +130,9 @@ fn subject(number: u64) -> Subject {
     SubjectHasher::new([5; 32]).subject([("user", number.to_string().as_str())])
 }
 
-fn plan<'s>(scope: &'s Scope, subject: Subject, limit: Limit, operation: Operation) -> Plan<'s> {
+fn plan<'s>(keyspace: &'s Keyspace, subject: Subject, limit: Limit, operation: Operation) -> Plan<'s> {
     let mut plan = Plan::new();
-    plan.push(Item::new(scope.key(subject), limit, operation)).unwrap();
+    plan.push(Item::new(keyspace.key(subject), limit, operation)).unwrap();
     plan
 }
 
@@ -149,24 +152,25 @@ fn near(what: &str, estimate: u64, found: u64) -> bool {
 
 #[test]
 fn the_estimate_of_every_algorithm_is_near_what_every_server_uses() {
-    let scope: &'static Scope = Box::leak(Box::new(Scope::new("shop-prod", "search-per-key").unwrap()));
+    let keyspace: &'static Keyspace =
+        Box::leak(Box::new(Keyspace::new("shop-prod", "search-per-key").unwrap()));
     let mut wrong = Vec::new();
     for flavour in Flavour::ALL {
         let mut bench = Bench::new(flavour);
         for limit in limits() {
             let name = format!("{flavour}, {}", limit.algorithm().name());
             // The script is known and the connection has its buffers before anything is measured.
-            bench.crowd(scope, limit, 600);
+            bench.crowd(keyspace, limit, 600);
             bench.admin.flushall().unwrap();
             let before = bench.used_memory();
-            bench.crowd(scope, limit, SUBJECTS);
+            bench.crowd(keyspace, limit, SUBJECTS);
             let used = bench.used_memory() - before;
             let least = Records::of(&limit).map_or(0, |records| records.least);
-            let estimate = bench.footprint.subject(0, scope, &limit, least);
+            let estimate = bench.footprint.subject(0, keyspace, &limit, least);
             let in_all = estimate.total() * SUBJECTS + bench.footprint.tables(SUBJECTS);
             // One in a thousand may lie in a larger piece that was left over.
             let mut told: Vec<u64> =
-                (0..9).map(|number| bench.memory_usage(&scope.key(subject(number)).to_string())).collect();
+                (0..9).map(|number| bench.memory_usage(&keyspace.key(subject(number)).to_string())).collect();
             told.sort_unstable();
             if !near(&format!("{name}, MEMORY USAGE"), bench.told(estimate), told[4]) {
                 wrong.push(format!("{name}, one"));
@@ -182,7 +186,7 @@ fn the_estimate_of_every_algorithm_is_near_what_every_server_uses() {
 /// Filled one request at a time. After 65 and 250 entries a log was just cut anew and is as long as it ever gets.
 #[test]
 fn the_worst_case_is_what_a_full_log_and_all_leases_and_reservations_take() {
-    let scope = Scope::new("shop-prod", "full").unwrap();
+    let keyspace = Keyspace::new("shop-prod", "full").unwrap();
     let log = |limit| Limit::SlidingLog(SlidingLog::new(limit, WINDOW).unwrap());
     let leases = |limit| Limit::Concurrency(Concurrency::new(limit, WINDOW).unwrap());
     let quota = |limit| Limit::Quota(Quota::new(limit, 0, QuotaPeriod::Rolling(WINDOW)).unwrap());
@@ -199,12 +203,12 @@ fn the_worst_case_is_what_a_full_log_and_all_leases_and_reservations_take() {
                     Limit::Quota(_) => Operation::Reserve { cost: 1, token, hold: WINDOW },
                     _ => Operation::Charge { cost: 1, token },
                 };
-                assert!(bench.ask(&plan(&scope, subject(0), limit, operation)).is_admitted());
+                assert!(bench.ask(&plan(&keyspace, subject(0), limit, operation)).is_admitted());
             }
             let further = Operation::Charge { cost: 1, token: Token(u128::MAX) };
-            assert!(bench.ask(&plan(&scope, subject(0), limit, further)).is_refused(), "it was the most");
-            let estimate = bench.footprint.subject(0, &scope, &limit, records.most);
-            let found = bench.memory_usage(&scope.key(subject(0)).to_string());
+            assert!(bench.ask(&plan(&keyspace, subject(0), limit, further)).is_refused(), "it was the most");
+            let estimate = bench.footprint.subject(0, &keyspace, &limit, records.most);
+            let found = bench.memory_usage(&keyspace.key(subject(0)).to_string());
             let what = format!("{flavour}, {} of {}", limit.algorithm().name(), records.most);
             if !near(&what, bench.told(estimate), found) {
                 wrong.push(what);
@@ -217,36 +221,36 @@ fn the_worst_case_is_what_a_full_log_and_all_leases_and_reservations_take() {
 /// Whatever a log's length, it is never longer than the estimate says.
 #[test]
 fn no_log_outgrows_its_estimate() {
-    let scope = Scope::new("shop-prod", "log").unwrap();
+    let keyspace = Keyspace::new("shop-prod", "log").unwrap();
     let limit = Limit::SlidingLog(SlidingLog::new(300, WINDOW).unwrap());
     let mut bench = Bench::new(Flavour::Redis70);
-    let key = scope.key(subject(0)).to_string();
+    let key = keyspace.key(subject(0)).to_string();
     for entries in 1..=300 {
-        bench.ask(&plan(&scope, subject(0), limit, Operation::charge(1)));
+        bench.ask(&plan(&keyspace, subject(0), limit, Operation::charge(1)));
         let reply = bench.admin.command(&[b"STRLEN", key.as_bytes()]).unwrap();
         let tollgate_testkit::redis::Value::Integer(found) = reply else { panic!("{reply:?}") };
-        let estimate = bench.footprint.subject(0, &scope, &limit, entries).value;
+        let estimate = bench.footprint.subject(0, &keyspace, &limit, entries).value;
         assert!(found.unsigned_abs() <= estimate, "{entries} entries: {found} bytes, estimated {estimate}");
     }
 }
 
 #[test]
 fn a_remembered_request_takes_what_is_estimated() {
-    let scopes =
-        ["search-per-key", "items", "exports-per-month"].map(|rule| Scope::new("shop", rule).unwrap());
+    let keyspaces =
+        ["search-per-key", "items", "exports-per-month"].map(|rule| Keyspace::new("shop", rule).unwrap());
     let limit = counting_limits(1_000, WINDOW).unwrap()[0];
     let mut wrong = Vec::new();
     for flavour in Flavour::ALL {
         let mut bench = Bench::new(flavour);
         for rules in 1..=3 {
             let (mut plan, id) = (Plan::new(), subject(1_000 + rules as u64));
-            for scope in &scopes[..rules] {
-                plan.push(Item::new(scope.key(subject(0)), limit, Operation::charge(1))).unwrap();
+            for keyspace in &keyspaces[..rules] {
+                plan.push(Item::new(keyspace.key(subject(0)), limit, Operation::charge(1))).unwrap();
             }
-            plan.once(id, Span::from_secs(60), 1);
+            plan.set_request_id(id, Span::from_secs(60), 1);
             bench.ask(&plan);
-            let estimate = bench.footprint.request_id(0, &scopes[0], rules as u64);
-            let found = bench.memory_usage(&scopes[0].key(subject(0)).of_request(id).to_string());
+            let estimate = bench.footprint.request_id(0, &keyspaces[0], rules as u64);
+            let found = bench.memory_usage(&keyspaces[0].key(subject(0)).request_id_key(id).to_string());
             let what = format!("{flavour}, id of a request under {rules} rules");
             if !near(&what, bench.told(estimate), found) {
                 wrong.push(what);

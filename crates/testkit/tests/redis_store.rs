@@ -11,14 +11,13 @@ use tollgate::store::redis::{RedisError, RedisSettings, RedisStore, TimeSource};
 use tollgate::{Clock, ManualClock, SystemClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{
-    Item, Limit, Operation, Outcome, Plan, Scope, Span, State, Store, StoreError, Time, Token,
+    Item, Keyspace, Limit, Operation, Outcome, Plan, Span, State, Store, StoreError, Time, Token,
 };
 use tollgate_testkit::conformance::{
     Slots, agrees_with_the_model, counting_limits, crowd, three_mixed_rules_are_charged_alike,
 };
 use tollgate_testkit::redis::{Admin, Flavour, Server, no_orphans};
 
-#[path = "common/on_redis.rs"]
 mod on_redis;
 
 use on_redis::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};
@@ -143,11 +142,11 @@ fn an_id_is_bound_to_what_it_asks_for() {
     let runtime = runtime();
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
-    let scope = Scope::new("test", "named").unwrap();
+    let keyspace = Keyspace::new("test", "named").unwrap();
     let plan = |cost: u64, version: u64| {
         let mut plan = Plan::new();
-        plan.push(Item::new(scope.key(subject(USER)), limit, Operation::charge(cost))).unwrap();
-        plan.once(subject("request"), Span::from_secs(60), version);
+        plan.push(Item::new(keyspace.key(subject(USER)), limit, Operation::charge(cost))).unwrap();
+        plan.set_request_id(subject("request"), Span::from_secs(60), version);
         plan
     };
     let ask = |plan: &Plan<'_>| runtime.block_on(store.apply(plan));
@@ -164,11 +163,11 @@ fn a_corrupt_key_fails_its_own_plan_and_no_other() {
     let server = Server::start(Flavour::Redis70).unwrap();
     let runtime = one_thread();
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
-    let scope = Scope::new("test", "broken").unwrap();
+    let keyspace = Keyspace::new("test", "broken").unwrap();
     let mut admin = server.admin().unwrap();
     for limit in counting_limits(LIMIT, WINDOW).unwrap() {
         admin.flushall().unwrap();
-        let (bad, good) = (scope.key(subject("bad")), scope.key(subject("good")));
+        let (bad, good) = (keyspace.key(subject("bad")), keyspace.key(subject("good")));
         let plan_of = |key| {
             let mut plan = Plan::new();
             let operation = Operation::Charge { cost: 1, token: Token(1) };
@@ -225,8 +224,8 @@ fn a_long_log_is_the_same_in_redis_and_in_memory() {
     };
     let memory = MemoryStore::with_clock(clock);
     let limit = Limit::SlidingLog(SlidingLog::with_entries(1 << 40, Span::from_ms(50), 2_000).unwrap());
-    let scope = Scope::new("test", "log").unwrap();
-    let key = scope.key(subject(USER));
+    let keyspace = Keyspace::new("test", "log").unwrap();
+    let key = keyspace.key(subject(USER));
     let mut random = 1_u64;
     let mut draw = move |below: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -236,7 +235,7 @@ fn a_long_log_is_the_same_in_redis_and_in_memory() {
     let (mut refused, mut longest) = (0, 0);
     for step in 0..12_000_u64 {
         // Dense for a while, then sparse: the log grows to its bound and shrinks again.
-        clock.advance(Span::from_us(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
+        clock.advance(Duration::from_micros(if step / 3_000 % 2 == 0 { draw(40) } else { draw(2_000) }));
         let operation = match draw(20) {
             0 if !booked.is_empty() => {
                 let back = draw(booked.len().min(20) as u64) as usize;
@@ -294,7 +293,7 @@ fn a_log_of_a_hundred_thousand_takes_16_bytes_an_entry_and_few_steps() {
     let mut commands = |operation, steps: u64| {
         admin.command(&[b"CONFIG", b"RESETSTAT"]).unwrap();
         for _ in 0..steps {
-            clock.advance(second);
+            clock.advance(second.into());
             let mut plan = Plan::new();
             plan.push(Item::new(shared().key(subject(USER)), limit, operation)).unwrap();
             runtime.block_on(store.apply(&plan)).unwrap();
@@ -389,13 +388,13 @@ fn a_stopped_server_fails_the_call_in_time_and_a_late_caller_is_never_charged() 
     let store: RedisStore =
         runtime.block_on(RedisSettings::url(&server.url()).unwrap().deadline(short).connect()).unwrap();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[9];
-    let scope = Scope::new("test", "stopped").unwrap();
-    runtime.block_on(store.apply(&charge(limit, &scope, 0))).unwrap();
+    let keyspace = Keyspace::new("test", "stopped").unwrap();
+    runtime.block_on(store.apply(&charge(limit, &keyspace, 0))).unwrap();
     server.stop().unwrap();
     let slowest = (1..40)
         .map(|number| {
             let began = Instant::now();
-            let found = runtime.block_on(store.apply(&charge(limit, &scope, number)));
+            let found = runtime.block_on(store.apply(&charge(limit, &keyspace, number)));
             assert!(matches!(found, Err(StoreError::Transient(_))), "{found:?}");
             began.elapsed()
         })
@@ -408,7 +407,7 @@ fn a_stopped_server_fails_the_call_in_time_and_a_late_caller_is_never_charged() 
     server.resume().unwrap();
     let answered = Instant::now();
     let outcome = loop {
-        if let Ok(outcome) = runtime.block_on(store.apply(&charge(limit, &scope, 99))) {
+        if let Ok(outcome) = runtime.block_on(store.apply(&charge(limit, &keyspace, 99))) {
             break outcome;
         }
         assert!(answered.elapsed() < LONG, "never came back");
@@ -440,17 +439,17 @@ fn who_may_not_come_in_is_told_so_and_never_let_pass() {
     // The line is enough for everything.
     let url = format!("redis://tollgate:secret@127.0.0.1:{port}/1");
     let store = runtime.block_on(settings(&url).connect()).unwrap();
-    let scope = Scope::new("test", "allowed").unwrap();
+    let keyspace = Keyspace::new("test", "allowed").unwrap();
     for limit in counting_limits(LIMIT, WINDOW).unwrap() {
-        let plan = charge(limit, &scope, 1);
+        let plan = charge(limit, &keyspace, 1);
         assert!(runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted(), "{limit:?}");
         let mut reset = Plan::new();
-        reset.push(Item::new(scope.key(subject(USER)), limit, Operation::Reset)).unwrap();
+        reset.push(Item::new(keyspace.key(subject(USER)), limit, Operation::Reset)).unwrap();
         runtime.block_on(store.apply(&reset)).unwrap();
     }
     // Another prefix is not: it is a setting, and no reason to let everybody pass.
     let store = runtime.block_on(settings(&format!("{url}?prefix=other:")).connect()).unwrap();
-    let found = runtime.block_on(store.apply(&charge(counting_limits(2, WINDOW).unwrap()[0], &scope, 1)));
+    let found = runtime.block_on(store.apply(&charge(counting_limits(2, WINDOW).unwrap()[0], &keyspace, 1)));
     assert!(matches!(found, Err(StoreError::Misconfigured(_))), "{found:?}");
 }
 
@@ -494,8 +493,8 @@ fn tls_trusts_whom_it_is_told_to() {
     let url = server.tls_url().unwrap();
     let authority = server.certificates().unwrap().authority().display().to_string();
     let store = runtime.block_on(settings(&format!("{url}?ca={authority}")).connect()).unwrap();
-    let scope = Scope::new("test", "secret").unwrap();
-    let plan = charge(counting_limits(2, WINDOW).unwrap()[0], &scope, 1);
+    let keyspace = Keyspace::new("test", "secret").unwrap();
+    let plan = charge(counting_limits(2, WINDOW).unwrap()[0], &keyspace, 1);
     let admitted = || runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted();
     assert_eq!([admitted(), admitted(), admitted()], [true, true, false]);
     // Nobody else vouches for it.
@@ -510,9 +509,9 @@ fn more_than_may_wait_are_turned_away_at_once() {
     let runtime = runtime();
     let store = runtime.block_on(settings(&server.url()).in_flight_max(100).connect()).unwrap();
     server.stop().unwrap();
-    let scope = Scope::new("test", "waiting").unwrap();
+    let keyspace = Keyspace::new("test", "waiting").unwrap();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
-    let plans: Vec<Plan<'_>> = (0..1_000).map(|number| charge(limit, &scope, number)).collect();
+    let plans: Vec<Plan<'_>> = (0..1_000).map(|number| charge(limit, &keyspace, number)).collect();
     let busy = runtime.block_on(async {
         let mut asked: Vec<_> = plans.iter().map(|plan| Box::pin(store.apply(plan))).collect();
         let mut busy = 0;
@@ -532,13 +531,13 @@ fn a_check_that_too_many_rules_match_is_refused_whole() {
     let server = Server::start(Flavour::Redis70).unwrap();
     let runtime = runtime();
     let store = runtime.block_on(settings(&server.url()).deadline(Duration::MAX).connect()).unwrap();
-    let scopes: Vec<Scope> =
-        (0..256).map(|rule| Scope::new("test", &format!("rule-{rule}")).unwrap()).collect();
+    let keyspaces: Vec<Keyspace> =
+        (0..256).map(|rule| Keyspace::new("test", &format!("rule-{rule}")).unwrap()).collect();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
     let plan_of = |rules: usize| {
         let mut plan = Plan::new();
-        for scope in &scopes[..rules] {
-            plan.push(Item::new(scope.key(subject(USER)), limit, Operation::charge(1))).unwrap();
+        for keyspace in &keyspaces[..rules] {
+            plan.push(Item::new(keyspace.key(subject(USER)), limit, Operation::charge(1))).unwrap();
         }
         plan
     };
@@ -579,13 +578,13 @@ fn what_cannot_be_read_changes_nothing_else_and_can_be_reset() {
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
     let mut admin = server.admin().unwrap();
     let limits = counting_limits(LIMIT, WINDOW).unwrap();
-    let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+    let keyspaces = ["a", "b", "c"].map(|rule| Keyspace::new("test", rule).unwrap());
     let items = [(0, limits[4]), (1, limits[3]), (2, limits[4])];
     let plan_of = |number: u64| {
         let mut plan = Plan::new();
         for (at, limit) in items {
             let operation = Operation::Charge { cost: 1, token: Token(u128::from(number) + 1) };
-            plan.push(Item::new(scopes[at].key(subject(USER)), limit, operation)).unwrap();
+            plan.push(Item::new(keyspaces[at].key(subject(USER)), limit, operation)).unwrap();
         }
         plan
     };
@@ -593,22 +592,22 @@ fn what_cannot_be_read_changes_nothing_else_and_can_be_reset() {
         runtime.block_on(store.apply(&plan_of(number))).unwrap();
     }
     // A log that is longer than it says: found before the first of the three is charged, and named.
-    let log = scopes[1].key(subject(USER)).to_string();
+    let log = keyspaces[1].key(subject(USER)).to_string();
     admin.command(&[b"APPEND", log.as_bytes(), b"stray"]).unwrap();
     let found = runtime.block_on(store.apply(&plan_of(60)));
     assert!(matches!(&found, Err(StoreError::Corrupt { rule, .. }) if rule == "b"), "{found:?}");
     let mut look = Plan::new();
-    look.push(Item::new(scopes[0].key(subject(USER)), limits[4], Operation::Peek { cost: 0 })).unwrap();
+    look.push(Item::new(keyspaces[0].key(subject(USER)), limits[4], Operation::Peek { cost: 0 })).unwrap();
     assert_eq!(runtime.block_on(store.apply(&look)).unwrap().answers[0].remaining, LIMIT - 60);
     // Whoever may reset can do so whatever lies there.
     let mut reset = Plan::new();
-    reset.push(Item::new(scopes[1].key(subject(USER)), limits[3], Operation::Reset)).unwrap();
+    reset.push(Item::new(keyspaces[1].key(subject(USER)), limits[3], Operation::Reset)).unwrap();
     runtime.block_on(store.apply(&reset)).unwrap();
     assert!(runtime.block_on(store.apply(&plan_of(61))).is_ok());
 
     // The same for what is remembered of a request.
     let mut named = plan_of(62);
-    named.once(subject("request"), Span::from_secs(60), 0);
+    named.set_request_id(subject("request"), Span::from_secs(60), 0);
     let first = runtime.block_on(store.apply(&named)).unwrap();
     let ids = admin.scan("*@id*").unwrap();
     assert_eq!(ids.len(), 1);
@@ -657,7 +656,7 @@ fn a_lane_in_trouble_is_not_a_server_in_trouble() {
     let runtime = runtime();
     let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
     let patient = Server::builder(Flavour::Redis70).arguments(["--timeout", "1"]).start().unwrap();
-    let store = runtime.block_on(settings(&patient.url()).lanes(3).connect()).unwrap();
+    let store = runtime.block_on(settings(&patient.url()).connections(3).connect()).unwrap();
     let until = Instant::now() + Duration::from_millis(4_500);
     while Instant::now() < until {
         std::thread::sleep(Duration::from_millis(700));
@@ -670,7 +669,7 @@ fn a_lane_in_trouble_is_not_a_server_in_trouble() {
 
     let full = Server::builder(Flavour::Redis70).arguments(["--maxclients", "3"]).start().unwrap();
     // Two of them, and the test's own now and then.
-    let store = runtime.block_on(settings(&full.url()).lanes(8).connect()).unwrap();
+    let store = runtime.block_on(settings(&full.url()).connections(8).connect()).unwrap();
     for number in 0..200 {
         runtime.block_on(store.apply(&charge(limit, shared(), number))).unwrap();
         std::thread::sleep(Duration::from_millis(1));
@@ -713,7 +712,7 @@ fn a_store_that_is_dropped_leaves_no_connection_and_loses_no_release() {
     let places = Limit::Concurrency(Concurrency::new(1, WINDOW).unwrap());
     let mut admin = server.admin().unwrap();
     for number in 0..20 {
-        let store = runtime.block_on(settings(&server.url()).lanes(2).connect()).unwrap();
+        let store = runtime.block_on(settings(&server.url()).connections(2).connect()).unwrap();
         let taken = runtime.block_on(store.apply(&charge(places, shared(), number))).unwrap();
         assert!(taken.answers[0].is_admitted(), "{number}: the one before gave it back");
         let mut release = Plan::new();

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tollgate::store::redis::{Caller, TimeSource};
-use tollgate_core::{Item, Operation, Plan, Scope, Span, SubjectHasher, Time, Token};
+use tollgate::store::redis::{ScriptCodec, TimeSource};
+use tollgate_core::{Item, Keyspace, Operation, Plan, Span, SubjectHasher, Time, Token};
 use tollgate_testkit::conformance;
 use tollgate_testkit::differential::run;
 use tollgate_testkit::make_twin;
@@ -82,7 +82,7 @@ impl Asked {
         Asked { stream, _server: server }
     }
 
-    fn ask(&mut self, caller: &Caller, plans: &[&Plan<'_>], now: Time) -> Vec<String> {
+    fn ask(&mut self, caller: &ScriptCodec, plans: &[&Plan<'_>], now: Time) -> Vec<String> {
         let timed: Vec<(&Plan<'_>, Time)> = plans.iter().map(|plan| (*plan, now)).collect();
         self.stream.write_all(&caller.command(&timed, false)).unwrap();
         let (mut inbox, mut chunk) = (Vec::new(), [0; 16 * 1024]);
@@ -101,10 +101,10 @@ impl Asked {
 fn a_batch_answers_as_if_its_plans_had_come_one_after_another() {
     let (mut together, mut apart) = (Asked::start(), Asked::start());
     let caller =
-        Caller::new(TimeSource::Application, Duration::from_secs(3_600), |_, source| source.to_owned());
+        ScriptCodec::new(TimeSource::Application, Duration::from_secs(3_600), |_, source| source.to_owned());
     let limits = conformance::limits().unwrap();
-    let scopes: Vec<Scope> =
-        (0..limits.len()).map(|rule| Scope::new("test", &format!("rule-{rule}")).unwrap()).collect();
+    let keyspaces: Vec<Keyspace> =
+        (0..limits.len()).map(|rule| Keyspace::new("test", &format!("rule-{rule}")).unwrap()).collect();
     let hasher = SubjectHasher::new([3; 32]);
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut dice = |end: usize| {
@@ -125,7 +125,7 @@ fn a_batch_answers_as_if_its_plans_had_come_one_after_another() {
             let (mut plan, asks) = (Plan::new(), dice(8) > 0);
             for _ in 0..1 + dice(2) {
                 let rule = dice(limits.len());
-                let key = scopes[rule].key(hasher.subject([("user", ["a", "b"][dice(2)])]));
+                let key = keyspaces[rule].key(hasher.subject([("user", ["a", "b"][dice(2)])]));
                 let token = Token(1 + dice(6) as u128);
                 let operation = match dice(6) {
                     _ if !asks => [Operation::Release { token }, Operation::Reset][dice(2)],
@@ -140,7 +140,7 @@ fn a_batch_answers_as_if_its_plans_had_come_one_after_another() {
                 continue;
             }
             if dice(12) == 0 {
-                plan.once(hasher.subject([("id", ["x", "y"][dice(2)])]), Span::from_secs(1), 1);
+                plan.set_request_id(hasher.subject([("id", ["x", "y"][dice(2)])]), Span::from_secs(1), 1);
             }
             plans.push(plan);
         }

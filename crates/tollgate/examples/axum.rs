@@ -1,10 +1,10 @@
-//! An axum service behind Tollgate: a limit per API key, one for all requests at once, header fields and refusals.
+//! An axum service behind Tollgate: a limit per API key, a limit on concurrent requests, header fields and refusals.
 //!
-//!     cargo run -p tollgate --example axum              # starts, calls itself, prints what a client sees, ends
-//!     cargo run -p tollgate --example axum -- --serve   # serves until you stop it: try curl -i on the address
+//!     cargo run -p tollgate --features tower --example axum              # calls itself and prints what a client sees
+//!     cargo run -p tollgate --features tower --example axum -- --serve   # serves until you stop it: try curl -i
 //!
-//! What to look at: the layer is one line of the router; who is counted is found in `describe`; nothing in the handler
-//! knows that there are limits.
+//! The layer is one line of the router. `describe` sets the attributes that rules count by. Handlers know nothing of
+//! limits.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::Limiter;
+use tollgate::LocalLimiter;
 use tollgate::tower::TollgateLayer;
 
 const RULES: &str = "
@@ -22,18 +22,18 @@ version: 1
 rules:
   - id: search-per-key
     match: { path: /search }
-    per: api_key | ip          # who sends no key is counted by address
+    per: api_key | ip          # requests without a key count by address
     limit: { token-bucket: 1/min, burst: 3 }
-  - id: at-once
+  - id: concurrent
     per: all
     limit: { concurrency: 100, lease: 30s }
 ";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let layer = TollgateLayer::new(Limiter::from_yaml(RULES)?).describe(|request, about| {
+    let layer = TollgateLayer::new(LocalLimiter::from_yaml(RULES)?).describe(|request, about| {
         about.request(request);
-        // Here the key is taken at its word; a real service would look it up first.
+        // A real service would verify the key first.
         if let Some(key) = request.headers.get("x-api-key").and_then(|key| key.to_str().ok()) {
             about.set("api_key", key);
         }
@@ -60,8 +60,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let answer = call(address, "/search", Some("k-1")).await?;
         assert!(answer.starts_with("HTTP/1.1 200"));
         assert!(
-            answer
-                .contains(r#"ratelimit-policy: "search-per-key";q=3;w=180, "at-once";q=100;qu="concurrent-"#)
+            answer.contains(
+                r#"ratelimit-policy: "search-per-key";q=3;w=180, "concurrent";q=100;qu="concurrent-"#
+            )
         );
         assert!(answer.contains(&format!(r#"ratelimit: "search-per-key";r={left};t="#)));
     }
@@ -70,15 +71,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(refused.contains("retry-after: "));
     assert!(refused.contains(r#""code":"quota-exceeded""#) && refused.contains(r#""rule":"search-per-key""#));
 
-    // Another key, no key, another path: other limits, or none of them.
+    // Another key, no key, another path: these have other limits.
     for (path, key) in [("/search", Some("k-2")), ("/search", None), ("/about", Some("k-1"))] {
         assert!(call(address, path, key).await?.starts_with("HTTP/1.1 200"));
     }
-    println!("\nthree of key k-1 served, the fourth refused, others not concerned");
+    println!("\nthree requests of key k-1 served, the fourth refused, others unaffected");
     Ok(())
 }
 
-/// One request over TCP, by hand, so that nothing of the answer is hidden.
+/// One request over plain TCP, to show the whole response.
 async fn call(address: SocketAddr, path: &str, key: Option<&str>) -> Result<String, Box<dyn Error>> {
     let key = key.map(|key| format!("x-api-key: {key}\r\n")).unwrap_or_default();
     let mut stream = TcpStream::connect(address).await?;

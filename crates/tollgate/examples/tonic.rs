@@ -1,17 +1,17 @@
-//! A gRPC service behind Tollgate: the standard health service of tonic, three calls for each caller and one more an hour.
+//! A gRPC service behind Tollgate: tonic's health service, with three calls per caller and one more each hour.
 //!
-//!     cargo run -p tollgate --example tonic
+//!     cargo run -p tollgate --features tower --example tonic
 //!
-//! It starts a server, calls it with a gRPC client over TCP, prints what the client saw, and ends.
+//! It starts a server, calls it with a gRPC client over TCP, and prints what the client sees.
 //!
-//! What to look at: gRPC says "too many" differently from HTTP. The status is a header, the body is empty, and the HTTP
-//! status stays 200. So the layer is told how to answer; matching, counting and header fields are the same.
+//! gRPC refuses differently from HTTP: the status is a header, the body is empty, and the HTTP status stays 200. So the
+//! layer gets a function that makes refusals. Matching, counting and header fields are the same.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
 
 use tokio::net::TcpListener;
-use tollgate::Limiter;
+use tollgate::LocalLimiter;
 use tollgate::tower::{Rejection, TollgateLayer};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -31,7 +31,7 @@ rules:
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let layer = TollgateLayer::answering(Limiter::from_yaml(RULES)?, |rejection| {
+    let layer = TollgateLayer::answering(LocalLimiter::from_yaml(RULES)?, |rejection| {
         let problem = rejection.problem();
         let code = match rejection {
             Rejection::Refused(_) if problem.status == 403 => Code::PermissionDenied,
@@ -64,14 +64,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert!(metadata.starts_with(&format!(r#""checks-per-caller";r={left};t="#)));
     }
 
-    let refused = check(&mut client, Some("billing")).await.expect_err("three at a time are all");
+    let refused = check(&mut client, Some("billing")).await.expect_err("the burst is three");
     println!("billing: {:?}, {}", refused.code(), refused.message());
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.metadata().contains_key("retry-after"));
 
-    let nameless = check(&mut client, None).await.expect_err("who has no name is refused");
-    println!("nobody: {:?}, {}", nameless.code(), nameless.message());
-    assert_eq!(nameless.code(), Code::PermissionDenied);
+    let anonymous = check(&mut client, None).await.expect_err("a caller without a name is refused");
+    println!("anonymous: {:?}, {}", anonymous.code(), anonymous.message());
+    assert_eq!(anonymous.code(), Code::PermissionDenied);
 
     check(&mut client, Some("search")).await?;
     println!("search: ok");

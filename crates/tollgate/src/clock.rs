@@ -1,33 +1,32 @@
-//! Where a store in memory takes its time from.
+//! Clocks of the memory store.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use tollgate_core::{Span, Time};
+use tollgate_core::Time;
 
-/// Tells the time. It may step backward; the algorithms see to it that nothing is refilled by that.
+/// A source of the current time. It may step backward: the algorithms never refill by that.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Time;
 }
 
-/// The machine's wall clock.
+/// The system's wall clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Time {
-        // A clock set before 1970 reads as 1970: time that has not come yet refills nothing.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Time::from_us(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+        SystemTime::now().into()
     }
 }
 
-/// The machine's wall clock at a third of its cost: the processor's own counter, set by the wall clock again and again.
+/// The system's wall clock at a third of its cost: the processor's counter, corrected by the wall clock every millisecond.
 ///
-/// It is never further from [`SystemClock`] than what the counter drifts in [`FastClock::STALE_US`] and what it takes to
-/// read both, about a microsecond; a wall clock that is set forward or back is followed within that time. Where the
-/// processor has no steady counter it costs as much as the wall clock.
+/// It differs from [`SystemClock`] by at most the drift of the counter in [`FastClock::STALE_US`] plus the time to read
+/// both, about a microsecond. If the wall clock is set forward or back, it follows within a millisecond. On a processor
+/// without a steady counter it costs as much as the wall clock.
 #[derive(Debug)]
 pub struct FastClock {
     counter: quanta::Clock,
@@ -41,7 +40,7 @@ pub struct FastClock {
 }
 
 impl FastClock {
-    /// An offset older than this is read anew.
+    /// The age at which the offset to the wall clock is read again.
     pub const STALE_US: u64 = 1_000;
 
     /// Reads the wall clock once.
@@ -68,7 +67,7 @@ impl FastClock {
         ((u128::from(counts) * u128::from(self.count_us)) >> u64::BITS) as u64
     }
 
-    /// Two threads may do this at once: both find the same offset, to the microsecond.
+    /// Reads the offset again. Two threads may do this at the same time: both find the same offset, to the microsecond.
     #[cold]
     fn set(&self, counted_us: u64) -> i64 {
         let offset_us = (SystemClock.now().us() as i64).wrapping_sub(counted_us as i64);
@@ -98,32 +97,93 @@ impl Clock for FastClock {
     }
 }
 
-/// A clock that stands still until it is told otherwise.
-#[derive(Debug, Default)]
+/// A clock for tests: it moves only when it is set or advanced. Clones share the same time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{LocalLimiter, ManualClock};
+///
+/// let clock = ManualClock::default();
+/// let limiter = LocalLimiter::builder()
+///     .rules_yaml("{ version: 1, rules: [{ id: daily, per: user, limit: { sliding-log: 1/d } }] }")
+///     .clock(clock.clone())
+///     .build()?;
+/// assert!(limiter.check([("user", "u-7")])?.allowed());
+/// assert!(!limiter.check([("user", "u-7")])?.allowed());
+/// clock.advance(Duration::from_secs(86_400));
+/// assert!(limiter.check([("user", "u-7")])?.allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
 pub struct ManualClock {
-    us: AtomicU64,
+    us: Arc<AtomicU64>,
 }
 
 impl ManualClock {
-    /// A clock that stands at `now`.
-    pub const fn at(now: Time) -> ManualClock {
-        ManualClock { us: AtomicU64::new(now.us()) }
+    /// Creates a clock that shows this time: a [`SystemTime`] or a [`Time`].
+    pub fn at(now: impl Into<Time>) -> ManualClock {
+        ManualClock { us: Arc::new(AtomicU64::new(now.into().us())) }
     }
 
-    /// Sets it, forward or back.
-    pub fn set(&self, now: Time) {
-        self.us.store(now.us(), Ordering::SeqCst);
+    /// Sets the time, forward or back.
+    pub fn set(&self, now: impl Into<Time>) {
+        self.us.store(now.into().us(), Ordering::SeqCst);
     }
 
-    /// Sets it forward.
-    pub fn advance(&self, by: Span) {
-        self.set(self.now().plus(by));
+    /// Moves the time forward.
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now().plus(by.into()));
+    }
+}
+
+/// Starts in November 2023.
+impl Default for ManualClock {
+    fn default() -> ManualClock {
+        ManualClock::at(Time::from_us(1_700_000_000_000_000))
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Time {
         Time::from_us(self.us.load(Ordering::SeqCst))
+    }
+}
+
+/// The clock of a limiter: the fast one without a call through a pointer, or any other.
+#[doc(hidden)]
+pub enum AnyClock {
+    /// The system's clock.
+    Fast(FastClock),
+    /// A clock of the application.
+    Custom(Arc<dyn Clock>),
+}
+
+impl AnyClock {
+    /// Any other clock.
+    pub fn custom(clock: impl Clock + 'static) -> AnyClock {
+        AnyClock::Custom(Arc::new(clock))
+    }
+}
+
+/// Cold, so that the fast clock's code stays small.
+#[cold]
+fn custom_now(clock: &dyn Clock) -> Time {
+    clock.now()
+}
+
+impl Default for AnyClock {
+    fn default() -> AnyClock {
+        AnyClock::Fast(FastClock::new())
+    }
+}
+
+impl Clock for AnyClock {
+    #[inline]
+    fn now(&self) -> Time {
+        match self {
+            AnyClock::Fast(clock) => clock.now(),
+            AnyClock::Custom(clock) => custom_now(&**clock),
+        }
     }
 }
 
@@ -138,12 +198,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fast_clock_shows_what_the_wall_clock_shows() {
+    fn the_fast_clock_follows_the_wall_clock_within_a_millisecond() {
         let clock = FastClock::new();
         let mut widest = 0;
         for _ in 0..200_000 {
             let (before, now, after) = (SystemClock.now(), clock.now(), SystemClock.now());
-            // The wall clock may be read on either side of a tick, and the thread may be put aside in between.
+            // The wall clock may be read on either side of a tick, and the thread may be preempted in between.
             let early = before.us().saturating_sub(now.us());
             let late = now.us().saturating_sub(after.us());
             widest = widest.max(early).max(late);

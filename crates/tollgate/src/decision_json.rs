@@ -1,53 +1,52 @@
-//! A decision for programs: the one JSON in which commands and servers tell it.
+//! The decision as JSON, the same for commands and servers.
 
-use serde_json::Value;
 use tollgate_core::decision::{RetryAfter, RuleOutcome, Source};
 
 use crate::json::{known, list, name, number, text, truth};
-use crate::limiter::{Decision, RuleView};
+use crate::limiter::{Decision, RuleDecision};
 
 impl Decision {
-    /// The decision as JSON. Fields of the headline rule stand at the top, every rule's own below `rules`.
+    /// The decision as a JSON object. The fields of the headline rule are at the top level, those of every rule are in
+    /// `rules`.
     ///
-    /// A number that nobody knows is `null`: `retry_after_ms` also if waiting does not help. Who was counted is not in
-    /// it, and neither are [receipts](Decision::receipts): whoever has them can give charges back, so they go only to who
-    /// asked.
+    /// An unknown number is `null`, and so is `retry_after_ms` if waiting does not help. The object has no subject and no
+    /// [receipt](Decision::receipts).
     ///
     /// ```
-    /// use tollgate::{Attributes, Limiter};
+    /// use tollgate::LocalLimiter;
     ///
-    /// let limiter = Limiter::from_yaml("
+    /// let limiter = LocalLimiter::from_yaml("
     ///     version: 1
     ///     rules: [{ id: five, per: user, limit: { sliding-log: 5/min } }]
     /// ")?;
-    /// let told = limiter.check_now(&Attributes::from([("user", "u")]))?.to_json();
-    /// assert_eq!((&told["allowed"], &told["rule"], &told["remaining"]), (&true.into(), &"five".into(), &4.into()));
+    /// let json = limiter.check([("user", "u")])?.to_json();
+    /// assert!(json.starts_with(r#"{"allowed":true,"rule":"five","algorithm":"sliding-log","limit":5,"remaining":4,"#));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn to_json(&self) -> Value {
-        let mut json = String::from("{");
+    pub fn to_json(&self) -> String {
+        let mut json = String::with_capacity(512);
+        json.push('{');
         self.write_json_members(&mut json);
         json.push('}');
-        serde_json::from_str(&json).expect("a decision is written as JSON")
+        json
     }
 
-    /// The members of [`to_json`](Decision::to_json) without the braces, appended to a text: for who has more to say
-    /// beside them, and says it often.
+    /// Appends the members of [`to_json`](Decision::to_json) without the braces, for callers that add members.
     pub fn write_json_members(&self, json: &mut String) {
         let headline = self.headline();
         let outcome = headline.as_ref().map(|rule| rule.outcome());
         name(json, "allowed");
-        truth(json, self.allowed);
-        // Nobody waits for what is allowed, whatever else is known.
-        numbers(json, headline.as_ref().map(|rule| rule.id()), outcome, self.allowed.then_some(0));
+        truth(json, self.allowed());
+        // An allowed request need not wait, also if its numbers are unknown.
+        numbers(json, headline.as_ref().map(|rule| rule.id()), outcome, self.allowed().then_some(0));
         name(json, "source");
-        text(json, source(self.source));
+        text(json, source(self.source()));
         name(json, "exactness");
-        text(json, self.exactness.name());
+        text(json, self.exactness().name());
         name(json, "degraded");
-        truth(json, self.degraded);
+        truth(json, self.degraded());
         name(json, "delay_ms");
-        number(json, self.delay_ms);
+        number(json, self.plan_decision().delay_ms);
         name(json, "rules");
         list(json, self.rules(), |json, rule| each(json, &rule));
         name(json, "shadow_rejected");
@@ -55,15 +54,15 @@ impl Decision {
     }
 }
 
-fn each(json: &mut String, rule: &RuleView<'_>) {
+fn each(json: &mut String, rule: &RuleDecision<'_>) {
     json.push('{');
     numbers(json, Some(rule.id()), Some(rule.outcome()), None);
     name(json, "allowed");
-    truth(json, rule.allowed);
+    truth(json, rule.allowed());
     name(json, "blocking");
-    truth(json, rule.blocking);
+    truth(json, rule.blocking());
     name(json, "delay_ms");
-    number(json, rule.numbers.map_or(0, |numbers| numbers.delay_ms));
+    number(json, rule.outcome().numbers.map_or(0, |numbers| numbers.delay_ms));
     json.push('}');
 }
 
@@ -103,11 +102,9 @@ fn source(source: Source) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::*;
-    use crate::{Attributes, Limiter, ManualClock, MemoryStore, Request};
-    use tollgate_core::Time;
+    use crate::{Decision, LocalLimiter, ManualClock, Request};
 
     const RULES: &str = "
 version: 1
@@ -117,13 +114,15 @@ rules:
   - { id: closed, match: { action: closed }, per: user, limit: deny }
 ";
 
+    fn parsed(decision: &Decision) -> Value {
+        serde_json::from_str(&decision.to_json()).unwrap()
+    }
+
     #[test]
-    fn every_field_of_a_decision_is_told() {
-        let clock = ManualClock::at(Time::from_us(1_700_000_000_000_000));
+    fn every_field_of_a_decision_is_written() {
         let limiter =
-            Limiter::builder().rules_yaml(RULES).store(MemoryStore::with_clock(&clock)).build().unwrap();
-        let attributes = Attributes::from([("action", "search"), ("user", "u")]);
-        let request = Request::new(&attributes).cost(3);
+            LocalLimiter::builder().rules_yaml(RULES).clock(ManualClock::default()).build().unwrap();
+        let request = Request::from([("action", "search"), ("user", "u")]).cost(3);
         let bucket = json!({ "rule": "bucket", "algorithm": "token-bucket", "limit": 5, "remaining": 2,
             "retry_after_ms": 0, "reset_at_ms": 1_700_000_001_500_u64, "cost": 3,
             "allowed": true, "blocking": true, "delay_ms": 0 });
@@ -131,13 +130,13 @@ rules:
             "retry_after_ms": 0, "reset_at_ms": 1_700_000_001_000_u64, "cost": 3,
             "allowed": true, "blocking": false, "delay_ms": 0 });
         assert_eq!(
-            limiter.check_now(request).unwrap().to_json(),
+            parsed(&limiter.check(&request).unwrap()),
             json!({ "rule": "bucket", "algorithm": "token-bucket", "limit": 5, "remaining": 2,
                 "retry_after_ms": 0, "reset_at_ms": 1_700_000_001_500_u64, "cost": 3,
                 "allowed": true, "source": "store", "exactness": "exact", "degraded": false, "delay_ms": 0,
                 "rules": [bucket, trial], "shadow_rejected": [] })
         );
-        let refused = limiter.check_now(request).unwrap().to_json();
+        let refused = parsed(&limiter.check(&request).unwrap());
         assert_eq!(
             (&refused["allowed"], &refused["retry_after_ms"], &refused["shadow_rejected"]),
             (&json!(false), &json!(500), &json!(["trial"]))
@@ -145,15 +144,14 @@ rules:
     }
 
     #[test]
-    fn what_nobody_knows_is_null() {
-        let limiter = Limiter::from_yaml(RULES).unwrap();
-        let closed = limiter.check_now(&Attributes::from([("action", "closed"), ("user", "u")])).unwrap();
-        let told = closed.to_json();
-        assert_eq!((&told["rule"], &told["source"]), (&json!("closed"), &json!("rule")));
+    fn an_unknown_number_is_null() {
+        let limiter = LocalLimiter::from_yaml(RULES).unwrap();
+        let closed = parsed(&limiter.check([("action", "closed"), ("user", "u")]).unwrap());
+        assert_eq!((&closed["rule"], &closed["source"]), (&json!("closed"), &json!("rule")));
         for unknown in ["algorithm", "limit", "remaining", "retry_after_ms", "reset_at_ms"] {
-            assert_eq!(told.get(unknown), Some(&Value::Null), "{unknown}");
+            assert_eq!(closed.get(unknown), Some(&Value::Null), "{unknown}");
         }
-        let unmatched = limiter.check_now(&Attributes::new()).unwrap().to_json();
+        let unmatched = parsed(&limiter.check(Request::new()).unwrap());
         assert_eq!((&unmatched["rule"], &unmatched["retry_after_ms"]), (&Value::Null, &json!(0)));
         assert_eq!(unmatched["source"], "unmatched");
     }

@@ -14,15 +14,15 @@
 //! precedence. It is there only if waiting helps.
 //!
 //! ```
+//! use tollgate::LocalLimiter;
 //! use tollgate::headers::Dialect;
-//! use tollgate::{Attributes, Limiter};
 //!
-//! let limiter = Limiter::from_yaml("
+//! let limiter = LocalLimiter::from_yaml("
 //!     version: 1
 //!     rules:
 //!       - { id: search-per-key, per: api_key, limit: { token-bucket: 2/s, burst: 240 } }
 //! ")?;
-//! let decision = limiter.check_now(&Attributes::from([("api_key", "k-1")]))?;
+//! let decision = limiter.check([("api_key", "k-1")])?;
 //! let fields: Vec<String> = Dialect::Ietf08.fields(&decision).iter().map(|field| field.to_string()).collect();
 //! assert_eq!(fields, [
 //!     r#"ratelimit-policy: "search-per-key";q=240;w=120"#,
@@ -155,7 +155,7 @@ impl fmt::Display for Field {
 
 /// The wait of a refusal in whole seconds, if waiting helps. Never zero: a client would ask again at once.
 pub fn retry_after_s(decision: &Decision) -> Option<u64> {
-    if decision.allowed {
+    if decision.allowed() {
         return None;
     }
     let wait = decision.retry_after()?;

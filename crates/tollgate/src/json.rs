@@ -1,6 +1,6 @@
-//! JSON, written straight into a text: answers are made at every check, and a tree of values costs more than the check.
+//! Writes JSON directly into a string: every response has some, and a tree of values costs more than the check.
 
-/// Writes `,"name":`, without the comma if it is the first of its object.
+/// Writes `,"name":`, without the comma for the first member of an object.
 pub(crate) fn name(json: &mut String, name: &str) {
     if !json.ends_with('{') && !json.is_empty() {
         json.push(',');
@@ -12,7 +12,7 @@ pub(crate) fn name(json: &mut String, name: &str) {
 
 pub(crate) fn text(json: &mut String, text: &str) {
     json.push('"');
-    // Names that we give ourselves have nothing to escape; they go in one piece.
+    // Most texts have nothing to escape and are copied whole.
     let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     if text.bytes().all(plain) {
         json.push_str(text);
@@ -38,7 +38,7 @@ pub(crate) fn truth(json: &mut String, truth: bool) {
     json.push_str(if truth { "true" } else { "false" });
 }
 
-/// What `write` makes of a value, or `null`.
+/// Writes the value, or `null`.
 pub(crate) fn known<T>(json: &mut String, value: Option<T>, write: impl FnOnce(&mut String, T)) {
     match value {
         Some(value) => write(json, value),
@@ -46,7 +46,7 @@ pub(crate) fn known<T>(json: &mut String, value: Option<T>, write: impl FnOnce(&
     }
 }
 
-/// Writes each item between brackets.
+/// Writes an array.
 pub(crate) fn list<T>(
     json: &mut String,
     items: impl Iterator<Item = T>,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_text_reads_back() {
+    fn every_text_parses_back_to_itself() {
         for any in ["", "plain", "\"\\/\u{8}\u{1f}\n\0", "ä€😀\u{7f}\u{2028}"] {
             let mut json = String::new();
             text(&mut json, any);

@@ -1,317 +1,266 @@
-//! The limiter: rules and a store behind one question, may this proceed?
+//! The limiter over any store.
 
-mod acquire;
 mod builder;
-mod check_error;
-mod decision;
-mod explain;
-mod follow_up;
+mod local;
 mod permit;
 mod reservation;
-mod sealed;
-mod together;
-mod tokens;
+mod store_adapter;
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
-use tollgate_core::rules::{Planned, Request, RuleSet};
-use tollgate_core::{
-    Decline, Outcome, Plan, PlanDecision, Span, Store, StoreError, SubjectHashers, Time, Token,
+use tollgate_core::{Receipt, Report, StoreError, SubjectHashers};
+
+pub use crate::engine::{
+    Account, AcquireError, BuildError, CheckError, Counted, Decision, Explanation, FollowUpError,
+    InvalidReceipts, KeepAlive, Reason, Returned, RuleDecision, RuleExplanation, Standing,
 };
+pub use builder::{LimiterBuilder, LocalLimiterBuilder};
+pub use local::LocalLimiter;
+pub use permit::{LocalPermit, Permit};
+pub use reservation::{LocalReservation, Reservation};
 
-pub use acquire::AcquireError;
-pub(crate) use builder::random;
-pub use builder::{BuildError, Builder};
-pub use check_error::CheckError;
-pub use decision::{Decision, RuleView};
-pub use explain::{Account, Counted, Explanation, Reason, RuleExplanation, Standing};
-pub use follow_up::{FollowUpError, Returned};
-pub use permit::Permit;
-pub use reservation::Reservation;
-pub use sealed::NotOurs;
+use crate::engine::Engine;
+use crate::request::Request;
+use store_adapter::CustomStore;
 
-use crate::clock::Clock;
-use crate::store::memory::MemoryStore;
-use decision::{Accounts, InForce};
-use sealed::Seals;
-use tokens::Tokens;
-use tollgate_document::Source;
-
-/// Decides. Cheap to clone: all clones share one store and one rule set.
-pub struct Limiter<S = MemoryStore> {
-    inner: Arc<Inner<S>>,
+/// Decides by rules, over a store that is chosen at run time. Cheap to clone: all clones share the rules and the store.
+///
+/// ```no_run
+/// use tollgate::{HashKey, Limiter};
+///
+/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder()
+///     .rules_file("rules.yaml")
+///     .watch_rules(true)
+///     .store("redis://localhost:6379")
+///     .hash_key(HashKey::from_hex(0, &std::env::var("TOLLGATE_HASH_KEY")?)?)
+///     .build()
+///     .await?;
+/// let decision = limiter.check([("action", "search"), ("api_key", "k-123")]).await?;
+/// if !decision.allowed() {
+///     println!("refused by {:?}; retry after {:?}", decision.rule(), decision.retry_after());
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// [`LocalLimiter`] is the same in one process, without `await`.
+#[derive(Clone)]
+pub struct Limiter {
+    backing: Backing,
 }
 
-struct Inner<S> {
-    rules: ArcSwap<InForce>,
-    store: S,
-    hashers: SubjectHashers,
-    seals: Seals,
-    tokens: Tokens,
-    /// How long request ids are remembered.
-    horizon: Span,
+/// The engine, by the type of its store.
+#[derive(Clone)]
+enum Backing {
+    Memory(LocalLimiter),
+    #[cfg(feature = "redis")]
+    Redis(Engine<crate::store::redis::RedisStore>),
+    Custom(Engine<CustomStore>),
 }
 
-impl<S> Inner<S> {
-    /// The token of what a request will hold: a new one, or that of its id, so that a request which is sent again is
-    /// answered with the token it was booked under.
-    fn token_for(&self, request: &Request<'_>) -> Token {
-        match request.id {
-            None => self.tokens.next(),
-            Some(id) => Token(self.hashers.current().subject([("token of a request", id)]).to_u128()),
+/// Evaluates the same expression with whichever engine there is.
+macro_rules! with_engine {
+    ($limiter:expr, $engine:ident => $value:expr) => {
+        match &$limiter.backing {
+            Backing::Memory(LocalLimiter { engine: $engine }) => $value,
+            #[cfg(feature = "redis")]
+            Backing::Redis($engine) => $value,
+            Backing::Custom($engine) => $value,
         }
-    }
-}
-
-/// What a check does if it is admitted.
-#[derive(Clone, Copy)]
-enum Intent {
-    Charge,
-    Peek,
-    /// As it stands, whatever the request costs.
-    Look,
-    Reserve {
-        hold: Span,
-    },
-}
-
-/// A check on its way: attributes, matched rules, Plan, Outcome, Decision.
-struct Checking<'q, S> {
-    limiter: &'q Inner<S>,
-    request: Request<'q>,
-    intent: Intent,
-    /// For when the Plan is made.
-    now: Time,
-    /// Whether the store's clock has corrected ours.
-    corrected: bool,
-}
-
-impl<'q, S: Store> Checking<'q, S> {
-    fn new(limiter: &'q Inner<S>, rules: &RuleSet, request: Request<'q>, intent: Intent) -> Checking<'q, S> {
-        let now = if rules.is_timeless() { Time::ZERO } else { limiter.store.now() };
-        Checking::at(limiter, rules, request, intent, now)
-    }
-
-    /// The same at an instant that the store's clock has just told.
-    fn at(
-        limiter: &'q Inner<S>,
-        rules: &RuleSet,
-        mut request: Request<'q>,
-        intent: Intent,
-        now: Time,
-    ) -> Checking<'q, S> {
-        if rules.takes_leases() && request.token == Token::NONE {
-            request.token = limiter.token_for(&request);
-        }
-        Checking { limiter, request, intent, now, corrected: false }
-    }
-
-    /// Makes the Plan. Says whether the store must be asked; if not, the decision is made.
-    fn plan<'r>(
-        &self,
-        in_force: &'r InForce,
-        plan: &mut Plan<'r>,
-        found: &mut PlanDecision,
-    ) -> Result<bool, CheckError> {
-        plan.clear();
-        let planned = in_force.rules.plan_into(&self.request, &self.limiter.hashers, self.now, plan)?;
-        let Planned::Plan { .. } = planned else {
-            *found = decision::without_store(&planned);
-            return Ok(false);
-        };
-        match self.intent {
-            Intent::Charge => (),
-            Intent::Peek => plan.peek(),
-            Intent::Look => plan.look(),
-            Intent::Reserve { hold } => plan.reserve(hold),
-        }
-        if let (Some(id), Intent::Charge | Intent::Reserve { .. }) = (self.request.id, self.intent) {
-            let id = self.limiter.hashers.current().subject([("request", id)]);
-            plan.once(id, self.limiter.horizon, in_force.text_hash);
-        }
-        Ok(true)
-    }
-
-    /// Makes the decision. Says whether there is one; if not, the Plan must be made for another instant.
-    fn conclude(
-        &mut self,
-        plan: &Plan<'_>,
-        outcome: Result<&Outcome, &StoreError>,
-        found: &mut PlanDecision,
-        accounts: &mut Accounts,
-    ) -> Result<bool, CheckError> {
-        if matches!(outcome, Err(StoreError::IdReused)) {
-            return Err(CheckError::IdReused);
-        }
-        match found.decide(plan, outcome) {
-            Ok(()) => {
-                accounts.note(plan, self.now);
-                Ok(true)
-            }
-            // The store's clock is in another calendar period than ours: make the Plan for its instant, once.
-            Err(undecided) => match undecided.why {
-                Decline::Recompute { at } if !self.corrected => {
-                    (self.now, self.corrected) = (at, true);
-                    Ok(false)
-                }
-                _ => Err(undecided.into()),
-            },
-        }
-    }
-}
-
-impl<S> Clone for Limiter<S> {
-    fn clone(&self) -> Limiter<S> {
-        Limiter { inner: Arc::clone(&self.inner) }
-    }
+    };
 }
 
 impl Limiter {
-    /// A limiter with the rules of this YAML text, in memory. [`Limiter::builder`] offers more.
-    pub fn from_yaml(rules: &str) -> Result<Limiter, BuildError> {
-        Limiter::builder().rules_yaml(rules).build()
+    /// Starts with no rules and the memory store.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
     }
 
-    /// Starts a limiter in memory; give it another store with [`Builder::store`].
-    pub fn builder() -> Builder<MemoryStore> {
-        Builder::new()
-    }
-}
-
-impl<S: Store> Limiter<S> {
-    /// May this proceed? If so, it is charged to every rule it meets; if not, to none.
+    /// Checks the request against every rule that matches it, and charges all of them if it is allowed. If one rule
+    /// refuses, no rule is charged.
     ///
-    /// A store that cannot answer is no error: the rules' failure policies answer for it.
+    /// A store that does not answer is not an error: the failure policy of each rule answers instead, and
+    /// [`Decision::source`] says so.
     pub async fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        self.decide(self.inner.rules.load(), request.into(), Intent::Charge).await
-    }
-
-    /// What [`check`](Limiter::check) would answer, with nothing charged.
-    pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        self.decide(self.inner.rules.load(), request.into(), Intent::Peek).await
-    }
-
-    async fn decide(
-        &self,
-        in_force: Guard<Arc<InForce>>,
-        request: Request<'_>,
-        intent: Intent,
-    ) -> Result<Decision, CheckError> {
-        let mut decision = Decision::new(in_force);
-        let Decision { in_force, found, accounts } = &mut decision;
-        let mut checking = Checking::new(&self.inner, &in_force.rules, request, intent);
-        let mut plan = Plan::new();
-        while checking.plan(in_force, &mut plan, found)? {
-            let outcome = self.inner.store.apply(&plan).await;
-            if checking.conclude(&plan, outcome.as_ref(), found, accounts)? {
-                found.exactness = found.exactness.max(self.inner.store.exactness(&plan));
-                break;
-            }
+        let request = request.into();
+        match &self.backing {
+            Backing::Memory(local) => local.engine.check_now(request.as_core()),
+            #[cfg(feature = "redis")]
+            Backing::Redis(engine) => engine.check(request.as_core()).await,
+            Backing::Custom(engine) => engine.check(request.as_core()).await,
         }
-        drop(plan);
-        Ok(decision)
     }
 
-    /// Puts other rules in force, at once and for every clone. Counts stay: consumption is stored, not what remains.
-    pub fn replace_rules(&self, rules: RuleSet) {
-        self.put_in_force(&rules, 0);
+    /// Decides as [`check`](Limiter::check) does, and charges nothing. The numbers are those that a check would
+    /// leave; a request of cost 0 shows those of now.
+    pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
+        let request = request.into();
+        with_engine!(self, engine => engine.peek(request.as_core()).await)
     }
 
-    fn put_in_force(&self, rules: &RuleSet, text_hash: u64) {
-        // Two at the same moment get two versions: receipts carry them.
-        self.inner.rules.rcu(|old| InForce { rules: rules.clone(), version: old.version + 1, text_hash });
+    /// Checks several requests in one atomic step: either all of them are charged, or none.
+    ///
+    /// Requests of the same subject under the same rule are charged once, at the highest of their costs. Returns one
+    /// decision for each request, in order. If any is refused, nothing was charged, also for those that are allowed.
+    /// Request ids are ignored.
+    pub async fn check_all(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, CheckError> {
+        let requests: SmallVec<[_; 4]> = requests.iter().map(Request::as_core).collect();
+        with_engine!(self, engine => engine.check_all(&requests).await)
     }
 
-    /// [`replace_rules`](Limiter::replace_rules) with those of this YAML text. If they are wrong, all problems are told
-    /// and the old rules stay.
-    pub fn replace_rules_yaml(&self, rules: &str) -> Result<(), BuildError> {
-        self.replace_rules_source(builder::yaml(rules))
+    /// Waits until the request is admitted, at most `within`, and then until its slot has come if a leaky-bucket queue
+    /// booked one. The returned permit holds its leases.
+    ///
+    /// Returns [`AcquireError::TooLate`] as soon as it is certain that the wait would be too long; nothing is charged
+    /// then. A caller that is alone checks at most twice. If several callers wait, the first one to check gets the
+    /// admission, and the others wait again. Leases may be released at any moment, so a caller that waits for one checks
+    /// at least ten times a second until the deadline.
+    ///
+    /// Dropping the future ends the wait. Before admission nothing has been charged. While it waits for its slot,
+    /// everything is given back except the slot itself.
+    ///
+    /// Needs a tokio runtime with timers.
+    pub async fn acquire<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        within: Duration,
+    ) -> Result<Permit, AcquireError> {
+        let request = request.into();
+        let decision = with_engine!(self, engine => engine.acquire(request.as_core(), within).await)?;
+        Ok(Permit::new(self.clone(), decision))
     }
 
-    /// [`replace_rules_yaml`](Limiter::replace_rules_yaml) with a text that has a name, which problems are told with.
-    pub fn replace_rules_source(&self, source: Source) -> Result<(), BuildError> {
-        let (rules, text_hash) = builder::load_source(source)?;
-        self.put_in_force(&rules, text_hash);
-        Ok(())
+    /// Checks as [`check`](Limiter::check) does. The returned permit holds the leases of concurrency limits and releases
+    /// them when it is dropped. Look at [`Permit::allowed`] first: a refused permit holds nothing.
+    pub async fn lease<'a>(&self, request: impl Into<Request<'a>>) -> Result<Permit, CheckError> {
+        Ok(Permit::new(self.clone(), self.check(request).await?))
+    }
+
+    /// Checks as [`check`](Limiter::check) does, with the cost as an estimate. Quotas hold the estimate for at most
+    /// `hold`, until [`Reservation::settle`] reports the actual cost.
+    pub async fn reserve<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        hold: Duration,
+    ) -> Result<Reservation, CheckError> {
+        let request = request.into();
+        let decision = with_engine!(self, engine => engine.reserve(request.as_core(), hold.into()).await)?;
+        Ok(Reservation::new(self.clone(), decision))
+    }
+
+    /// Gives back what the decision charged, because the request was not carried out. Returns what each rule gave back:
+    /// at most what it still counts. Refund a decision once; a second refund would give back the charges of others.
+    pub async fn refund(&self, decision: &Decision) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.refund(decision).await)
+    }
+
+    /// Gives back what the receipts were charged, also those of another process. A rule that no longer exists declines.
+    pub async fn refund_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.refund_receipts(receipts).await)
+    }
+
+    /// Renews the leases among the receipts. Returns whether all of them are still held.
+    pub async fn renew_receipts(&self, receipts: &[Receipt]) -> Result<bool, StoreError> {
+        Ok(all_held(&with_engine!(self, engine => engine.renew_receipts(receipts).await)?))
+    }
+
+    /// Releases the leases among the receipts. What other rules were charged stays charged.
+    pub async fn release_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.release_receipts(receipts).await)
+    }
+
+    /// The [receipts](Decision::receipts) of a decision as one text; `None` if nothing can be given back. The text is
+    /// sealed with the hash key: [`open_receipts`](Limiter::open_receipts) accepts it only unchanged.
+    pub fn sealed_receipts(&self, decision: &Decision) -> Option<String> {
+        with_engine!(self, engine => engine.sealed_receipts(decision))
+    }
+
+    /// The receipts in a text of [`sealed_receipts`](Limiter::sealed_receipts), of this limiter or another one with the
+    /// same hash key.
+    pub fn open_receipts(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
+        with_engine!(self, engine => engine.open_receipts(sealed))
+    }
+
+    /// Reports how an attempt ended to the penalty rules that match the request: a failure makes the next wait longer, a
+    /// success clears the failures. Returns the number of rules that recorded it.
+    pub async fn report<'a>(
+        &self,
+        request: impl Into<Request<'a>>,
+        result: Report,
+    ) -> Result<usize, FollowUpError> {
+        let request = request.into();
+        Ok(applied(&with_engine!(self, engine => engine.report(request.as_core(), result).await)?))
+    }
+
+    /// Deletes the consumption of the request's subjects under every rule that matches the request. Returns the number
+    /// of rules that were reset.
+    pub async fn reset<'a>(&self, request: impl Into<Request<'a>>) -> Result<usize, FollowUpError> {
+        let request = request.into();
+        Ok(applied(&with_engine!(self, engine => engine.reset(request.as_core()).await)?))
+    }
+
+    /// Explains what [`check`](Limiter::check) would decide: every rule, every number and its reason. Charges nothing.
+    /// Not for the hot path: the store is asked twice.
+    ///
+    /// A penalty that counts refused attempts would wait longer after a check than the explanation says.
+    pub async fn explain<'a>(&self, request: impl Into<Request<'a>>) -> Explanation {
+        let request = request.into();
+        with_engine!(self, engine => engine.explain(request.as_core()).await)
+    }
+
+    /// Replaces the rules for every clone at once. Consumption stays. Invalid rules are reported with every problem, and
+    /// the old rules stay in force.
+    pub fn replace_rules(&self, yaml: &str) -> Result<(), BuildError> {
+        with_engine!(self, engine => engine.replace_rules_source(crate::engine::yaml(yaml)))
     }
 
     /// How often the rules have been replaced.
     pub fn rules_version(&self) -> u64 {
-        self.inner.rules.load().version
+        with_engine!(self, engine => engine.rules_version())
     }
 
-    /// Looks at the rules in force.
-    pub fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
-        look(&self.inner.rules.load().rules)
+    /// The hash keys that turn attribute values into subjects.
+    pub fn hash_keys(&self) -> &SubjectHashers {
+        with_engine!(self, engine => engine.hashers())
     }
 
-    /// The store behind it.
-    pub fn store(&self) -> &S {
-        &self.inner.store
+    fn keep_alive(&self, decision: Decision) -> KeepAlive {
+        with_engine!(self, engine => engine.keep_alive(decision))
     }
 
-    /// The keys that make subjects out of attribute values.
-    pub fn hashers(&self) -> &SubjectHashers {
-        &self.inner.hashers
-    }
-}
-
-/// Memory answers at once, so nothing has to be awaited.
-impl<C: Clock> Limiter<MemoryStore<C>> {
-    /// [`check`](Limiter::check), without a runtime.
-    pub fn check_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        self.decide_now(request.into(), Intent::Charge)
+    async fn renew(&self, decision: &Decision) -> Result<bool, StoreError> {
+        with_engine!(self, engine => engine.renew(decision).await)
     }
 
-    /// [`peek`](Limiter::peek), without a runtime.
-    pub fn peek_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, CheckError> {
-        self.decide_now(request.into(), Intent::Peek)
+    async fn release(&self, decision: &Decision) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.release(decision).await)
     }
 
-    /// The same way as that of a check that is awaited, without the weight of a future.
-    fn decide_now(&self, request: Request<'_>, intent: Intent) -> Result<Decision, CheckError> {
-        // Wrapped first and filled then: a decision is large, and this way it is moved once less.
-        let mut decided = Ok(Decision::new(self.inner.rules.load()));
-        if let Ok(decision) = &mut decided
-            && let Err(error) = self.decide_into(decision, request, intent)
-        {
-            decided = Err(error);
-        }
-        decided
+    fn release_unawaited(&self, decision: &Decision) {
+        with_engine!(self, engine => engine.release_unawaited(decision));
     }
 
-    fn decide_into(
-        &self,
-        decision: &mut Decision,
-        request: Request<'_>,
-        intent: Intent,
-    ) -> Result<(), CheckError> {
-        let Decision { in_force, found, accounts } = decision;
-        let now = self.inner.store.now();
-        let mut checking = Checking::at(&self.inner, &in_force.rules, request, intent, now);
-        let mut plan = Plan::new();
-        let mut outcome = Outcome { now, answers: SmallVec::new() };
-        while checking.plan(in_force, &mut plan, found)? {
-            let done = self.inner.store.apply_into(&plan, now, &mut outcome);
-            if checking.conclude(&plan, done.as_ref().map(|()| &outcome), found, accounts)? {
-                break;
-            }
-        }
-        Ok(())
+    async fn settle(&self, decision: &Decision, actual: u64) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.settle(decision, actual).await)
+    }
+
+    fn refund_unawaited(&self, decision: &Decision) {
+        with_engine!(self, engine => engine.refund_unawaited(decision));
     }
 }
 
-/// The output of a future that waits for nothing.
-fn at_once<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("the store in memory answers at once"),
+/// The limiter with the memory store of the local one: both share rules and consumption.
+impl From<LocalLimiter> for Limiter {
+    fn from(local: LocalLimiter) -> Limiter {
+        Limiter { backing: Backing::Memory(local) }
     }
 }
 
-#[cfg(test)]
-mod tests;
+fn all_held(renewed: &[Returned]) -> bool {
+    renewed.iter().all(|renewed| renewed.amount.is_ok())
+}
+
+fn applied(results: &[Returned]) -> usize {
+    results.iter().filter(|result| result.amount.is_ok()).count()
+}

@@ -1,6 +1,8 @@
 //! The body of a refusal: a problem document (RFC 9457, `application/problem+json`).
 //!
-//! It names rules and the caller's own wait. It never holds a key, a subject or a number that others share in.
+//! It names rules and the wait. It never holds a key, a subject, or the numbers of other clients.
+
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::PlanError;
@@ -12,72 +14,75 @@ use crate::limiter::{CheckError, Decision};
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-/// The problem type of the IETF's rate limit drafts for a limit that is used up.
+/// The problem type of the IETF rate limit drafts for an exhausted limit.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-/// The one for a service that can do less than usual for a while.
+/// The problem type for a service with temporarily reduced capacity.
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-/// Says nothing beyond the status.
+/// The problem type that adds nothing to the status.
 const BLANK: &str = "about:blank";
 
-/// Why a request was not let through, for the one who sent it.
+/// Why a request was refused, for the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem<'a> {
     /// The HTTP status.
     pub status: u16,
     /// The problem's type, as a URI.
     pub kind: &'static str,
-    /// The type in words.
+    /// A short summary of the type.
     pub title: &'static str,
-    /// A name for programs; it stays the same from version to version.
+    /// A stable name for programs.
     pub code: &'static str,
-    /// The rule to tell the caller about.
+    /// The headline rule.
     pub rule: Option<&'a str>,
-    /// The wait until the request would be admitted, in milliseconds; none if waiting does not help or nobody knows.
-    pub retry_after_ms: Option<u64>,
+    /// How long to wait before the request is admitted; `None` if waiting does not help or the wait is unknown.
+    pub retry_after: Option<Duration>,
     /// Every rule that refused.
     pub violated: SmallVec<[&'a str; 4]>,
 }
 
 impl<'a> Problem<'a> {
-    /// The problem with a refusal; none if the decision is not one.
+    /// The problem of a refusal; `None` if the request is allowed.
     pub fn of_refusal(decision: &'a Decision) -> Option<Problem<'a>> {
-        (!decision.allowed).then(|| Problem::of_refused(decision))
+        (!decision.allowed()).then(|| Problem::of_refused(decision))
     }
 
-    /// The problem with a decision that is known to be a refusal.
+    /// The problem of a decision that is known to be a refusal.
     pub(crate) fn of_refused(decision: &'a Decision) -> Problem<'a> {
-        let (status, kind, title, code) = match decision.source {
+        let (status, kind, title, code) = match decision.source() {
             Source::Store | Source::Unmatched => {
                 (429, QUOTA_EXCEEDED, "The limit is used up", "quota-exceeded")
             }
-            // Not the client's fault, and nobody knows for how long.
+            // Not the client's fault, and the duration is unknown.
             Source::Fallback => (
                 503,
                 REDUCED_CAPACITY,
                 "The service can do less than usual for now",
                 "temporary-reduced-capacity",
             ),
-            // Asking again does not help, whatever the rate: that is not "too many requests".
+            // A retry does not help at any rate, so this is not "too many requests".
             Source::List | Source::Rule => (403, BLANK, "Forbidden", "denied"),
         };
-        let mut violated: SmallVec<[&str; 4]> =
-            decision.rules().filter(|rule| rule.blocking && !rule.allowed).map(|rule| rule.id()).collect();
+        let mut violated: SmallVec<[&str; 4]> = decision
+            .rules()
+            .filter(|rule| rule.blocking() && !rule.allowed())
+            .map(|rule| rule.id())
+            .collect();
         violated.dedup();
         Problem {
             status,
             kind,
             title,
             code,
-            rule: decision.headline().map(|rule| rule.id()),
-            retry_after_ms: decision.retry_after().and_then(|wait| u64::try_from(wait.as_millis()).ok()),
+            rule: decision.rule(),
+            retry_after: decision.retry_after(),
             violated,
         }
     }
 
-    /// The problem with a request that could not be decided.
+    /// The problem of a check that could not be decided.
     ///
-    /// A cost that no wait makes admissible is the request's own fault: 413, which clients do not retry, and which
-    /// says what would help. So is an id that was used for another request: 409. Everything else is ours: 500.
+    /// A cost above the capacity is 413, which clients do not retry. A request id that was used for another request is
+    /// 409. Everything else is 500.
     pub fn of_error(error: &'a CheckError) -> Problem<'a> {
         let (status, title, code) = match error {
             CheckError::Plan(PlanError::CostAboveCapacity { .. } | PlanError::CostTooLarge { .. }) => {
@@ -97,7 +102,7 @@ impl<'a> Problem<'a> {
             ) => Some(rule.as_str()),
             CheckError::Undecided(undecided) => Some(undecided.rule.as_str()),
         };
-        Problem { status, kind: BLANK, title, code, rule, retry_after_ms: None, violated: SmallVec::new() }
+        Problem { status, kind: BLANK, title, code, rule, retry_after: None, violated: SmallVec::new() }
     }
 
     /// The document.
@@ -109,16 +114,16 @@ impl<'a> Problem<'a> {
             name(&mut json, "rule");
             text(&mut json, rule);
         }
-        if let Some(wait_ms) = self.retry_after_ms {
+        if let Some(wait) = self.retry_after {
             name(&mut json, "retry_after_ms");
-            number(&mut json, wait_ms);
+            number(&mut json, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         }
         json.push('}');
         json
     }
 
-    /// The members that make a document a problem, without the braces, appended to a text: what the decision tells by
-    /// itself, rule and wait, is left to it.
+    /// Appends the members that make a JSON object a problem, without braces, rule and wait: for callers that write the
+    /// decision into the same object.
     pub fn write_json_members(&self, json: &mut String) {
         name(json, "type");
         text(json, self.kind);

@@ -1,46 +1,57 @@
-//! The rules file: what may be written in it, and the rule set it stands for.
+//! Loads rules files: the shape of the file, and its conversion to a rule set.
 //!
-//! [`load`] reads a file whole. Either it makes a [`RuleSet`], or the list of problems says everything that is wrong
-//! with it, each with its place and its fix; there is no half of a rule set.
+//! [`load`] returns a complete [`RuleSet`], or `None` and a list of all problems, each with its position and a fix.
 
 mod expression;
 mod file_shape;
 mod limit;
 pub mod lint;
+mod notation;
 pub mod presets;
+mod renamed_keys;
 mod resolve;
-mod words;
 
 use tollgate_core::rules::{RuleLimit, RuleSet};
 
 use tollgate_document::{Node, Problems, Source, check, json_schema, parse};
 
+use renamed_keys::{OldKey, replace_old_keys};
+
 pub use file_shape::{file_shape, limit_shape};
 
-/// The name of the schema. It is a name, not an address: nothing is ever fetched from it.
+/// The `$id` of the JSON Schema. It is a name, not a URL.
 const SCHEMA_ID: &str = "urn:tollgate:rules:1";
 
-/// Reads a rules file. `None` if there is an error among `problems`.
-pub fn load(source: &Source, problems: &mut Problems) -> Option<RuleSet> {
-    read(source, problems).map(|(_, rules)| rules)
+/// A rules file without errors.
+struct LoadedFile {
+    /// Its tree. Old keys have their new names.
+    root: Node,
+    rules: RuleSet,
+    old_keys: Vec<OldKey>,
 }
 
-/// Reads a rules file as [`load`] does, and adds what the linter has to say about one without errors.
+/// Loads a rules file. Returns `None` if `problems` contains an error.
+pub fn load(source: &Source, problems: &mut Problems) -> Option<RuleSet> {
+    read(source, problems).map(|file| file.rules)
+}
+
+/// Loads a rules file like [`load`], and adds the linter's findings if the file has no errors.
 pub fn load_and_lint(
     source: &Source,
     options: &lint::LintOptions,
     problems: &mut Problems,
 ) -> Option<RuleSet> {
-    let (root, rules) = read(source, problems)?;
-    lint::lint(source, &root, &rules, options, problems);
-    Some(rules)
+    let file = read(source, problems)?;
+    lint::lint(source, &file, options, problems);
+    Some(file.rules)
 }
 
-fn read(source: &Source, problems: &mut Problems) -> Option<(Node, RuleSet)> {
-    let root = parse(source, problems)?;
+fn read(source: &Source, problems: &mut Problems) -> Option<LoadedFile> {
+    let mut root = parse(source, problems)?;
+    let old_keys = replace_old_keys(&mut root, problems);
     check(file_shape(), &root, problems);
     let rules = resolve::resolve(source, &root, problems).filter(|_| !problems.has_errors())?;
-    Some((root, rules))
+    Some(LoadedFile { root, rules, old_keys })
 }
 
 /// The JSON Schema of a rules file, for editors.
@@ -49,8 +60,8 @@ pub fn schema_json() -> String {
     format!("{schema:#}\n")
 }
 
-/// Reads a limit by itself, as the value of `limit:` in a rules file: `{ token-bucket: 2/s, burst: 5 }`. `None` if there
-/// is an error among `problems`.
+/// Loads a single limit, like the value of `limit:` in a rules file: `{ token-bucket: 2/s, burst: 5 }`. Returns `None`
+/// if `problems` contains an error.
 pub fn load_limit(source: &Source, problems: &mut Problems) -> Option<RuleLimit> {
     let root = parse(source, problems)?;
     check(limit_shape(), &root, problems);

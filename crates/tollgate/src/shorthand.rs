@@ -1,9 +1,9 @@
-//! The short form in which people write numbers with units: `2/s`, `100/10min`, `30s`.
+//! Parses rates and durations in short notation: `2/s`, `100/10min`, `30s`.
 
 use tollgate_core::Span;
 use tollgate_document::number;
 
-/// Units of time and their names; the first name of each is the one messages use.
+/// Units of time with their names and lengths in microseconds.
 const UNITS: [(&[&str], u64); 7] = [
     (&["us"], 1),
     (&["ms"], 1_000),
@@ -14,35 +14,33 @@ const UNITS: [(&[&str], u64); 7] = [
     (&["w", "week", "weeks"], 604_800_000_000),
 ];
 
-/// So much per so long.
+/// An amount per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// Units.
+    /// The amount, in units.
     pub amount: u64,
-    /// Per this long.
+    /// The period.
     pub period: Span,
 }
 
-/// Text that is no number of this kind.
+/// Text that is not a rate or a duration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShorthandError {
-    /// Not a span.
-    #[error(
-        "{found:?} is not a length of time; write a whole number and one of us, ms, s, min, h, d, w, like 30s"
-    )]
+    /// Not a duration.
+    #[error("invalid duration {found:?}; write a whole number and one of us, ms, s, min, h, d, w, like 30s")]
     Span {
-        /// What was there.
+        /// The text.
         found: String,
     },
     /// Not a rate.
-    #[error("{found:?} is not a rate; write an amount, a slash and a length of time, like 100/min or 5/10s")]
+    #[error("invalid rate {found:?}; write an amount, a slash and a duration, like 100/min or 5/10s")]
     Rate {
-        /// What was there.
+        /// The text.
         found: String,
     },
 }
 
-/// `30s`, `10min`, `1d`; a unit alone is one of it.
+/// Parses a duration like `30s`, `10min` or `1d`. A unit without a number means one of it.
 pub fn span(text: &str) -> Result<Span, ShorthandError> {
     let wrong = || ShorthandError::Span { found: text.to_owned() };
     let text = text.trim();
@@ -54,7 +52,7 @@ pub fn span(text: &str) -> Result<Span, ShorthandError> {
     Ok(Span::from_us(us))
 }
 
-/// `2/s`, `5/10min`.
+/// Parses a rate like `2/s` or `5/10min`.
 pub fn rate(text: &str) -> Result<Rate, ShorthandError> {
     let wrong = || ShorthandError::Rate { found: text.to_owned() };
     let (amount, period) = text.split_once('/').ok_or_else(wrong)?;
@@ -66,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_write_rates() {
+    fn rates_are_parsed() {
         for (text, amount, us) in [
             ("2/s", 2, 1_000_000),
             ("100/min", 100, 60_000_000),
@@ -78,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn an_invalid_rate_is_an_error_with_an_example() {
         for text in [
             "",
             "2",

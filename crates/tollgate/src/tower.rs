@@ -1,11 +1,11 @@
-//! A layer that puts a [`Limiter`] in front of any [tower](https://docs.rs/tower) service that speaks HTTP: axum,
-//! tonic, hyper, a client of your own.
+//! A layer that puts a limiter in front of any [tower](https://docs.rs/tower) service that speaks HTTP: axum, tonic,
+//! hyper or a client. Needs the feature `tower`.
 //!
 //! ```
-//! use tollgate::Limiter;
+//! use tollgate::LocalLimiter;
 //! use tollgate::tower::TollgateLayer;
 //!
-//! let limiter = Limiter::from_yaml("
+//! let limiter = LocalLimiter::from_yaml("
 //!     version: 1
 //!     rules:
 //!       - { id: api-per-key, per: api_key | ip, limit: { token-bucket: 10/s, burst: 50 } }
@@ -20,17 +20,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What happens to a request:
+//! For each request the layer
 //!
-//! 1. It is described ([`TollgateLayer::describe`]), priced ([`TollgateLayer::cost`]) and checked.
-//! 2. If it is refused, or nobody can decide, the inner service never sees it, and it is answered by the layer
-//!    ([`Rejection`]).
-//! 3. If a shaper gave it a later slot, it waits for it. A request that is dropped while it waits has been charged.
-//! 4. The inner service answers. Places under concurrency rules are held until its response is there; while the
-//!    response's body is sent they are free again.
-//! 5. The header fields of [`crate::headers`] are added, on both kinds of answers.
+//! 1. collects the attributes ([`TollgateLayer::describe`]) and the cost ([`TollgateLayer::cost`]) and checks them;
+//! 2. answers itself if the request is refused or cannot be decided ([`Rejection`]): the inner service does not see it;
+//! 3. waits for the slot if a leaky-bucket queue delayed the request. A request that is dropped meanwhile stays charged;
+//! 4. calls the inner service. Leases of concurrency limits are held until its response is there, and released before
+//!    the body of the response is sent;
+//! 5. adds the header fields of [`crate::headers`] to its own responses and those of the inner service.
 //!
-//! A request that passes although the store could not decide carries [`Degraded`] in its extensions.
+//! A request that is allowed although the store did not answer carries [`Degraded`] in its extensions.
 
 mod description;
 mod layer;
@@ -41,9 +40,6 @@ pub use description::Description;
 pub use layer::TollgateLayer;
 pub use rejection::Rejection;
 pub use service::{Degraded, TollgateService};
-
-#[cfg(doc)]
-use crate::Limiter;
 
 #[cfg(test)]
 mod tests;

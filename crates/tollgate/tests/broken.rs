@@ -1,32 +1,29 @@
-//! What people are told about rules files that are wrong: every file below `broken` beside the text it must give.
+//! Messages for invalid rules files: every `.yaml` file below `broken` has its expected output in a `.txt` file.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate --test broken` writes the texts anew. Read them before you commit them.
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate --test broken` rewrites the `.txt` files. Review them before you commit them.
 
-#[path = "common/blessing.rs"]
-mod blessing;
-#[path = "common/files.rs"]
-mod files;
+mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use blessing::{difference, is_blessing};
-use files::{CRATE, files_below, read};
+use common::blessing::{difference, is_blessing};
+use common::files::{CRATE, files_below, read};
 use tollgate::rules::load;
 use tollgate_document::{Colour, Problems, Source};
 
-/// The most any file may take. The margin is wide: what must not be is a time that grows with the square of the file.
+/// Maximum time for any file. The margin is wide: the test must only detect quadratic time.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Files with a mistake that an editor can show, and below `corpus` those with one in their bytes.
+/// Text files with a mistake, and below `corpus` files with invalid bytes.
 fn broken_files() -> Vec<PathBuf> {
     files_below(&Path::new(CRATE).join("tests/broken"), ".yaml")
 }
 
-/// Everything that is wrong with a file; `None` if nothing is.
-fn refused(source: &Source) -> Option<Problems> {
+/// All problems of a file; `None` if it was accepted.
+fn problems_of(source: &Source) -> Option<Problems> {
     let mut problems = Problems::new();
     let started = Instant::now();
     let rules = load(source, &mut problems);
@@ -39,56 +36,56 @@ fn source_of(path: &Path) -> Source {
     Source::new(path.file_name().unwrap_or_default().display().to_string(), &read(path))
 }
 
-/// Like [`refused`], of a text that was made up.
+/// The codes of all problems of a text.
 fn codes(text: &str) -> Vec<&'static str> {
-    let problems = refused(&Source::new("rules.yaml", text.as_bytes())).expect("it is wrong");
+    let problems = problems_of(&Source::new("rules.yaml", text.as_bytes())).expect("an error");
     problems.in_order().iter().map(|problem| problem.code).collect()
 }
 
 #[test]
-fn every_broken_file_is_told_what_is_wrong_with_it() {
+fn every_broken_file_has_its_expected_messages() {
     let files = broken_files();
     assert!(files.len() >= 64, "{} broken files", files.len());
     let distinct: BTreeSet<Vec<u8>> = files.iter().map(|path| read(path)).collect();
-    assert_eq!(distinct.len(), files.len(), "two files are the same");
+    assert_eq!(distinct.len(), files.len(), "two files are equal");
 
     let mut differences = Vec::new();
     for path in &files {
         let source = source_of(path);
-        match refused(&source) {
+        match problems_of(&source) {
             None => differences.push(format!("=== {} was accepted", source.name())),
             Some(problems) => {
-                let told = problems.render(&source, Colour::Plain);
-                differences.extend(difference(&path.with_extension("txt"), &told));
+                let rendered = problems.render(&source, Colour::Plain);
+                differences.extend(difference(&path.with_extension("txt"), &rendered));
             }
         }
     }
     for text in files_below(&Path::new(CRATE).join("tests/broken"), ".txt") {
         if !files.contains(&text.with_extension("yaml")) {
             if is_blessing() {
-                fs::remove_file(&text).expect("the text can be removed");
+                fs::remove_file(&text).expect("remove the text");
             } else {
-                differences.push(format!("=== {} belongs to no file", text.display()));
+                differences.push(format!("=== {} has no .yaml file", text.display()));
             }
         }
     }
     assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
 }
 
-/// A kind of problem that no file shows is one whose words nobody has read.
+/// Ensures that the message of every problem code was reviewed.
 #[test]
-fn every_kind_of_problem_is_shown_by_a_broken_file() {
-    // Not to be had from a file that can be committed, or only there in case we forgot something.
+fn every_problem_code_has_a_broken_file() {
+    // The first three need files too large to commit; `unreadable` guards against mistakes in the loader.
     let mut shown = BTreeSet::from(["too-large", "too-deep", "too-many-nodes", "unreadable"]);
     for path in broken_files() {
-        let problems = refused(&source_of(&path)).expect("it is wrong");
+        let problems = problems_of(&source_of(&path)).expect("an error");
         shown.extend(problems.in_order().iter().map(|problem| problem.code));
     }
     let sources =
         ["src/rules/", "../document/src/"].map(|folder| files_below(&Path::new(CRATE).join(folder), ".rs"));
     let mut known = BTreeSet::new();
-    for path in sources.iter().flatten().filter(|path| !path.ends_with("tests.rs")) {
-        let text = String::from_utf8(read(path)).expect("our sources are text");
+    for path in sources.iter().flatten().filter(|path| !is_test(path)) {
+        let text = String::from_utf8(read(path)).expect("sources are UTF-8");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code: String = lines.flat_map(str::split_whitespace).collect();
@@ -98,21 +95,26 @@ fn every_kind_of_problem_is_shown_by_a_broken_file() {
     }
     assert!(known.len() >= 30, "{known:?}");
     let unshown: Vec<&String> = known.iter().filter(|code| !shown.contains(code.as_str())).collect();
-    assert!(unshown.is_empty(), "no broken file shows {unshown:?}");
+    assert!(unshown.is_empty(), "no broken file has {unshown:?}");
+}
+
+fn is_test(path: &Path) -> bool {
+    let path = path.strip_prefix(CRATE).unwrap_or(path);
+    path.components().any(|part| part.as_os_str() == "tests.rs" || part.as_os_str() == "tests")
 }
 
 #[test]
-fn the_largest_file_is_read_and_a_larger_one_is_not() {
+fn a_file_of_the_maximum_size_is_accepted_and_a_larger_one_is_not() {
     let rules = "version: 1\nrules: []\n";
     let padded = |bytes: usize| format!("{rules}{}\n", "#".repeat(bytes - rules.len() - 1));
-    assert!(refused(&Source::new("rules.yaml", padded(1 << 20).as_bytes())).is_none());
+    assert!(problems_of(&Source::new("rules.yaml", padded(1 << 20).as_bytes())).is_none());
     let source = Source::new("rules.yaml", padded((1 << 20) + 1).as_bytes());
-    let told = refused(&source).expect("it is too large").render(&source, Colour::Plain);
-    assert!(told.contains("the file has 1048577 bytes; at most 1048576 are read"), "{told}");
+    let rendered = problems_of(&source).expect("too large").render(&source, Colour::Plain);
+    assert!(rendered.contains("file too large: 1048577 bytes; the maximum is 1048576"), "{rendered}");
 }
 
 #[test]
-fn a_file_too_deep_or_with_too_many_values_is_one_problem() {
+fn a_file_that_is_too_deep_or_has_too_many_values_has_one_problem() {
     let indented: String = (0..500).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
     for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "- ".repeat(100_000), indented] {
         assert_eq!(codes(&text), ["too-deep"], "{}…", &text[..20]);
@@ -121,7 +123,7 @@ fn a_file_too_deep_or_with_too_many_values_is_one_problem() {
     assert_eq!(codes(&values), ["too-many-nodes"]);
 }
 
-/// As many of these items as fit into a file after its beginning, but no more than `most`.
+/// A file that starts with `beginning`, filled with up to `most` items.
 fn filled(beginning: &str, most: usize, item: impl Fn(usize) -> String) -> String {
     let mut text = beginning.to_owned();
     for item in (0..most).map(item) {
@@ -133,7 +135,7 @@ fn filled(beginning: &str, most: usize, item: impl Fn(usize) -> String) -> Strin
     text
 }
 
-/// What takes longest, as often as a file can have it.
+/// Fills files with what takes longest to process.
 #[test]
 fn the_worst_files_take_bounded_time() {
     const RULES: &str = "version: 1\nrules:\n";
@@ -160,14 +162,14 @@ fn the_worst_files_take_bounded_time() {
     ] {
         let source = Source::new(name, text.as_bytes());
         let started = Instant::now();
-        let problems = refused(&source).unwrap_or_default();
-        let told = problems.render(&source, Colour::Plain);
+        let problems = problems_of(&source).unwrap_or_default();
+        let rendered = problems.render(&source, Colour::Plain);
         let took = started.elapsed();
         println!(
-            "{name}: {} bytes, {} problems told in {} bytes, {took:?}",
+            "{name}: {} bytes, {} problems rendered in {} bytes, {took:?}",
             text.len(),
             problems.len(),
-            told.len()
+            rendered.len()
         );
         assert!(took < TIME_MAX, "{name} took {took:?}");
         let read_to_its_end = problems.in_order().iter().all(|problem| problem.code != "too-many-nodes");

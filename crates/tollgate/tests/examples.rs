@@ -1,6 +1,6 @@
-//! Every example runs, ends by itself and shows what its first lines promise.
+//! Every example runs to its end and prints what its first lines promise.
 //!
-//! Cargo builds examples before it runs tests, and puts them into a folder beside the tests' own.
+//! Cargo builds examples before it runs tests, and puts them into a folder next to that of the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
             "HTTP/1.1 429 Too Many Requests",
             "content-type: application/problem+json",
             "retry-after: ",
-            "three of key k-1 served, the fourth refused, others not concerned",
+            "three requests of key k-1 served, the fourth refused, others unaffected",
         ],
     ),
     (
@@ -23,7 +23,7 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
         &[
             r#"billing: ok, ratelimit: "checks-per-caller";r=0;t="#,
             "billing: ResourceExhausted, The limit is used up",
-            "nobody: PermissionDenied, Forbidden",
+            "anonymous: PermissionDenied, Forbidden",
             "search: ok",
         ],
     ),
@@ -32,23 +32,22 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
         "llm_budget",
         &[
             "4000 reserved: not now",
-            "tokens-per-tenant: 1200 counted",
-            "8800 left",
-            "4300 left",
-            "cost 10001 is above the capacity 10000",
+            "tokens-per-tenant: 2800 given back",
+            "8800 remaining",
+            "4300 remaining",
+            "cost 10001 exceeds the capacity 10000",
         ],
     ),
 ];
 
 #[test]
-fn every_example_shows_what_it_promises() {
+fn every_example_prints_what_it_promises() {
     for (name, lines) in EXAMPLES {
         let output = Command::new(program(name)).output().unwrap_or_else(|error| {
-            panic!("{name}: {error}; `cargo build --examples` makes it, and so does `cargo test` if no test is chosen")
+            panic!("{name}: {error}; `cargo build --examples` builds it, and so does `cargo test` without a target")
         });
-        let [printed, complaints] =
-            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-        assert!(output.status.success(), "{name}: {}\n{printed}\n{complaints}", output.status);
+        let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(output.status.success(), "{name}: {}\n{printed}\n{errors}", output.status);
         for line in lines {
             assert!(printed.contains(line), "{name} does not print {line:?}:\n{printed}");
         }
@@ -56,7 +55,7 @@ fn every_example_shows_what_it_promises() {
 }
 
 #[test]
-fn no_example_is_forgotten() {
+fn every_example_is_tested() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut found: Vec<String> = folder
         .read_dir()
@@ -70,7 +69,7 @@ fn no_example_is_forgotten() {
 }
 
 fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it is");
-    let profile = test.parent().and_then(Path::parent).expect("tests lie two folders below");
+    let test = std::env::current_exe().expect("the test has a path");
+    let profile = test.parent().and_then(Path::parent).expect("the test is two folders below");
     profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION)
 }

@@ -1,12 +1,13 @@
-//! An explanation tells what a check would do, and does nothing.
+//! An explanation equals the decision of a check, and charges nothing.
+
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::core::decision::Numbers;
-use tollgate::core::{Mark, Report, Span, SubjectHasher, Time, Token};
-use tollgate::limiter::{Explanation, Standing};
-use tollgate::{Attributes, Limiter, ManualClock, MemoryStore, Request};
-
-const START: Time = Time::from_us(1_700_000_000_000_000);
+use tollgate::core::rules::Request;
+use tollgate::core::{Mark, Token};
+use tollgate::limiter::Standing;
+use tollgate::{Attributes, Explanation, HashKey, LocalLimiter, ManualClock, Report};
 
 /// Every algorithm, small enough to be exhausted in a few steps.
 const LIMITS: [&str; 13] = [
@@ -25,14 +26,12 @@ const LIMITS: [&str; 13] = [
     "{ penalty: 500ms, free: 1 }",
 ];
 
-type Manual = Limiter<MemoryStore<&'static ManualClock>>;
-
-fn limiter(rules: &str) -> (Manual, &'static ManualClock) {
-    let clock: &'static ManualClock = Box::leak(Box::new(ManualClock::at(START)));
-    let limiter = Limiter::builder()
+fn limiter(rules: &str) -> (LocalLimiter, ManualClock) {
+    let clock = ManualClock::default();
+    let limiter = LocalLimiter::builder()
         .rules_yaml(rules)
-        .store(MemoryStore::with_clock(clock))
-        .hash_key(SubjectHasher::new([7; 32]))
+        .clock(clock.clone())
+        .hash_key(HashKey::new([7; 32]))
         .build();
     (limiter.unwrap_or_else(|error| panic!("{error}")), clock)
 }
@@ -55,47 +54,48 @@ fn steps() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
     prop::collection::vec((prop_oneof![Just(0), 0..400_u64, 0..3_000_u64], 0..=3_u64, any::<bool>()), 1..40)
 }
 
-/// Two limiters get the same requests, and one of them is asked to explain each of them first.
-fn explaining_is_harmless_and_true(rules: &str, steps: &[(u64, u64, bool)]) {
+/// Two limiters get the same requests; one of them explains each request first.
+fn explanations_match_checks(rules: &str, steps: &[(u64, u64, bool)]) {
     let (asked, asked_clock) = limiter(rules);
     let (left_alone, other_clock) = limiter(rules);
     let attributes = Attributes::from([("user", "u")]);
     for (number, &(ms, cost, fails)) in steps.iter().enumerate() {
-        asked_clock.advance(Span::from_ms(ms));
-        other_clock.advance(Span::from_ms(ms));
+        asked_clock.advance(Duration::from_millis(ms));
+        other_clock.advance(Duration::from_millis(ms));
         let request = Request::new(&attributes).cost(cost).token(Token(number as u128 + 1));
-        let stood = left_alone.peek_now(request.cost(0)).unwrap();
+        let stood = left_alone.peek(request.cost(0)).unwrap();
 
-        let Explanation { answer, rules, .. } = asked.explain_now(request);
-        let checked = asked.check_now(request).unwrap();
-        let plain = left_alone.check_now(request).unwrap();
-        assert_eq!(*checked, *plain, "step {number}: the explanation changed something");
+        let Explanation { answer, rules, .. } = asked.explain(request);
+        let checked = asked.check(request).unwrap();
+        let plain = left_alone.check(request).unwrap();
+        assert_eq!(
+            checked.plan_decision(),
+            plain.plan_decision(),
+            "step {number}: the explanation changed something"
+        );
 
         let accounts: Vec<_> = rules.iter().flat_map(|rule| &rule.accounts).collect();
-        assert_eq!(answer.unwrap().allowed, checked.allowed, "step {number}");
-        assert_eq!(accounts.len(), checked.rules.len());
-        for ((account, found), stood) in accounts.iter().zip(&checked.rules).zip(&stood.rules) {
+        assert_eq!(answer.unwrap().allowed(), checked.allowed(), "step {number}");
+        let (found, stood) = (&checked.plan_decision().rules, &stood.plan_decision().rules);
+        assert_eq!(accounts.len(), found.len());
+        for ((account, found), stood) in accounts.iter().zip(found).zip(stood) {
             assert_eq!(numbers(&account.after), unmarked(found.numbers), "step {number}");
             assert_eq!(numbers(&account.before), stood.numbers, "step {number}");
             assert_eq!((account.outcome.allowed, account.outcome.cost), (found.allowed, cost));
         }
-        for limiter in [&asked, &left_alone].into_iter().filter(|_| fails && checked.allowed) {
-            at_once(limiter.report(request, Report::Failure)).unwrap();
+        for limiter in [&asked, &left_alone].into_iter().filter(|_| fails && checked.allowed()) {
+            limiter.report(request, Report::Failure).unwrap();
         }
     }
-}
-
-fn at_once<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn an_explanation_charges_nothing_and_foretells_the_check(steps in steps()) {
+    fn an_explanation_charges_nothing_and_equals_the_check(steps in steps()) {
         for limit in LIMITS {
-            explaining_is_harmless_and_true(&file(&[format!("  - {{ id: a, per: user, limit: {limit} }}\n")]), &steps);
+            explanations_match_checks(&file(&[format!("  - {{ id: a, per: user, limit: {limit} }}\n")]), &steps);
         }
     }
 
@@ -105,7 +105,7 @@ proptest! {
             let (limit, mode) = (LIMITS[(from + 5 * index) % LIMITS.len()], ["enforce", "shadow", "enforce"][index]);
             format!("  - {{ id: r{index}, per: user, mode: {mode}, limit: {limit} }}\n")
         };
-        explaining_is_harmless_and_true(&file(&[rule(0), rule(1), rule(2)]), &steps);
+        explanations_match_checks(&file(&[rule(0), rule(1), rule(2)]), &steps);
     }
 }
 
@@ -124,11 +124,11 @@ deny:
 ";
 
 #[test]
-fn every_rule_is_told_with_what_it_counts_and_what_it_takes() {
+fn every_rule_is_explained_with_its_subject_and_cost() {
     let (limiter, _) = limiter(SHOP);
     let request =
         Attributes::from([("action", "search"), ("method", "POST"), ("tenant", "acme"), ("api_key", "k-1")]);
-    let told = limiter.explain_now(&request);
+    let told = limiter.explain(&request);
 
     let search = told.rule("search").unwrap();
     assert!(search.applies && search.blocking && search.in_rollout);
@@ -159,7 +159,7 @@ fn every_rule_is_told_with_what_it_counts_and_what_it_takes() {
 fn the_limit_in_force_is_told_with_its_place() {
     let (limiter, _) = limiter(SHOP);
     let request = Attributes::from([("action", "search"), ("tenant", "t"), ("user", "u"), ("plan", "pro")]);
-    let told = limiter.explain_now(&request);
+    let told = limiter.explain(&request);
     let search = told.rule("search").unwrap();
     assert_eq!((search.limit().capacity(), search.written_at().line), (2400, 10));
     assert!(search.changed_by.is_some());
@@ -168,13 +168,13 @@ fn the_limit_in_force_is_told_with_its_place() {
 #[test]
 fn what_is_settled_without_a_store_is_told_too() {
     let (limiter, _) = limiter(SHOP);
-    let gone = limiter.explain_now(&Attributes::from([("tenant", "gone")]));
+    let gone = limiter.explain(&Attributes::from([("tenant", "gone")]));
     assert_eq!(gone.exception.unwrap().reason, "contract ended");
-    assert!(!gone.answer.unwrap().allowed);
+    assert!(!gone.answer.unwrap().allowed());
     assert!(gone.rules.iter().all(|rule| rule.accounts.is_empty()));
 
     let request = Attributes::from([("tenant", "t"), ("action", "export")]);
-    let dear = limiter.explain_now(Request::new(&request).cost(11));
+    let dear = limiter.explain(Request::new(&request).cost(11));
     let error = dear.answer.unwrap_err().to_string();
     assert!(error.contains("cost 11") && error.contains("capacity 10"), "{error}");
 }
@@ -184,12 +184,12 @@ fn said(limit: &str, costs: &[u64], cost: u64, failures: usize) -> Vec<String> {
     let (limiter, _) = limiter(&file(&[format!("  - {{ id: a, per: user, limit: {limit} }}\n")]));
     let attributes = Attributes::from([("user", "u")]);
     for &cost in costs {
-        assert!(limiter.check_now(Request::new(&attributes).cost(cost)).unwrap().allowed);
+        assert!(limiter.check(Request::new(&attributes).cost(cost)).unwrap().allowed());
     }
     for _ in 0..failures {
-        at_once(limiter.report(&attributes, Report::Failure)).unwrap();
+        limiter.report(&attributes, Report::Failure).unwrap();
     }
-    let told = limiter.explain_now(Request::new(&attributes).cost(cost));
+    let told = limiter.explain(Request::new(&attributes).cost(cost));
     let after = told.rules[0].accounts[0].after.as_ref().unwrap();
     after.why.iter().map(ToString::to_string).collect()
 }
@@ -407,10 +407,10 @@ fn a_log_that_is_full_of_instants_says_so() {
         limiter(&file(&["  - { id: a, per: user, limit: { sliding-log: 9/s, entries: 2 } }\n".to_owned()]));
     let attributes = Attributes::from([("user", "u")]);
     for _ in 0..2 {
-        assert!(limiter.check_now(&attributes).unwrap().allowed);
-        clock.advance(Span::from_ms(1));
+        assert!(limiter.check(&attributes).unwrap().allowed());
+        clock.advance(Duration::from_millis(1));
     }
-    let told = limiter.explain_now(&attributes);
+    let told = limiter.explain(&attributes);
     let why = &told.rules[0].accounts[0].after.as_ref().unwrap().why;
     assert_eq!(why[1].to_string(), "remaining 0: the last 1s hold all that fits, 9 units or 2 instants");
 }

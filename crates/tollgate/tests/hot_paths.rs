@@ -4,13 +4,7 @@
 //! figure, under callgrind, which counts what happens inside of [`measured_path`] and nothing else. The figures lie in
 //! `hot_paths.txt`; `TOLLGATE_BLESS=1 cargo test -p tollgate --test hot_paths` writes it.
 
-#[path = "common/blessing.rs"]
-#[expect(dead_code, reason = "figures are compared with a tolerance, not as text")]
-mod blessing;
-#[path = "common/callgrind.rs"]
-mod callgrind;
-#[path = "common/hot_path_rules.rs"]
-mod hot_path_rules;
+mod common;
 
 use std::env;
 use std::fmt::Write;
@@ -18,7 +12,7 @@ use std::fs;
 use std::hint::black_box;
 use std::process::Command;
 
-use hot_path_rules::{bare_step, check};
+use common::hot_path_rules::{bare_step, check};
 
 /// Decisions per figure, after a few that nobody counts.
 const DECISIONS: u64 = 1_000;
@@ -125,10 +119,11 @@ fn a_decision_takes_as_many_instructions_as_is_written_down() {
     if let Ok(path) = env::var(FIGURE) {
         return run_path(&path);
     }
-    let count = |path: &Path| callgrind::instructions(TEST, "measured_path", (FIGURE, path.name)) / DECISIONS;
+    let count =
+        |path: &Path| common::callgrind::instructions(TEST, "measured_path", (FIGURE, path.name)) / DECISIONS;
     let found: Vec<(&str, u64)> = PATHS.iter().map(|path| (path.name, count(path))).collect();
     found.iter().for_each(|(name, count)| println!("{name}: {count}"));
-    if blessing::is_blessing() {
+    if common::blessing::is_blessing() {
         let mut text = format!("compiler: {}\n", compiler());
         for (name, count) in &found {
             writeln!(text, "{name}: {count}").expect("a string takes everything");

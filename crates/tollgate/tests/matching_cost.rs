@@ -3,8 +3,7 @@
 //! Instructions are counted, not time, so that a busy machine cannot fail the test: it runs itself once more for every
 //! figure, under callgrind, which counts what happens inside of [`measured_matching`] and nothing else.
 
-#[path = "common/callgrind.rs"]
-mod callgrind;
+mod common;
 
 use std::env;
 use std::hint::black_box;
@@ -12,10 +11,10 @@ use std::thread;
 
 use tollgate::core::rules::condition::PathPattern;
 use tollgate::core::rules::{
-    Condition, Cost, FailureRule, Missing, Mode, Origin, Per, Placement, Rollout, Rule, RuleLimit, RuleSet,
-    Test,
+    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Placement, Rollout, Rule, RuleLimit, RuleSet,
+    SubjectSelector, Test,
 };
-use tollgate::core::{Attributes, Scope};
+use tollgate::core::{Attributes, Keyspace};
 
 const FEW: usize = 20;
 const MANY: usize = 2_000;
@@ -111,15 +110,15 @@ fn path(pattern: &str) -> Condition {
 
 fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
     Rule {
-        scope: Scope::new("test", &format!("r{number}")).expect("the name is one"),
+        keyspace: Keyspace::new("test", &format!("r{number}")).expect("the name is one"),
         description: String::new(),
         conditions,
-        per: Per::default(),
+        per: SubjectSelector::default(),
         ip_subjects_max: None,
         missing: Missing::Skip,
         limit: RuleLimit::Deny,
-        cost: Cost::Asked,
-        on_failure: FailureRule::default(),
+        cost: Cost::FromRequest,
+        on_failure: FailurePolicy::default(),
         mode: Mode::Enforce,
         rollout: Rollout::ALL,
         tags: Vec::new(),
@@ -152,7 +151,7 @@ fn run_figure(figure: &str) {
 /// The instructions that one request takes.
 fn instructions(style: &Style, rules: usize) -> u64 {
     let figure = format!("{rules} {}", style.name);
-    callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
+    common::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
 }
 
 #[test]

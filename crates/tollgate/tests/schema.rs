@@ -1,26 +1,21 @@
-//! The published JSON Schema: as the code has it, and as an editor would use it, with a validator that is not ours.
+//! Tests the published JSON Schema: it equals the generated one, and a third-party validator agrees with the loader.
 
-#[path = "common/blessing.rs"]
-mod blessing;
-#[path = "common/files.rs"]
-mod files;
-#[path = "common/mutation.rs"]
-mod mutation;
+mod common;
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use blessing::difference;
 use boon::{Compiler, SchemaIndex, Schemas};
-use files::{CRATE, files_below, read};
-use mutation::{good_files, nearly_good};
+use common::blessing::difference;
+use common::files::{CRATE, files_below, read};
+use common::mutation::{mutated_file, valid_files};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};
 use tollgate::rules::{load, schema_json};
 use tollgate_document::{Node, Problems, Source};
 
-/// The codes of problems that are a matter of form: what the schema is there to catch.
-const OF_FORM: [&str; 9] = [
+/// The codes of problems that the schema must detect.
+const SHAPE_CODES: [&str; 9] = [
     "bad-choice",
     "bad-number",
     "missing-key",
@@ -32,10 +27,10 @@ const OF_FORM: [&str; 9] = [
     "wrong-type",
 ];
 
-/// Files with a problem of form that only the reader sees, because a schema cannot tell a number in quotes.
+/// Files with such a problem that a schema cannot detect: numbers in quotes.
 const BEYOND_A_SCHEMA: [&str; 2] = ["numbers-in-quotes.yaml", "version-in-quotes.yaml"];
 
-/// A file as a validator sees it; `None` if it is no YAML.
+/// The JSON value that a validator gets for a file; `None` if the file is not valid YAML.
 fn json_of(bytes: &[u8]) -> Option<Value> {
     let source = Source::new("rules.yaml", bytes);
     let mut problems = Problems::new();
@@ -43,10 +38,10 @@ fn json_of(bytes: &[u8]) -> Option<Value> {
     (!problems.has_errors()).then(|| value_of(&node))
 }
 
-/// By the core schema of YAML 1.2.
+/// Converts a node by the core schema of YAML 1.2.
 fn value_of(node: &Node) -> Value {
     match &node.value {
-        tollgate_document::Value::Null | tollgate_document::Value::Refused => Value::Null,
+        tollgate_document::Value::Null | tollgate_document::Value::Invalid => Value::Null,
         tollgate_document::Value::Bool(value) => json!(value),
         tollgate_document::Value::Text(text) if node.looks_like_a_number() => number_of(&text.text),
         tollgate_document::Value::Text(text) => json!(text.text),
@@ -63,7 +58,7 @@ fn value_of(node: &Node) -> Value {
 fn number_of(text: &str) -> Value {
     let whole = text.parse::<u64>().map(Number::from).ok();
     let float = || text.parse().ok().and_then(Number::from_f64);
-    // `0x10` and `.inf` are numbers too, of which only the kind matters here.
+    // For numbers like `0x10` and `.inf` only the type matters here.
     Value::Number(whole.or_else(float).unwrap_or_else(|| Number::from(-1)))
 }
 
@@ -74,9 +69,9 @@ struct Validator {
 
 static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| {
     let schema: Value = serde_json::from_str(&schema_json()).expect("the schema is JSON");
-    let id = schema["$id"].as_str().expect("the schema has a name").to_owned();
+    let id = schema["$id"].as_str().expect("the schema has an $id").to_owned();
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    compiler.add_resource(&id, schema).expect("the schema can be added");
+    compiler.add_resource(&id, schema).expect("the schema is accepted");
     let index = compiler.compile(&id, &mut schemas).unwrap_or_else(|error| panic!("{error:#}"));
     Validator { schemas, index }
 });
@@ -86,7 +81,7 @@ fn validate(file: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn the_published_schema_is_the_one_the_code_gives() {
+fn the_published_schema_is_up_to_date() {
     let published = Path::new(CRATE).join("../../docs/reference/rules.schema.json");
     let stale = difference(&published, &schema_json()).is_some();
     assert!(
@@ -97,49 +92,49 @@ fn the_published_schema_is_the_one_the_code_gives() {
 }
 
 #[test]
-fn every_good_file_is_valid() {
+fn every_valid_file_is_valid_by_the_schema() {
     let examples = files_below(&Path::new(CRATE).join("../../examples/rules"), ".yaml");
     assert!(examples.len() >= 2, "{examples:?}");
     let texts = examples
         .iter()
         .map(|path| read(path))
-        .chain(good_files().into_iter().map(|file| file.as_bytes().to_vec()));
+        .chain(valid_files().into_iter().map(|file| file.as_bytes().to_vec()));
     for text in texts {
         let shown = String::from_utf8_lossy(&text);
         let source = Source::new("rules.yaml", &text);
         assert!(load(&source, &mut Problems::new()).is_some(), "{shown}");
-        validate(&json_of(&text).expect("it is YAML")).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+        validate(&json_of(&text).expect("valid YAML")).unwrap_or_else(|error| panic!("{error}\n{shown}"));
     }
 }
 
 #[test]
-fn a_file_of_the_wrong_form_is_not_valid() {
-    let (mut refused, mut accepted) = (0, Vec::new());
+fn a_file_with_a_wrong_shape_is_invalid_by_the_schema() {
+    let (mut rejected, mut accepted) = (0, Vec::new());
     for path in files_below(&Path::new(CRATE).join("tests/broken"), ".yaml") {
         let bytes = read(&path);
         let Some(file) = json_of(&bytes) else { continue };
         let mut problems = Problems::new();
         load(&Source::new("rules.yaml", &bytes), &mut problems);
-        if !problems.in_order().iter().any(|problem| OF_FORM.contains(&problem.code)) {
+        if !problems.in_order().iter().any(|problem| SHAPE_CODES.contains(&problem.code)) {
             continue;
         }
         match validate(&file) {
             Ok(()) => accepted.push(path.file_name().unwrap_or_default().display().to_string()),
-            Err(_) => refused += 1,
+            Err(_) => rejected += 1,
         }
     }
     assert_eq!(accepted, BEYOND_A_SCHEMA);
-    assert!(refused >= 40, "{refused} files are of the wrong form");
+    assert!(rejected >= 40, "only {rejected} files were rejected");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever follows the schema in an editor is not told that a good file is wrong.
+    /// An editor that uses the schema does not report errors in a file that the loader accepts.
     #[test]
-    fn what_is_read_is_valid(file in nearly_good()) {
+    fn a_loaded_file_is_valid_by_the_schema(file in mutated_file()) {
         if load(&Source::new("rules.yaml", &file), &mut Problems::new()).is_some() {
-            let json = json_of(&file).expect("it was read");
+            let json = json_of(&file).expect("valid YAML");
             if let Err(error) = validate(&json) {
                 panic!("{error}\n{}", String::from_utf8_lossy(&file));
             }

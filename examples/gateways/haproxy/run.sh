@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts a shop, Tollgate and HAProxy, and asks six times: five searches pass, the sixth is refused.
+# Starts a shop, Tollgate and HAProxy, then sends six searches: five pass, the sixth is refused.
 # Needs `tollgate`, `haproxy`, `python3` and `curl` on the path.
 set -eu
 cd "$(dirname "$0")"
@@ -15,6 +15,6 @@ for place in 127.0.0.1:8080/healthz 127.0.0.1:8081/search 127.0.0.1:10000/; do
   curl --silent --output "$work/ready" --retry 20 --retry-delay 1 --retry-all-errors --fail-with-body "http://$place"
 done
 for number in 1 2 3 4 5 6; do
-  curl --silent --output "$work/answer" --write-out '%{http_code} %header{ratelimit} %header{retry-after}\n' \
+  curl --silent --output "$work/response" --write-out '%{http_code} %header{ratelimit} %header{retry-after}\n' \
     http://127.0.0.1:10000/search
 done

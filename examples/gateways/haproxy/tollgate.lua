@@ -1,25 +1,25 @@
--- http-request lua.tollgate open|closed: asks Tollgate, and answers what it refuses.
--- An allowed request goes on, with txn.ratelimit_policy and txn.ratelimit set. If Tollgate does not answer, it goes on
--- with `open` and is answered 503 with `closed`.
+-- http-request lua.tollgate open|closed: asks Tollgate about a request, and sends the response if it is refused.
+-- An allowed request continues, with txn.ratelimit_policy and txn.ratelimit set. If Tollgate does not answer, the
+-- request continues (`open`) or gets 503 (`closed`).
 
-local STANDING = { "ratelimit-policy", "ratelimit" }
-local REFUSAL = { "ratelimit-policy", "ratelimit", "retry-after", "content-type", "cache-control" }
+local ON_ALLOWED = { "ratelimit-policy", "ratelimit" }
+local ON_REFUSED = { "ratelimit-policy", "ratelimit", "retry-after", "content-type", "cache-control" }
 
--- Calls `tell` with each of these header fields that the answer has.
-local function each(names, answer, tell)
+-- Calls `copy` with each of these header fields that the response has.
+local function copy_headers(names, response, copy)
     for _, name in ipairs(names) do
-        local values = answer.headers[name]
+        local values = response.headers[name]
         if values then
-            tell(name, values[0])
+            copy(name, values[0])
         end
     end
 end
 
 local function tollgate(txn, when_down)
-    local answer = core.httpclient():get({
+    local response = core.httpclient():get({
         url = "http://tollgate/v1/authorize?header=api_key:x-api-key",
         dst = "abns@tollgate-10000",
-        -- Tollgate hears what HAProxy says, and nothing of what the client says but its key.
+        -- Only these headers reach Tollgate. Of the client's own headers, only the API key does.
         headers = {
             ["x-forwarded-for"] = { txn.f:src() },
             ["x-forwarded-method"] = { txn.f:method() },
@@ -28,17 +28,17 @@ local function tollgate(txn, when_down)
             ["x-api-key"] = { txn.f:req_fhdr("x-api-key") },
         },
     })
-    if not (answer.headers and answer.headers["tollgate-answered"]) then
+    if not (response.headers and response.headers["tollgate-answered"]) then
         if when_down ~= "open" then
             txn:done(txn:reply({ status = 503 }))
         end
-    elseif answer.status == 200 then
-        each(STANDING, answer, function(name, value)
+    elseif response.status == 200 then
+        copy_headers(ON_ALLOWED, response, function(name, value)
             txn:set_var("txn." .. name:gsub("-", "_"), value)
         end)
     else
-        local reply = txn:reply({ status = answer.status, body = answer.body })
-        each(REFUSAL, answer, function(name, value)
+        local reply = txn:reply({ status = response.status, body = response.body })
+        copy_headers(ON_REFUSED, response, function(name, value)
             reply:add_header(name, value)
         end)
         txn:done(reply)

@@ -1,19 +1,19 @@
-//! The suite of libraries that decide inside of one process.
+//! The library suite: limiters that decide inside one process.
 
 mod pictures;
 mod tables;
 mod targets;
 
-use super::report::Report;
+use super::summary::Summary;
 use super::table::number;
-use super::told::Told;
+use tollgate_bench_report::Report;
 
-/// Whom everybody is measured by.
+/// All figures are compared with this contender.
 const YARDSTICK: &str = "governor DashMap";
 
-/// What is told of a run.
-pub(super) fn told(report: &Report) -> Told {
-    Told {
+/// The summary of a run.
+pub(super) fn summary(report: &Report) -> Summary {
+    Summary {
         targets: targets::all(report),
         pictures: pictures::all(report),
         tables: tables::all(report),

@@ -1,12 +1,12 @@
-//! On what and with what it was measured.
+//! The machine and the versions of a measurement.
 
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// The machine and the versions of what ran on it.
+/// The machine and the software versions.
 pub(super) struct Machine {
-    /// What the processor calls itself.
+    /// The processor's model name.
     pub(super) processor: String,
     pub(super) cores: usize,
     pub(super) memory_gib: u64,
@@ -17,7 +17,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This machine, and the versions of these packages in the lock file of the bench.
+    /// Reads this machine, and the versions of these packages from the bench's lock file.
     pub(super) fn look(root: &Path, packages: &[&str]) -> Result<Machine> {
         let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
         let unknown = || "unknown".to_owned();
@@ -30,27 +30,27 @@ impl Machine {
             processor,
             cores: std::thread::available_parallelism().context("cannot count the cores")?.get(),
             memory_gib: memory_kib.div_ceil(1 << 20),
-            system: said_by("uname", &["-s", "-r", "-m"])?,
-            compiler: said_by("rustc", &["--version"])?,
+            system: output_of("uname", &["-s", "-r", "-m"])?,
+            compiler: output_of("rustc", &["--version"])?,
             packages: packages.iter().filter_map(|name| locked(&lock, name)).collect(),
         })
     }
 }
 
-/// What stands behind the colon of the first line of this name.
+/// Returns the value after the colon of the first line with this name.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The name and the newest version of a package in a lock file, which lists them in ascending order.
+/// Returns the name and the newest version of a package; a lock file lists versions in ascending order.
 fn locked(lock: &str, name: &str) -> Option<String> {
     let opening = format!("name = \"{name}\"\nversion = \"");
     let (_, rest) = lock.rsplit_once(&opening)?;
     Some(format!("{name} {}", rest.split_once('"')?.0))
 }
 
-fn said_by(program: &str, arguments: &[&str]) -> Result<String> {
+fn output_of(program: &str, arguments: &[&str]) -> Result<String> {
     let output =
         Command::new(program).args(arguments).output().with_context(|| format!("cannot run {program}"))?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_what_stands_behind_its_name() {
+    fn a_field_is_the_text_after_its_name() {
         assert_eq!(field("x : 1\nmodel name\t: Fast 3000\n", "model name").as_deref(), Some("Fast 3000"));
     }
 }

@@ -1,13 +1,13 @@
-//! The pictures of `docs/performance.md`: what the suites share.
+//! The pictures of `docs/performance.md`: code that all suites share.
 
 pub(super) mod bars;
 pub(super) mod lines;
 
-use super::figures::Figure;
-use super::report::{Report, Row};
 use super::table::number;
 use crate::pictures::svg::Look;
 use bars::{Bar, Bars};
+use tollgate_bench_report::Figure;
+use tollgate_bench_report::{Report, Row};
 
 /// One file.
 pub(super) struct Picture {
@@ -17,21 +17,21 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// None if there is nothing to see.
+    /// `None` if the row was not run.
     pub(super) fn new(report: &Report, name: &str, title: &str, svg: Option<String>) -> Option<Picture> {
         Some(Picture { file: format!("{}-{name}.svg", report.suite), title: title.to_owned(), svg: svg? })
     }
 }
 
-/// What is so many times dearer than the yardstick would press everything else into a corner.
+/// Bars longer than this multiple of the yardstick are cut; otherwise all others would be too short to compare.
 const OFF_SCALE: f64 = 3.0;
 
-/// Whether it is Tollgate.
+/// Whether the contender is Tollgate.
 pub(super) fn is_ours(contender: &str) -> bool {
     contender.starts_with("tollgate")
 }
 
-/// Ours is filled, the yardstick is dashed, all others are pale.
+/// Tollgate is filled, the yardstick is dashed, all others are pale.
 pub(super) fn bar_look(contender: &str, yardstick: &str) -> Look {
     match contender {
         _ if is_ours(contender) => Look::Admitted,
@@ -40,7 +40,7 @@ pub(super) fn bar_look(contender: &str, yardstick: &str) -> Look {
     }
 }
 
-/// CPU time of everybody in the row.
+/// Draws the CPU time of every contender of the row.
 pub(super) fn cpu_bars(row: &Row, title: &str, yardstick: &str) -> String {
     let bars = row.results.iter().filter_map(|measured| {
         let Figure { low, median, high } = Figure::of(&measured.cpu_ns)?;
@@ -51,7 +51,7 @@ pub(super) fn cpu_bars(row: &Row, title: &str, yardstick: &str) -> String {
     drawn(title, subtitle, bars.collect(), yardstick)
 }
 
-/// Bars, cut where they are far beyond the yardstick's.
+/// Draws bars, cut where they are far longer than the yardstick's.
 pub(super) fn drawn(title: &str, subtitle: &str, bars: Vec<Bar>, yardstick: &str) -> String {
     let values = bars.iter().map(|bar| format!("{}: {}", bar.label, number(bar.value)));
     let description = values.collect::<Vec<String>>().join("; ");

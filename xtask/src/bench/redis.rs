@@ -1,25 +1,25 @@
-//! The suite of scripts in Redis.
+//! The Redis suite.
 
 mod pictures;
 mod tables;
 mod targets;
 
-use super::report::Report;
+use super::summary::Summary;
 use super::table::number;
-use super::told::Told;
+use tollgate_bench_report::Report;
 
-/// Whom everybody is measured by.
+/// All figures are compared with this contender.
 const YARDSTICK: &str = "plain GCRA";
-/// The same decision as ours, pipelined: what a service gets that calls a script for every check.
+/// Tollgate's script, pipelined: what a service gets that calls a script for every check.
 const ALONE: &str = "tollgate, 1 per call";
-/// The store as a busy service uses it.
+/// The Redis store as a busy service uses it.
 const STORE: &str = "RedisStore, 512 tasks";
-/// Ours, with as many checks per call as the store ever sends.
+/// Tollgate's script with the most checks per call that the store sends.
 const LARGEST: &str = "tollgate, 64 per call";
 
-/// What is told of a run.
-pub(super) fn told(report: &Report) -> Told {
-    Told {
+/// The summary of a run.
+pub(super) fn summary(report: &Report) -> Summary {
+    Summary {
         targets: targets::all(report),
         pictures: pictures::all(report),
         tables: tables::all(report),

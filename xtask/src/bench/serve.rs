@@ -1,26 +1,26 @@
-//! The suite of servers.
+//! The server suite.
 
 mod pictures;
 pub(super) mod programs;
 mod tables;
 mod targets;
 
-use super::report::Report;
+use super::summary::Summary;
 use super::table::number;
-use super::told::Told;
+use tollgate_bench_report::Report;
 
 const THROTTLE: &str = "tollgate CL.THROTTLE";
 const CHECK: &str = "tollgate check";
 const THROTTLECRAB: &str = "throttlecrab";
-/// Whom everybody is measured by over RESP, HTTP and gRPC.
+/// The yardsticks over RESP, HTTP and gRPC.
 const BARE_ECHO: &str = "bare echo";
 const BARE_HYPER: &str = "bare hyper";
 const RLS: &str = "tollgate RLS";
 const BARE_TONIC: &str = "bare tonic";
 
-/// What is told of a run.
-pub(super) fn told(report: &Report) -> Told {
-    Told {
+/// The summary of a run.
+pub(super) fn summary(report: &Report) -> Summary {
+    Summary {
         targets: targets::all(report),
         pictures: pictures::all(report),
         tables: tables::all(report),

@@ -12,7 +12,7 @@ impl Table {
         Table { head: head.into_iter().map(Into::into).collect(), lines: Vec::new() }
     }
 
-    /// As Markdown: what stands first is text, the rest are numbers.
+    /// Formats as Markdown: the first column is text, the others are numbers.
     pub(super) fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let rule = format!("|---|{}\n", "--:|".repeat(self.head.len().saturating_sub(1)));
@@ -20,7 +20,7 @@ impl Table {
         line(&self.head) + &rule + &lines
     }
 
-    /// In columns of even width.
+    /// Formats as plain text with columns of equal width.
     pub(super) fn text(&self) -> String {
         let width = |column: usize| {
             let cells = self.lines.iter().chain([&self.head]).map(|cells| cells[column].chars().count());
@@ -40,7 +40,7 @@ impl Table {
     }
 }
 
-/// Three digits that count: `0.48`, `4.81`, `48.1`, `481`, `4,810`.
+/// Formats with three significant digits: `0.48`, `4.81`, `48.1`, `481`, `4,810`.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         1_000.0.. => thousands(value.round() as u64),
@@ -57,7 +57,7 @@ fn thousands(number: u64) -> String {
     }
 }
 
-/// Where nothing was measured.
+/// The cell of a missing measurement.
 pub(super) fn or_dash<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), write)
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_count() {
+    fn numbers_have_three_significant_digits() {
         for (value, text) in
             [(0.484, "0.48"), (4.806, "4.81"), (48.06, "48.1"), (480.6, "481"), (12_345.6, "12,346")]
         {

@@ -1,17 +1,17 @@
-//! What Tollgate sets out to reach, and whether it did.
+//! Performance targets and whether they were met.
 
 use super::table::{Table, number, or_dash};
 
-/// A ratio that must not be larger than it may be.
+/// A figure and its upper bound.
 pub(super) struct Target {
     pub(super) what: &'static str,
     pub(super) at_most: f64,
-    /// None if its rows were not run.
+    /// `None` if its rows were not run.
     pub(super) found: Option<f64>,
 }
 
 impl Target {
-    /// The word for how it went.
+    /// `pass`, `fail` or `not measured`.
     pub(super) fn verdict(&self) -> &'static str {
         match self.found {
             None => "not measured",

@@ -1,6 +1,6 @@
-//! All algorithms side by side: what they promise, what they weigh, what they answer.
+//! Tables that compare all algorithms: guarantee, state size, refunds, retry-after and supported operations.
 
-use super::weights::{Growing, Weights};
+use super::state_sizes::{RecordSize, StateSizes};
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
@@ -13,116 +13,116 @@ use tollgate_core::{Decline, Limit, LimitError, Mark, Operation, Report, Span, T
 
 const MINUTE: Span = Span::from_secs(60);
 
-/// One line of the comparison.
-pub(super) struct Line {
+/// One algorithm as the tables show it.
+pub(super) struct Algorithm {
     name: &'static str,
     page: &'static str,
-    promise: &'static str,
+    guarantee: &'static str,
     limit: Limit,
     bytes: String,
     refund: &'static str,
     retry: &'static str,
 }
 
-/// Every algorithm, in the order of the pages.
-pub(super) fn lines(weights: &Weights) -> Result<Vec<Line>, LimitError> {
+/// Returns every algorithm, in the order of the pages.
+pub(super) fn all(sizes: &StateSizes) -> Result<Vec<Algorithm>, LimitError> {
     let window = |counting| SlidingWindow::new(100, MINUTE, 6, counting).map(Limit::SlidingWindow);
-    let growing = |growing: &Growing, record| format!("{} + {} per {record}", growing.own, growing.each);
+    let growing = |size: &RecordSize, record| format!("{} + {} per {record}", size.base, size.per_record);
     Ok(vec![
-        Line {
+        Algorithm {
             name: "fixed window",
             page: "fixed-window.md",
-            promise: "at most L per aligned window, at most 2L in any span of a window's length",
+            guarantee: "at most L per clock window, at most 2L in any span of length W",
             limit: Limit::FixedWindow(FixedWindow::new(100, MINUTE)?),
-            bytes: weights.fixed_window.to_string(),
+            bytes: sizes.fixed_window.to_string(),
             refund: "in the same window",
-            retry: "yes: the end of the window",
+            retry: "exact: the end of the window",
         },
-        Line {
+        Algorithm {
             name: "sliding window, strict",
             page: "sliding-window.md",
-            promise: "at most L in any span of length W",
+            guarantee: "at most L in any span of length W",
             limit: window(Counting::Strict)?,
-            bytes: format!("{} with 6 buckets", weights.window(6)),
+            bytes: format!("{} with 6 buckets", sizes.window(6)),
             refund: "while the bucket is kept",
-            retry: "yes",
+            retry: "exact",
         },
-        Line {
+        Algorithm {
             name: "sliding window, interpolated",
             page: "sliding-window.md",
-            promise: "about L in any span of length W, always below 2L",
+            guarantee: "about L in any span of length W, always fewer than 2L",
             limit: window(Counting::Interpolated)?,
-            bytes: format!("{} with 6 buckets", weights.window(6)),
+            bytes: format!("{} with 6 buckets", sizes.window(6)),
             refund: "while the bucket is kept",
-            retry: "yes, for its own estimate",
+            retry: "exact for its estimate",
         },
-        Line {
+        Algorithm {
             name: "sliding log",
             page: "sliding-log.md",
-            promise: "at most L in any span of length W",
+            guarantee: "at most L in any span of length W",
             limit: Limit::SlidingLog(SlidingLog::new(100, MINUTE)?),
-            bytes: growing(&weights.log, "entry"),
+            bytes: growing(&sizes.log, "entry"),
             refund: "the newest 16 entries",
-            retry: "yes",
+            retry: "exact",
         },
-        Line {
+        Algorithm {
             name: "token bucket",
             page: "token-bucket.md",
-            promise: "in any span D at most the capacity and what comes in during D",
+            guarantee: "at most B plus the tokens that arrive, in any span",
             limit: Limit::Bucket(Bucket::tokens(1, MINUTE, 100)?),
-            bytes: weights.bucket.to_string(),
-            refund: "what has not come back by itself",
-            retry: "yes",
+            bytes: sizes.bucket.to_string(),
+            refund: "what has not returned already",
+            retry: "exact",
         },
-        Line {
+        Algorithm {
             name: "leaky bucket, meter",
             page: "leaky-bucket.md",
-            promise: "the same, seen as a level that leaks",
+            guarantee: "at most B plus what leaks, in any span",
             limit: Limit::Bucket(Bucket::meter(1, MINUTE, 100)?),
-            bytes: weights.bucket.to_string(),
+            bytes: sizes.bucket.to_string(),
             refund: "what has not leaked yet",
-            retry: "yes",
+            retry: "exact",
         },
-        Line {
+        Algorithm {
             name: "leaky bucket, shaper",
             page: "leaky-bucket.md",
-            promise: "departures are spaced at the rate; at most q units wait",
+            guarantee: "departures follow the rate; at most q units wait",
             limit: Limit::Bucket(Bucket::queue(1, MINUTE, 100)?),
-            bytes: weights.bucket.to_string(),
+            bytes: sizes.bucket.to_string(),
             refund: "no: the slot is booked",
-            retry: "yes, and an exact delay when admitted",
+            retry: "exact; so is the delay of an admission",
         },
-        Line {
+        Algorithm {
             name: "concurrency",
             page: "concurrency.md",
-            promise: "at most N units are held at any instant",
+            guarantee: "at most N units are held at any instant",
             limit: Limit::Concurrency(Concurrency::new(100, MINUTE)?),
-            bytes: growing(&weights.concurrency, "lease"),
-            refund: "release, by the owner",
-            retry: "if nobody renews or releases before",
+            bytes: growing(&sizes.concurrency, "lease"),
+            refund: "no: the owner releases the lease",
+            retry: "exact if no lease is renewed or released",
         },
-        Line {
+        Algorithm {
             name: "quota",
             page: "quota.md",
-            promise: "at most Q and the grace per period",
+            guarantee: "at most Q plus the grace per period",
             limit: Limit::Quota(Quota::new(100, 0, QuotaPeriod::Rolling(MINUTE))?),
-            bytes: growing(&weights.quota, "reservation"),
+            bytes: growing(&sizes.quota, "reservation"),
             refund: "in the same period",
-            retry: "yes: a reservation's end or the period's end",
+            retry: "exact: the end of a reservation or of the period",
         },
-        Line {
+        Algorithm {
             name: "meter",
             page: "meter.md",
-            promise: "the sum of what was added and taken off, never above its limit",
+            guarantee: "what was added minus what was subtracted, at most L",
             limit: Limit::Meter(Meter::new(None, None)?),
-            bytes: weights.meter.to_string(),
+            bytes: sizes.meter.to_string(),
             refund: "yes: subtract",
-            retry: "yes: when it is forgotten",
+            retry: "exact: the end of its expiry",
         },
-        Line {
+        Algorithm {
             name: "penalty",
             page: "penalty.md",
-            promise: "nobody is let in during a wait, and waits grow with failures",
+            guarantee: "no admission during a wait; waits grow with failures",
             limit: Limit::Penalty(Penalty::new(PenaltyNumbers {
                 free: 1,
                 base: MINUTE,
@@ -131,30 +131,39 @@ pub(super) fn lines(weights: &Weights) -> Result<Vec<Line>, LimitError> {
                 memory: MINUTE,
                 count_refused: false,
             })?),
-            bytes: weights.penalty.to_string(),
+            bytes: sizes.penalty.to_string(),
             refund: "no: report a success",
-            retry: "yes: the end of the wait",
+            retry: "exact: the end of the wait",
         },
     ])
 }
 
-pub(super) fn comparison(lines: &[Line]) -> String {
+pub(super) fn comparison(algorithms: &[Algorithm]) -> String {
     let mut table = vec![
-        "| algorithm | promise | exactness | bytes per subject | refund | retry-after exact |".to_owned(),
-        "|---|---|---|---|---|---|".to_owned(),
+        "| algorithm | guarantee | exactness | bytes per subject |".to_owned(),
+        "|---|---|---|---|".to_owned(),
     ];
-    table.extend(lines.iter().map(|line| {
-        let Line { name, page, promise, limit, bytes, refund, retry } = line;
+    table.extend(algorithms.iter().map(|algorithm| {
+        let Algorithm { name, page, guarantee, limit, bytes, .. } = algorithm;
         let exactness = limit.exactness().name();
-        format!("| [{name}]({page}) | {promise} | {exactness} | {bytes} | {refund} | {retry} |")
+        format!("| [{name}]({page}) | {guarantee} | {exactness} | {bytes} |")
     }));
     table.join("\n")
 }
 
-/// Which algorithm answers which operation: asked, not listed.
-pub(super) fn operations(lines: &[Line]) -> String {
+pub(super) fn refunds(algorithms: &[Algorithm]) -> String {
+    let mut table = vec!["| algorithm | refund | retry-after |".to_owned(), "|---|---|---|".to_owned()];
+    table.extend(algorithms.iter().map(|algorithm| {
+        let Algorithm { name, refund, retry, .. } = algorithm;
+        format!("| {name} | {refund} | {retry} |")
+    }));
+    table.join("\n")
+}
+
+/// Shows which algorithm supports which operation, by trying every operation.
+pub(super) fn operations(algorithms: &[Algorithm]) -> String {
     let (token, now) = (Token(1), Time::MAX.minus(MINUTE));
-    let asked: [(&str, &[Operation]); 6] = [
+    let groups: [(&str, &[Operation]); 6] = [
         ("charge, peek", &[Operation::charge(1), Operation::Peek { cost: 1 }]),
         ("refund", &[Operation::Refund { mark: Mark::None, cost: 1 }]),
         ("renew, release", &[Operation::Renew { token }, Operation::Release { token }]),
@@ -169,18 +178,19 @@ pub(super) fn operations(lines: &[Line]) -> String {
         ("report", &[Operation::Report { result: Report::Success }]),
         ("reset", &[Operation::Reset]),
     ];
-    let names: Vec<&str> = asked.iter().map(|(names, _)| *names).collect();
+    let names: Vec<&str> = groups.iter().map(|(names, _)| *names).collect();
     let mut table = vec![
         format!("| algorithm | {} |", names.join(" | ")),
-        format!("|---{}|", "|---".repeat(asked.len())),
+        format!("|---{}|", "|---".repeat(groups.len())),
     ];
     let unsupported = Verdict::Declined(Decline::NotSupported);
-    table.extend(lines.iter().map(|line| {
-        let answers = asked.iter().map(|(_, operations)| {
-            let declined = |operation| line.limit.decide(None, now, operation).answer.verdict == unsupported;
+    table.extend(algorithms.iter().map(|algorithm| {
+        let answers = groups.iter().map(|(_, operations)| {
+            let declined =
+                |operation| algorithm.limit.decide(None, now, operation).answer.verdict == unsupported;
             if operations.iter().any(declined) { "no" } else { "yes" }
         });
-        format!("| {} | {} |", line.name, answers.collect::<Vec<&str>>().join(" | "))
+        format!("| {} | {} |", algorithm.name, answers.collect::<Vec<&str>>().join(" | "))
     }));
     table.join("\n")
 }

@@ -1,4 +1,4 @@
-//! What was measured, as tables.
+//! Tables of the measured figures.
 
 use super::numbers::{count, per_cent};
 use crate::measure::{LIMIT, Measured, Measurements, PHASES, Phase, SEED, TRACE_MIN};
@@ -7,19 +7,19 @@ use tollgate_core::algorithm::sliding_window::Counting;
 pub(super) fn fixed_window(measurements: &Measurements) -> String {
     let fixed = &measurements.fixed;
     let rows = [
-        ("evenly, twice as many as allowed", &fixed.evenly),
-        ("all at once, whenever a refusal is over", &fixed.all_at_once),
-        ("as in [the trace](sliding-window.md#the-trace)", &fixed.trace),
-        ("timed to hurt: at the end of a window and at the start of the next", &fixed.hurt),
+        ("evenly spaced, at twice the limit", &fixed.evenly),
+        ("a burst of twice the limit at the start of every window", &fixed.bursts),
+        ("[the trace](sliding-window.md#the-trace)", &fixed.trace),
+        ("worst case: one burst at the end of a window, one at the start of the next", &fixed.worst_case),
     ];
     let mut table = vec![
-        "| requests come | asked | admitted | most in any 60 s | of the limit |".to_owned(),
+        "| traffic | requests | admitted | most in any 60 s | share of the limit |".to_owned(),
         "|---|---|---|---|---|".to_owned(),
     ];
-    table.extend(rows.iter().map(|(requests, measured)| {
+    table.extend(rows.iter().map(|(traffic, measured)| {
         let Measured { asked, admitted, most, .. } = measured;
         let (asked, admitted) = (count(*asked as usize), count(admitted.len()));
-        format!("| {requests} | {asked} | {admitted} | {most} | {} % |", most * 100 / LIMIT)
+        format!("| {traffic} | {asked} | {admitted} | {most} | {} % |", most * 100 / LIMIT)
     }));
     table.join("\n")
 }
@@ -34,8 +34,8 @@ pub(super) fn sliding_window(measurements: &Measurements) -> String {
         format!("{admitted} | {of_log} % | {most} | {excess} | {early} %")
     };
     let mut table = vec![
-        "| counting | buckets | admitted | of what the log admits | most in any 60 s | over the limit by | \
-         refused too early, of all | most when timed to hurt |"
+        "| counting | buckets | admitted | compared with the log | most in any 60 s | over the limit by | refused early | \
+         worst case |"
             .to_owned(),
         "|---|---|---|---|---|---|---|---|".to_owned(),
     ];
@@ -44,23 +44,27 @@ pub(super) fn sliding_window(measurements: &Measurements) -> String {
             Counting::Strict => "strict",
             Counting::Interpolated => "interpolated",
         };
-        format!("| {counting} | {} | {} | {} |", window.buckets, figures(&window.trace), window.hurt.most)
+        format!(
+            "| {counting} | {} | {} | {} |",
+            window.buckets,
+            figures(&window.trace),
+            window.worst_case.most
+        )
     }));
-    table.push(format!("| the exact log | | {} | |", figures(log)));
+    table.push(format!("| exact log | | {} | |", figures(log)));
     table.join("\n")
 }
 
-/// What the trace is made of.
+/// Describes the phases of the trace.
 pub(super) fn trace(measurements: &Measurements) -> String {
     let asked = count(measurements.log.asked as usize);
     let mut text = format!(
-        "{asked} requests of cost 1 in {TRACE_MIN} minutes, one subject, seed {SEED}. It is made of phases, drawn at \
-         random:\n\n| phase | drawn | requests a minute | lasts |\n|---|---|---|---|\n"
+        "{asked} requests of cost 1 from one subject over {TRACE_MIN} minutes, seed {SEED}. The trace is a sequence of \
+         random phases:\n\n| phase | frequency | requests per minute | duration |\n|---|---|---|---|\n"
     );
     for Phase { name, in_ten, per_minute, shortest_s, longest_s } in PHASES {
         let per_minute = count(per_minute as usize);
-        text +=
-            &format!("| {name} | {in_ten} of 10 times | {per_minute} | {shortest_s} to {longest_s} s |\n");
+        text += &format!("| {name} | {in_ten} in 10 | {per_minute} | {shortest_s} to {longest_s} s |\n");
     }
-    text + "\nWithin a phase every millisecond has the same chance of a request."
+    text + "\nWithin a phase, every millisecond has the same probability of a request."
 }

@@ -1,12 +1,12 @@
-//! Numbers as people write them.
+//! Formats numbers for the pages.
 
-/// `part` of `whole` in per cent, with one digit after the point.
+/// Returns `part` of `whole` in per cent, with one decimal.
 pub(super) fn per_cent(part: u64, whole: u64) -> String {
     let tenths = (part * 1_000 + whole / 2) / whole;
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// With a comma after each thousand.
+/// Returns the number with a comma between thousands.
 pub(super) fn count(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_people_write_them() {
+    fn counts_have_commas_and_percentages_one_decimal() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(count(number), text);
         }

@@ -1,19 +1,19 @@
-//! A chart over time: rows one below the other that share one time axis.
+//! Describes a chart over time: rows that share one time axis.
 //!
-//! Says what is shown. How it is laid out and drawn is in `draw.rs`.
+//! Layout and drawing are in `draw.rs`.
 
 use super::svg::{Anchor, Look};
 
 /// One picture.
 pub(super) struct Chart {
     pub(super) title: &'static str,
-    /// The limit as a rules file writes it, and what else the reader must know.
+    /// The limit in rules-file syntax, and how to read the marks.
     pub(super) subtitle: &'static str,
-    /// The picture in words, for those who cannot see it.
+    /// Text alternative for readers who cannot see the picture.
     pub(super) description: &'static str,
     pub(super) legend: Vec<(Look, &'static str)>,
     pub(super) axis: Axis,
-    /// Instants at which a dotted line crosses all rows.
+    /// Instants of dotted vertical lines across all rows.
     pub(super) edges: Vec<f64>,
     pub(super) rows: Vec<Row>,
 }
@@ -26,20 +26,20 @@ pub(super) struct Axis {
 }
 
 pub(super) enum Row {
-    /// Names for stretches of time.
-    Ruler(Vec<Stretch>),
+    /// Labels of intervals.
+    Ruler(Vec<Interval>),
     Plot(Plot),
-    /// Who asked when, and what became of it.
+    /// Requests and whether they were admitted.
     Lane {
         caption: &'static str,
         marks: Vec<Mark>,
     },
-    /// What lasts from one instant to another, each on a track of its own.
+    /// Bars from one instant to another, each on a track.
     Bars {
         caption: &'static str,
         bars: Vec<Bar>,
     },
-    /// Arrivals above, departures below, an arrow from each to each.
+    /// Arrivals above, departures below, an arrow from each arrival to its departure.
     Flow {
         arrivals: &'static str,
         departures: &'static str,
@@ -47,7 +47,7 @@ pub(super) enum Row {
     },
 }
 
-pub(super) struct Stretch {
+pub(super) struct Interval {
     pub(super) from: f64,
     pub(super) to: f64,
     pub(super) label: String,
@@ -57,25 +57,25 @@ pub(super) struct Stretch {
 pub(super) struct Plot {
     pub(super) caption: &'static str,
     pub(super) height_px: f64,
-    /// The largest value shown.
+    /// Upper end of the value axis.
     pub(super) max: f64,
-    /// The distance of the lines of the grid.
+    /// Distance between grid lines.
     pub(super) step: f64,
-    /// In the order in which they are drawn.
+    /// In drawing order.
     pub(super) layers: Vec<Layer>,
 }
 
 pub(super) enum Layer {
-    /// Everything from zero up to the points.
+    /// Fills from zero up to the points.
     Area(Look, Vec<Point>),
-    /// Everything between the value and the points that lie above it.
+    /// Fills between the value and the points above it.
     Above(Look, f64, Vec<Point>),
     Line(Look, Vec<Point>),
-    /// A dashed line across the plot, named at its right end.
+    /// A dashed line across the plot, labelled at its right end.
     Limit(f64, String),
-    /// A text that points at a place.
+    /// A text with a pointer to a point of the plot.
     Note(Note),
-    /// A text over a stretch of time, at a height.
+    /// A text with a bracket over an interval, at a value.
     Span {
         from: f64,
         to: f64,
@@ -84,7 +84,7 @@ pub(super) enum Layer {
     },
 }
 
-/// A value at an instant. Two points of one instant make a step.
+/// A value at an instant. Two points at the same instant draw a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Point {
     pub(super) at: f64,
@@ -94,7 +94,7 @@ pub(super) struct Point {
 pub(super) struct Note {
     pub(super) at: f64,
     pub(super) value: f64,
-    /// How far the text lies from the place, in pixels; no pointer is drawn if it lies right there.
+    /// Offset of the text from the point, in pixels. No pointer is drawn if both offsets are zero.
     pub(super) dx_px: f64,
     pub(super) dy_px: f64,
     pub(super) anchor: Anchor,
@@ -107,7 +107,7 @@ pub(super) struct Mark {
     pub(super) at: f64,
     /// [`Look::Admitted`], [`Look::Refused`] or [`Look::Event`].
     pub(super) look: Look,
-    /// Written into the mark if it is not one.
+    /// Written into the mark unless it is 1.
     pub(super) cost: u64,
 }
 
@@ -116,21 +116,21 @@ pub(super) struct Bar {
     pub(super) to: f64,
     /// [`Look::Bar`], [`Look::Lapsed`] or [`Look::Wait`].
     pub(super) look: Look,
-    /// From the top; several bars may share a track.
+    /// Counted from the top. Bars may share a track.
     pub(super) track: usize,
     pub(super) label: String,
-    /// Small marks on the bar.
-    pub(super) beats: Vec<f64>,
+    /// Instants of dots on the bar.
+    pub(super) dots: Vec<f64>,
 }
 
 pub(super) struct Passage {
     pub(super) arrives: f64,
-    /// Refused if it never does.
+    /// `None` if the request was refused.
     pub(super) departs: Option<f64>,
 }
 
 impl Axis {
-    /// From 0 to `to` seconds.
+    /// An axis from 0 to `to` seconds, with a tick every `step` seconds.
     pub(super) fn seconds(to: u32, step: u32) -> Axis {
         let ticks = (0..=to).step_by(step as usize).map(|s| (f64::from(s), format!("{s} s"))).collect();
         Axis { from: 0.0, to: f64::from(to), ticks }
@@ -138,19 +138,19 @@ impl Axis {
 }
 
 impl Note {
-    /// A text to the right of a place, with a pointer to it.
+    /// A text to the right of a point, with a pointer to it.
     pub(super) fn right(at: f64, value: f64, dx_px: f64, dy_px: f64, text: &str) -> Layer {
         Layer::Note(Note { at, value, dx_px, dy_px, anchor: Anchor::Start, text: text.to_owned() })
     }
 
-    /// A text to the left of a place, with a pointer to it.
+    /// A text to the left of a point, with a pointer to it.
     pub(super) fn left(at: f64, value: f64, dx_px: f64, dy_px: f64, text: &str) -> Layer {
         Layer::Note(Note { at, value, dx_px: -dx_px, dy_px, anchor: Anchor::End, text: text.to_owned() })
     }
 }
 
-/// The same line without the points that lie straight between their neighbours, and without what is over in the
-/// same instant.
+/// Removes points that are on the straight line between their neighbours, and spikes that start and end at the same
+/// instant.
 pub(super) fn simplify(points: Vec<Point>) -> Vec<Point> {
     let mut kept: Vec<Point> = Vec::with_capacity(points.len());
     for next in points {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_corners_are_kept() {
+    fn simplify_keeps_only_corners() {
         let points = |pairs: &[(f64, f64)]| {
             pairs.iter().map(|&(at, value)| Point { at, value }).collect::<Vec<Point>>()
         };

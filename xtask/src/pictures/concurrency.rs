@@ -1,7 +1,7 @@
-//! The picture of the concurrency limit: leases that are released, renewed and left behind.
+//! The picture of the concurrency limit: leases that are released, renewed, or abandoned until they expire.
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
-use super::script::{Gauge, Line, instant, run, seconds};
+use super::script::{Gauge, Step, instant, run, seconds};
 use super::svg::Look;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{Answer, Limit, LimitError, Mark, Operation, Span, Time, Token};
@@ -37,17 +37,16 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     Ok(Chart {
         title: "Concurrency",
         subtitle: "concurrency: 3, lease: 8s. Numbers in marks are weights above one.",
-        description: "Leases over thirty seconds with a limit of three. Holders release their leases or renew them; \
-                      the holder of lease B crashes, and its lease ends by itself eight seconds after it was \
-                      taken, so that a waiting request is admitted at that instant. A lease of weight two fills \
-                      two of the three places.",
+        description: "Leases over thirty seconds with a limit of three. Owners release their leases or renew them; \
+                      the owner of lease B crashes, and the lease expires eight seconds after it was taken. A request \
+                      that was refused before is admitted at that instant. A lease of weight two takes two of the three units.",
         legend: vec![
             (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
             (Look::Level, "held"),
             (Look::Limit, "limit"),
             (Look::Bar, "lease, released"),
-            (Look::Lapsed, "lease, left behind"),
+            (Look::Lapsed, "lease, expired"),
             (Look::Event, "renewed"),
         ],
         axis: Axis::seconds(30, 2),
@@ -62,7 +61,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(3.0, "limit 3".to_owned()),
-                    Note::right(10.0, 3.0, 14.0, -18.0, "B lapses, E is let in at that instant"),
+                    Note::right(10.0, 3.0, 14.0, -18.0, "B expires, E is admitted at that instant"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: trace.marks },
@@ -71,8 +70,8 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     })
 }
 
-/// One bar for each lease that was admitted, to its release or to its own end.
-fn leases(script: &[Line], answers: &[Answer]) -> Vec<Bar> {
+/// Returns one bar for each admitted lease, up to its release or expiry.
+fn leases(script: &[Step], answers: &[Answer]) -> Vec<Bar> {
     let mut leases: Vec<(Token, Bar)> = Vec::new();
     for (&(at_ms, operation), answer) in script.iter().zip(answers) {
         let at = seconds(at_ms);
@@ -83,13 +82,13 @@ fn leases(script: &[Line], answers: &[Answer]) -> Vec<Bar> {
                 let label = if cost == 1 { name.to_string() } else { format!("{name}, weight {cost}") };
                 let to = after_origin(until);
                 let track = leases.len();
-                let bar = Bar { from: at, to, look: Look::Lapsed, track, label, beats: Vec::new() };
+                let bar = Bar { from: at, to, look: Look::Lapsed, track, label, dots: Vec::new() };
                 leases.push((token, bar));
             }
             (Operation::Renew { token }, Mark::Held { until, .. }) => {
                 if let Some(index) = found(token) {
                     leases[index].1.to = after_origin(until);
-                    leases[index].1.beats.push(at);
+                    leases[index].1.dots.push(at);
                 }
             }
             (Operation::Release { token }, _) => {

@@ -1,10 +1,10 @@
-//! Lays a chart out from top to bottom and draws it.
+//! Lays out a chart from top to bottom and draws it as SVG.
 
-use super::chart::{Bar, Chart, Layer, Mark, Note, Passage, Plot, Point, Row, Stretch};
+use super::chart::{Bar, Chart, Interval, Layer, Mark, Note, Passage, Plot, Point, Row};
 use super::svg::{Anchor, Look, Spot, Svg, text_width};
 
 const WIDTH: f64 = 720.0;
-/// Where time begins and ends.
+/// Left and right end of the time axis.
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = WIDTH - 72.0;
 const MARGIN: f64 = 18.0;
@@ -13,48 +13,48 @@ const SUBTITLE_Y: f64 = 47.0;
 const LEGEND_Y: f64 = 69.0;
 const LEGEND_LINE: f64 = 18.0;
 const ROW_GAP: f64 = 16.0;
-/// A ruler belongs to what is below it.
+/// Smaller than `ROW_GAP`, because a ruler labels the row below it.
 const RULER_GAP: f64 = 4.0;
 const AXIS_HEIGHT: f64 = 34.0;
 const RULER_HEIGHT: f64 = 16.0;
 const CAPTION_HEIGHT: f64 = 16.0;
 const LANE_PAD: f64 = 9.0;
 const MARK_R: f64 = 4.5;
-/// The radius of a mark with a number in it.
+/// Radius of a mark that contains a number.
 const WEIGHT_R: f64 = 7.0;
 const MARK_STEP: f64 = 11.5;
 const TRACK_HEIGHT: f64 = 20.0;
 const FLOW_HEIGHT: f64 = 62.0;
 
 impl Chart {
-    /// The picture as a file.
+    /// Returns the picture as an SVG file.
     pub(super) fn svg(&self) -> String {
-        let mut pen = Pen { svg: Svg::default(), chart: self };
-        let top = pen.header();
-        let bottom = self.rows.iter().fold(top, |y, row| y + pen.height(row) + gap(row)) - ROW_GAP;
-        pen.edges(top, bottom);
+        let mut renderer = Renderer { svg: Svg::default(), chart: self };
+        let top = renderer.header();
+        let bottom = self.rows.iter().fold(top, |y, row| y + renderer.height(row) + gap(row)) - ROW_GAP;
+        renderer.edges(top, bottom);
         let mut y = top;
         for row in &self.rows {
-            pen.row(row, y);
-            y += pen.height(row) + gap(row);
+            renderer.row(row, y);
+            y += renderer.height(row) + gap(row);
         }
-        pen.axis(bottom + 6.0);
-        pen.svg.finish(WIDTH, bottom + 6.0 + AXIS_HEIGHT, self.title, self.description)
+        renderer.axis(bottom + 6.0);
+        renderer.svg.finish(WIDTH, bottom + 6.0 + AXIS_HEIGHT, self.title, self.description)
     }
 }
 
-struct Pen<'c> {
+struct Renderer<'c> {
     svg: Svg,
     chart: &'c Chart,
 }
 
-impl Pen<'_> {
+impl Renderer<'_> {
     fn x(&self, at: f64) -> f64 {
         let axis = &self.chart.axis;
         LEFT + (at - axis.from) / (axis.to - axis.from) * (RIGHT - LEFT)
     }
 
-    /// Draws what stands above the rows, and says where the rows begin.
+    /// Draws title and legend; returns the y position of the first row.
     fn header(&mut self) -> f64 {
         self.svg.text(Look::Title, spot(MARGIN, TITLE_Y), Anchor::Start, self.chart.title);
         self.svg.text(Look::Subtitle, spot(MARGIN, SUBTITLE_Y), Anchor::Start, self.chart.subtitle);
@@ -118,7 +118,7 @@ impl Pen<'_> {
 
     fn row(&mut self, row: &Row, top: f64) {
         match row {
-            Row::Ruler(stretches) => self.ruler(stretches, top),
+            Row::Ruler(intervals) => self.ruler(intervals, top),
             Row::Plot(plot) => self.plot(plot, top),
             Row::Lane { caption, marks } => self.lane(caption, marks, top, self.height(row)),
             Row::Bars { caption, bars } => self.bars(caption, bars, top),
@@ -126,11 +126,11 @@ impl Pen<'_> {
         }
     }
 
-    fn ruler(&mut self, stretches: &[Stretch], top: f64) {
-        for stretch in stretches {
-            let (from, to) = (self.x(stretch.from), self.x(stretch.to));
+    fn ruler(&mut self, intervals: &[Interval], top: f64) {
+        for interval in intervals {
+            let (from, to) = (self.x(interval.from), self.x(interval.to));
             let at = spot((from + to) / 2.0, top + 11.0);
-            self.svg.text(Look::Label, at, Anchor::Middle, &stretch.label);
+            self.svg.text(Look::Label, at, Anchor::Middle, &interval.label);
         }
     }
 
@@ -151,7 +151,7 @@ impl Pen<'_> {
         self.limit_names(&plot.layers, &scale);
     }
 
-    /// Beside the ends of the limits' lines, the lowest first, none on top of another.
+    /// Labels the right ends of the limit lines without overlap, the lowest first.
     fn limit_names(&mut self, layers: &[Layer], scale: &Scale) {
         let mut limits: Vec<(f64, &str)> = layers
             .iter()
@@ -208,15 +208,15 @@ impl Pen<'_> {
     }
 
     fn note(&mut self, note: &Note, scale: &Scale) {
-        let place = spot(self.x(note.at), scale.y(note.value));
-        let text = spot(place.x + note.dx_px, place.y + note.dy_px);
+        let target = spot(self.x(note.at), scale.y(note.value));
+        let text = spot(target.x + note.dx_px, target.y + note.dy_px);
         if note.dx_px != 0.0 || note.dy_px != 0.0 {
             let gap = match note.anchor {
                 Anchor::Start => -4.0,
                 Anchor::Middle => 0.0,
                 Anchor::End => 4.0,
             };
-            self.svg.line(Look::Pointer, place, spot(text.x + gap, text.y - 4.0));
+            self.svg.line(Look::Pointer, target, spot(text.x + gap, text.y - 4.0));
         }
         self.svg.text(Look::Note, text, note.anchor, &note.text);
     }
@@ -245,7 +245,7 @@ impl Pen<'_> {
         self.svg.text(text, spot(at.x, at.y + 3.5), Anchor::Middle, &mark.cost.to_string());
     }
 
-    /// Each mark with the level at which it touches none of the marks before it.
+    /// Assigns each mark the lowest level at which it does not overlap an earlier mark.
     fn stacked(&self, marks: &[Mark]) -> Vec<(Mark, usize)> {
         let mut right_ends: Vec<f64> = Vec::new();
         let mut stacked = Vec::with_capacity(marks.len());
@@ -268,8 +268,8 @@ impl Pen<'_> {
             let (from, to) = (self.x(bar.from), self.x(bar.to));
             let corner = spot(from, top + bar.track as f64 * TRACK_HEIGHT + 3.0);
             self.svg.rect(bar.look, corner, to - from, TRACK_HEIGHT - 6.0, 3.0);
-            for &beat in &bar.beats {
-                self.svg.circle(Look::Event, spot(self.x(beat), corner.y + 7.0), 3.5);
+            for &dot in &bar.dots {
+                self.svg.circle(Look::Event, spot(self.x(dot), corner.y + 7.0), 3.5);
             }
             let inside = text_width(Look::BarText, &bar.label) + 4.0 < to - from;
             let x = if inside { from + 4.0 } else { to + 4.0 };
@@ -300,7 +300,7 @@ impl Pen<'_> {
     }
 }
 
-/// From a value to a height.
+/// Converts a value to a y position.
 struct Scale {
     bottom: f64,
     px_per_unit: f64,
@@ -312,7 +312,7 @@ impl Scale {
     }
 }
 
-/// The room below a row.
+/// Returns the space below a row.
 fn gap(row: &Row) -> f64 {
     if matches!(row, Row::Ruler(_)) { RULER_GAP } else { ROW_GAP }
 }

@@ -1,6 +1,6 @@
-//! The picture of the fixed window: full use on both sides of an edge.
+//! The picture of the fixed window: the full limit is used on both sides of an edge.
 
-use super::chart::{Axis, Chart, Layer, Plot, Row, Stretch};
+use super::chart::{Axis, Chart, Interval, Layer, Plot, Row};
 use super::script::{Gauge, charges, run};
 use super::svg::Look;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
@@ -15,7 +15,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     let trace = run(limit, &script, Gauge::Used.until(30_000));
     Ok(Chart {
         title: "Fixed window",
-        subtitle: "fixed-window: 5/10s. The count belongs to its window and ends with it.",
+        subtitle: "fixed-window: 5/10s. The count starts at zero in every window.",
         description: "Requests over three windows of ten seconds with a limit of five. Five requests at the end \
                       of the first window and five at the start of the second are all admitted, ten within \
                       four seconds; three more in the second window are refused. The count falls to zero at \
@@ -32,7 +32,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
         rows: vec![
             Row::Ruler(
                 (0..3_u32)
-                    .map(|n| Stretch {
+                    .map(|n| Interval {
                         from: f64::from(n * 10),
                         to: f64::from(n * 10 + 10),
                         label: format!("window {}", n + 1),

@@ -1,4 +1,4 @@
-//! The pictures of the leaky bucket: as a meter that overflows, and as a shaper that books slots.
+//! The pictures of the leaky bucket: the meter refuses overflow, the shaper books departure slots.
 
 use super::chart::{Axis, Chart, Layer, Note, Passage, Plot, Row};
 use super::script::{Gauge, charges, run};
@@ -15,10 +15,10 @@ pub(super) fn meter() -> Result<Chart, LimitError> {
     let trace = run(Limit::Bucket(bucket), &script, Gauge::Debt(bucket).until(24_000));
     Ok(Chart {
         title: "Leaky bucket as a meter",
-        subtitle: "leaky-bucket: 1/s, capacity: 4. What does not fit overflows.",
-        description: "The level of a bucket that leaks one unit a second and holds four. A dense series of requests \
-                      fills it; those that would lift it above four are refused. Later, one request a second \
-                      leaves as fast as it comes, and the level stays low.",
+        subtitle: "leaky-bucket: 1/s, capacity: 4. Requests that do not fit are refused.",
+        description: "The level of a bucket that leaks one unit per second and holds four. A dense series of requests \
+                      fills it; requests that would raise it above four are refused. Later, one request a second \
+                      drains as fast as it arrives, and the level stays low.",
         legend: vec![
             (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
@@ -37,8 +37,8 @@ pub(super) fn meter() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(4.0, "capacity 4".to_owned()),
-                    Note::right(8.5, 2.0, 18.0, -8.0, "leaks 1 a second"),
-                    Note::right(15.0, 1.0, 18.0, -34.0, "at the rate, the level stays low"),
+                    Note::right(8.5, 2.0, 18.0, -8.0, "leaks 1 per second"),
+                    Note::right(15.0, 1.0, 18.0, -34.0, "at this rate the level stays low"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: trace.marks },
@@ -64,16 +64,16 @@ pub(super) fn shaper() -> Result<Chart, LimitError> {
         .collect();
     Ok(Chart {
         title: "Leaky bucket as a shaper",
-        subtitle: "leaky-bucket: 1/2s, queue: 4. An admission carries the delay after which it may go.",
+        subtitle: "leaky-bucket: 1/2s, queue: 4. Each admission states the delay before its departure.",
         description: "Requests arrive in a bunch and depart one every two seconds. Each arrow leads from an arrival \
-                      to the departure that was booked for it. The first passes at once, four wait behind it, and \
-                      the ones that find the queue full are refused.",
+                      to the departure that was booked for it. The first request departs at once, four wait behind \
+                      it, and requests that find the queue full are refused.",
         legend: vec![
             (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
             (Look::Arrow, "delay"),
             (Look::Level, "booked, not yet drained"),
-            (Look::Limit, "the queue and the one that passes"),
+            (Look::Limit, "queue plus one departing"),
         ],
         axis: Axis::seconds(26, 2),
         edges: vec![],
@@ -88,7 +88,7 @@ pub(super) fn shaper() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(5.0, "4 + 1".to_owned()),
-                    Note::right(15.0, 0.0, 12.0, -40.0, "empty again: the next passes at once"),
+                    Note::right(15.0, 0.0, 12.0, -40.0, "empty: the next departs at once"),
                 ],
             }),
         ],

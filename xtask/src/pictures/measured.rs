@@ -1,4 +1,4 @@
-//! The pictures of what was measured: how much every span of a window's length really held.
+//! The pictures of the measurements: how many units each window of the trace held.
 
 use super::chart::{Axis, Chart, Layer, Plot, Point, Row, simplify};
 use super::svg::Look;
@@ -12,10 +12,10 @@ pub(super) fn fixed_window_burst(measurements: &Measurements) -> Chart {
     let measured = &measurements.fixed.trace;
     let from = shown_from(measured);
     Chart {
-        title: "Fixed window: what a minute really holds",
+        title: "Fixed window: units admitted in any minute",
         subtitle: "fixed-window: 100/min. Ten minutes of the trace around the worst minute.",
-        description: "How much was admitted in the minute before each instant, over ten minutes of the measured trace. \
-                      The count passes the limit of one hundred wherever a busy time lies across a window edge, and \
+        description: "The units admitted in the minute before each instant, over ten minutes of the measured trace. \
+                      The count exceeds the limit of one hundred wherever a busy time crosses a window edge, and \
                       never reaches two hundred.",
         legend: vec![
             (Look::Level, "admitted in the last minute"),
@@ -51,11 +51,11 @@ pub(super) fn sliding_window_error(measurements: &Measurements) -> Chart {
         })
         .collect();
     Chart {
-        title: "Interpolated sliding window: what a minute really holds",
+        title: "Interpolated sliding window: units admitted in any minute",
         subtitle: "sliding-window: 100/min, counting: interpolated. Ten minutes of the trace around the worst minute.",
-        description: "How much was admitted in the minute before each instant, over ten minutes of the measured trace, \
-                      for one, six and sixty buckets. With one bucket the count passes the limit of one hundred in \
-                      several places; with six buckets rarely and by little; with sixty it hardly does.",
+        description: "The units admitted in the minute before each instant, over ten minutes of the measured trace, \
+                      for one, six and sixty buckets. With one bucket the count exceeds the limit of one hundred in \
+                      several places; with six buckets rarely and by little; with sixty hardly ever.",
         legend: vec![
             (Look::Level, "admitted in the last minute"),
             (Look::Excess, "above the limit"),
@@ -67,7 +67,7 @@ pub(super) fn sliding_window_error(measurements: &Measurements) -> Chart {
     }
 }
 
-/// Full minutes, with the worst one in the middle if the trace allows it.
+/// Returns a full minute, chosen so that the worst minute is in the middle if the trace allows it.
 fn shown_from(measured: &Measured) -> Time {
     measured.most_at.minus(Span::from_secs(SHOWN_MIN / 2 * 60)).floor(WINDOW).max(ORIGIN)
 }

@@ -1,7 +1,7 @@
-//! The picture of the meter: up, down, full, forgotten.
+//! The picture of the meter: it is added to, reaches its limit, is subtracted from, and expires.
 
 use super::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
-use super::script::{Gauge, Line, run, seconds};
+use super::script::{Gauge, Step, run, seconds};
 use super::svg::Look;
 use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
@@ -26,10 +26,9 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     Ok(Chart {
         title: "Meter",
         subtitle: "meter: 8, expiry: 12s. Numbers in marks are amounts.",
-        description: "A counter with a limit of eight that is forgotten after twelve seconds without a change. \
-                      Additions lift it to seven, an addition of two is refused, a subtraction of three makes \
-                      room, and it reaches seven again. Nobody touches it for twelve seconds, and it starts at \
-                      zero.",
+        description: "A counter with a limit of eight that expires after twelve seconds without a change. Additions \
+                      raise it to seven, an addition of two is refused, a subtraction of three makes room, and it \
+                      reaches seven again. After twelve seconds without a change it starts again at zero.",
         legend: vec![
             (Look::Admitted, "added"),
             (Look::Refused, "refused"),
@@ -49,7 +48,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(8.0, "limit 8".to_owned()),
-                    Note::right(23.0, 4.0, 14.0, -12.0, "12 s untouched: forgotten"),
+                    Note::right(23.0, 4.0, 14.0, -12.0, "expired after 12 s"),
                 ],
             }),
             Row::Lane { caption: "add", marks: trace.marks },
@@ -58,8 +57,8 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     })
 }
 
-fn subtractions(script: &[Line]) -> Vec<Mark> {
-    let mark = |&(at_ms, operation): &Line| match operation {
+fn subtractions(script: &[Step]) -> Vec<Mark> {
+    let mark = |&(at_ms, operation): &Step| match operation {
         Operation::Refund { cost, .. } => Some(Mark { at: seconds(at_ms), look: Look::Event, cost }),
         _ => None,
     };

@@ -1,7 +1,7 @@
-//! The picture of the penalty: waits that grow, and a success that clears them.
+//! The picture of the penalty: waits grow with failures, and a success clears them.
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
-use super::script::{Gauge, Line, Subject, instant, run, seconds};
+use super::script::{Gauge, Step, Subject, instant, run, seconds};
 use super::svg::Look;
 use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::{Limit, LimitError, Operation, Report, Span, State};
@@ -15,8 +15,8 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
         memory: Span::from_secs(12),
         count_refused: false,
     })?);
-    // An attempt that is let in fails a moment later; only the one at 33 s succeeds.
-    let script: Vec<Line> = [
+    // Every admitted attempt fails 100 ms later, except the one at 33 s, which succeeds.
+    let script: Vec<Step> = [
         (1_000, Some(Report::Failure)),
         (2_500, Some(Report::Failure)),
         (4_000, Some(Report::Failure)),
@@ -43,12 +43,12 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     Ok(Chart {
         title: "Penalty",
         subtitle: "penalty: 2s, free: 2, factor: 2, longest: 8s, memory: 12s.",
-        description: "Attempts at a login over fifty seconds. Two failures are free. The third makes the caller wait \
-                      two seconds, the next four, the next eight, and the one after that eight again, the longest \
+        description: "Login attempts over fifty seconds. Two failures are free. The third causes a wait of two \
+                      seconds, the next four, the next eight, and the one after that eight again, the longest \
                       wait. Attempts during a wait are refused. A success at thirty-three seconds clears the \
                       record. A single later failure is forgotten twelve seconds after it.",
         legend: vec![
-            (Look::Admitted, "let in"),
+            (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
             (Look::Level, "failures on record"),
             (Look::Wait, "wait"),
@@ -76,12 +76,12 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     })
 }
 
-/// One bar for each failure that made the caller wait.
-fn waits(limit: Limit, script: &[Line]) -> Vec<Bar> {
+/// Returns one bar for each failure that caused a wait.
+fn waits(limit: Limit, script: &[Step]) -> Vec<Bar> {
     let mut subject = Subject::new(limit);
     let mut waits: Vec<Bar> = Vec::new();
     for &(at_ms, operation) in script {
-        subject.ask(instant(at_ms), &operation);
+        subject.apply(instant(at_ms), &operation);
         let wait_ms = match (operation, subject.state()) {
             (Operation::Report { .. }, Some(State::Penalty(state))) => {
                 (state.until - instant(at_ms)).ms_ceil()
@@ -91,7 +91,7 @@ fn waits(limit: Limit, script: &[Line]) -> Vec<Bar> {
         if wait_ms > 0 {
             let (from, to) = (seconds(at_ms), seconds(at_ms + wait_ms));
             let label = format!("{} s", wait_ms / 1_000);
-            waits.push(Bar { from, to, look: Look::Wait, track: 0, label, beats: Vec::new() });
+            waits.push(Bar { from, to, look: Look::Wait, track: 0, label, dots: Vec::new() });
         }
     }
     waits

@@ -1,7 +1,7 @@
-//! The picture of the quota: a month with reservations and grace, and the turn to the next one.
+//! The picture of the quota: a month with reservations and grace, and the start of the next month.
 
-use super::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row, Stretch};
-use super::script::{Gauge, Line, ORIGIN, Reading, run};
+use super::chart::{Axis, Chart, Interval, Layer, Mark, Note, Plot, Row};
+use super::script::{Gauge, ORIGIN, Sampling, Step, run};
 use super::svg::Look;
 use anyhow::Result;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
@@ -19,10 +19,10 @@ pub(super) fn chart() -> Result<Chart> {
     let [_, march, april, _] = periods.starts();
     let march_ms = after_origin(march).us() / 1_000;
     let script = script(march_ms);
-    let reading =
-        |gauge| Reading { gauge, from_ms: march_ms, until_ms: march_ms + 45 * DAY_MS, every_ms: HOUR_MS };
-    let consumed = run(limit, &script, reading(Gauge::Consumed));
-    let taken = run(limit, &script, reading(Gauge::Taken));
+    let sampling =
+        |gauge| Sampling { gauge, from_ms: march_ms, until_ms: march_ms + 45 * DAY_MS, every_ms: HOUR_MS };
+    let consumed = run(limit, &script, sampling(Gauge::Consumed));
+    let with_reserved = run(limit, &script, sampling(Gauge::ConsumedAndReserved));
 
     let from = march_ms as f64 / 1e3;
     let day = |day: f64| from + day * DAY_S;
@@ -35,9 +35,9 @@ pub(super) fn chart() -> Result<Chart> {
         title: "Quota",
         subtitle: "quota: 100/month, zone: Europe/Berlin, grace: 5%. Numbers in marks are costs.",
         description: "Six weeks of a monthly quota of one hundred with a grace of five. A reservation of twenty is \
-                      settled with fourteen. Another of twenty-five is never settled and ends by itself; a request \
-                      that it kept out is admitted afterwards. At the end of March the consumption passes one \
-                      hundred and stops at one hundred and five. At midnight of the first of April it starts again \
+                      settled with fourteen. Another of twenty-five is never settled and expires; a request that \
+                      was refused because of it is admitted afterwards. At the end of March the consumption exceeds one \
+                      hundred and stops at one hundred and five. At midnight on the first of April it starts again \
                       at zero.",
         legend: vec![
             (Look::Admitted, "admitted"),
@@ -51,8 +51,8 @@ pub(super) fn chart() -> Result<Chart> {
         edges: vec![edge],
         rows: vec![
             Row::Ruler(vec![
-                Stretch { from, to: edge, label: "March".to_owned() },
-                Stretch { from: edge, to: day(45.0), label: "April".to_owned() },
+                Interval { from, to: edge, label: "March".to_owned() },
+                Interval { from: edge, to: day(45.0), label: "April".to_owned() },
             ]),
             Row::Plot(Plot {
                 caption: "units",
@@ -60,13 +60,13 @@ pub(super) fn chart() -> Result<Chart> {
                 max: 125.0,
                 step: 25.0,
                 layers: vec![
-                    Layer::Area(Look::ReservedArea, taken.level),
+                    Layer::Area(Look::ReservedArea, with_reserved.level),
                     Layer::Area(Look::LevelArea, consumed.level.clone()),
                     Layer::Line(Look::Level, consumed.level),
                     Layer::Limit(100.0, "quota 100".to_owned()),
                     Layer::Limit(105.0, "grace 105".to_owned()),
-                    Note::left(day(9.5), 42.0, 4.0, -24.0, "20 held, 14 used"),
-                    Note::left(day(15.0), 68.0, 24.0, -20.0, "25 held, never settled"),
+                    Note::left(day(9.9), 42.0, 0.0, -24.0, "20 reserved, 14 used"),
+                    Note::left(day(15.0), 68.0, 24.0, -20.0, "25 reserved, never settled"),
                 ],
             }),
             Row::Lane { caption: "requests", marks: charges_only(&script, &consumed.marks) },
@@ -74,10 +74,10 @@ pub(super) fn chart() -> Result<Chart> {
     })
 }
 
-fn script(march_ms: u64) -> Vec<Line> {
+fn script(march_ms: u64) -> Vec<Step> {
     let (first, second) = (Token(1), Token(2));
     let charge = |cost| Operation::charge(cost);
-    let lines = [
+    let steps = [
         (12, charge(8)),
         (3 * 24, charge(8)),
         (5 * 24, charge(10)),
@@ -97,11 +97,11 @@ fn script(march_ms: u64) -> Vec<Line> {
         (39 * 24, charge(9)),
         (42 * 24, charge(10)),
     ];
-    lines.into_iter().map(|(hour, operation)| (march_ms + hour * HOUR_MS, operation)).collect()
+    steps.into_iter().map(|(hour, operation)| (march_ms + hour * HOUR_MS, operation)).collect()
 }
 
-/// A reservation shows in the plot, not among the requests.
-fn charges_only(script: &[Line], marks: &[Mark]) -> Vec<Mark> {
+/// Removes reservations, which the plot shows instead.
+fn charges_only(script: &[Step], marks: &[Mark]) -> Vec<Mark> {
     let asked = script.iter().filter(|(_, operation)| operation.cost().is_some());
     let charged =
         asked.zip(marks).filter(|((_, operation), _)| matches!(operation, Operation::Charge { .. }));

@@ -1,4 +1,4 @@
-//! The picture of retry-after: one request a microsecond, around the instant that a refusal named.
+//! The picture of retry-after: one request per microsecond, around the instant that a refusal stated.
 
 use super::chart::{Axis, Chart, Mark, Row};
 use super::script::{Subject, instant};
@@ -27,14 +27,14 @@ pub(super) fn chart() -> Result<Chart> {
     let ticks = (0..=2 * REACH_US).step_by(2).map(|n| n as f64 - reach);
     let ticks = ticks.map(|us| (us, if us == 0.0 { "retry at".to_owned() } else { format!("{us:+} µs") }));
     Ok(Chart {
-        title: "Retry-after is solved, not rounded",
+        title: "Retry-after is exact to the microsecond",
         subtitle: "token-bucket: 7/s, burst: 3; sliding-window: 7/min, buckets: 6, interpolated; sliding-log: 4/s.",
-        description: "Three algorithms, each asked once a microsecond around the instant that its refusal named. All \
-                      are refused up to one microsecond before it and admitted from it on.",
+        description: "Three algorithms, each asked once per microsecond around the retry-after of its refusal. All \
+                      refuse up to one microsecond before that instant and admit from it on.",
         legend: vec![
             (Look::Admitted, "would be admitted"),
             (Look::Refused, "would be refused"),
-            (Look::Edge, "the instant that the refusal named"),
+            (Look::Edge, "retry-after of the refusal"),
         ],
         axis: Axis { from: -reach - 0.5, to: reach + 0.5, ticks: ticks.collect() },
         edges: vec![0.0],
@@ -42,11 +42,12 @@ pub(super) fn chart() -> Result<Chart> {
     })
 }
 
-/// Uses the limit up, then looks once a microsecond around the instant it names.
+/// Uses up the limit, then peeks once per microsecond around the retry-after of the refusal.
 fn around_retry(limit: Limit) -> Result<Vec<Mark>> {
     let mut subject = Subject::new(limit);
     let charge = Operation::charge(1);
-    let refused = (0..100).map(|n| subject.ask(instant(n * 13), &charge)).find(|answer| answer.is_refused());
+    let refused =
+        (0..100).map(|n| subject.apply(instant(n * 13), &charge)).find(|answer| answer.is_refused());
     let Some(Verdict::Refused(Retry::At(retry_at))) = refused.map(|answer| answer.verdict) else {
         bail!("{} did not refuse", limit.algorithm().name());
     };

@@ -1,4 +1,4 @@
-//! Drives the real state machines through a script and records what they did.
+//! Runs a script of operations on the real state machines and records the answers.
 
 use super::chart::{Mark, Point, simplify};
 use super::svg::Look;
@@ -6,17 +6,17 @@ use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::quota::QuotaState;
 use tollgate_core::{Answer, Limit, Operation, Span, State, Time};
 
-/// Where the scripts begin: a full hour, so that windows of any usual length begin here too.
+/// Start of all scripts: a full hour, so that windows of any usual length also begin here.
 pub(super) const ORIGIN: Time = Time::from_us(1_800_000_000_000_000);
 
-/// One thing that happens, so many milliseconds after the origin.
-pub(super) type Line = (u64, Operation);
+/// One operation, at a time in milliseconds after the origin.
+pub(super) type Step = (u64, Operation);
 
-/// What became of a script.
+/// The record of one script run.
 pub(super) struct Trace {
     /// Every request for admission.
     pub(super) marks: Vec<Mark>,
-    /// What the gauge showed.
+    /// Values of the gauge.
     pub(super) level: Vec<Point>,
     /// Every answer, in the order of the script.
     pub(super) answers: Vec<Answer>,
@@ -33,8 +33,8 @@ impl Subject {
         Subject { limit, state: None }
     }
 
-    /// Asks, and commits what was decided.
-    pub(super) fn ask(&mut self, now: Time, operation: &Operation) -> Answer {
+    /// Applies one operation, commits its write and returns the answer.
+    pub(super) fn apply(&mut self, now: Time, operation: &Operation) -> Answer {
         let step = self.limit.decide(self.state.as_ref(), now, operation);
         if let Some(write) = step.write {
             State::commit(&mut self.state, write.change);
@@ -46,33 +46,33 @@ impl Subject {
         self.state.as_ref()
     }
 
-    /// What counts against the limit, in whole units.
+    /// Returns the whole units that count against the limit.
     pub(super) fn used(&self, now: Time) -> f64 {
         let answer = self.limit.decide(self.state.as_ref(), now, &Operation::Peek { cost: 0 }).answer;
         (answer.limit - answer.remaining) as f64
     }
 }
 
-/// What is recorded between the lines of a script.
+/// The quantity that is recorded during a script.
 #[derive(Clone, Copy)]
 pub(super) enum Gauge {
-    /// What counts against the limit, in whole units.
+    /// Whole units that count against the limit.
     Used,
-    /// What a bucket holds, with its fraction.
+    /// Level of a bucket, with its fraction.
     Debt(Bucket),
-    /// What a token bucket still has, with its fraction.
+    /// Tokens left in a token bucket, with their fraction.
     Tokens(Bucket),
-    /// The failures that a penalty remembers.
+    /// Failures on record of a penalty.
     Failures,
-    /// What was consumed of a quota.
+    /// Consumption of a quota.
     Consumed,
-    /// What was consumed of a quota and what is reserved.
-    Taken,
+    /// Consumption of a quota plus its open reservations.
+    ConsumedAndReserved,
 }
 
-/// When, and how often, a gauge is read. It is read around every line of the script as well.
+/// When and how often a gauge is sampled. It is also sampled before and after every step of the script.
 #[derive(Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct Sampling {
     pub(super) gauge: Gauge,
     pub(super) from_ms: u64,
     pub(super) until_ms: u64,
@@ -80,9 +80,9 @@ pub(super) struct Reading {
 }
 
 impl Gauge {
-    /// Read often enough for a picture of `until_ms` milliseconds.
-    pub(super) const fn until(self, until_ms: u64) -> Reading {
-        Reading { gauge: self, from_ms: 0, until_ms, every_ms: 20 }
+    /// Samples the gauge from the origin until `until_ms`.
+    pub(super) const fn until(self, until_ms: u64) -> Sampling {
+        Sampling { gauge: self, from_ms: 0, until_ms, every_ms: 20 }
     }
 
     fn read(self, subject: &Subject, now: Time) -> f64 {
@@ -95,32 +95,32 @@ impl Gauge {
                 _ => 0.0,
             },
             Gauge::Consumed => quota(subject, now).map_or(0.0, |quota| quota.used as f64),
-            Gauge::Taken => quota(subject, now).map_or(0.0, |quota| {
+            Gauge::ConsumedAndReserved => quota(subject, now).map_or(0.0, |quota| {
                 let held = quota.reservations.iter().filter(|held| held.until > now);
                 (quota.used + held.map(|held| held.cost).sum::<u64>()) as f64
             }),
         }
     }
 
-    /// Whether it goes from one whole number to another at once.
+    /// Returns whether the value changes in steps, not continuously.
     const fn is_stepped(self) -> bool {
         !matches!(self, Gauge::Debt(_) | Gauge::Tokens(_))
     }
 }
 
-/// Runs `script`, which must be in the order of time.
-pub(super) fn run(limit: Limit, script: &[Line], reading: Reading) -> Trace {
-    let Reading { gauge, from_ms, until_ms, every_ms } = reading;
+/// Runs `script`, which must be sorted by time.
+pub(super) fn run(limit: Limit, script: &[Step], sampling: Sampling) -> Trace {
+    let Sampling { gauge, from_ms, until_ms, every_ms } = sampling;
     let mut subject = Subject::new(limit);
     let (mut marks, mut answers, mut level) = (Vec::new(), Vec::new(), Vec::new());
     let mut read = |subject: &Subject, at_ms: u64| {
         level.push(Point { at: seconds(at_ms), value: gauge.read(subject, instant(at_ms)) });
     };
-    let mut lines = script.iter().peekable();
+    let mut steps_left = script.iter().peekable();
     for sampled_ms in (from_ms..until_ms).step_by(every_ms as usize) {
-        while let Some(&(at_ms, operation)) = lines.next_if(|&&(at_ms, _)| at_ms <= sampled_ms) {
+        while let Some(&(at_ms, operation)) = steps_left.next_if(|&&(at_ms, _)| at_ms <= sampled_ms) {
             read(&subject, at_ms);
-            let answer = subject.ask(instant(at_ms), &operation);
+            let answer = subject.apply(instant(at_ms), &operation);
             read(&subject, at_ms);
             if let Some(cost) = operation.cost() {
                 let look = if answer.is_admitted() { Look::Admitted } else { Look::Refused };
@@ -130,20 +130,20 @@ pub(super) fn run(limit: Limit, script: &[Line], reading: Reading) -> Trace {
         }
         read(&subject, sampled_ms);
     }
-    let level = simplify(if gauge.is_stepped() { steps(level) } else { level });
+    let level = simplify(if gauge.is_stepped() { stepped(level) } else { level });
     Trace { marks, level, answers }
 }
 
-/// The same points, each joined to the next by a level line and an upright one.
-fn steps(points: Vec<Point>) -> Vec<Point> {
-    let mut steps: Vec<Point> = Vec::with_capacity(2 * points.len());
+/// Joins each point to the next by a horizontal and a vertical line.
+fn stepped(points: Vec<Point>) -> Vec<Point> {
+    let mut joined: Vec<Point> = Vec::with_capacity(2 * points.len());
     for point in points {
-        if let Some(&last) = steps.last() {
-            steps.push(Point { at: point.at, value: last.value });
+        if let Some(&last) = joined.last() {
+            joined.push(Point { at: point.at, value: last.value });
         }
-        steps.push(point);
+        joined.push(point);
     }
-    steps
+    joined
 }
 
 fn debt(bucket: &Bucket, subject: &Subject, now: Time) -> f64 {
@@ -153,7 +153,7 @@ fn debt(bucket: &Bucket, subject: &Subject, now: Time) -> f64 {
     state.debt.saturating_sub(elapsed * drain) as f64 / scale as f64
 }
 
-/// The state of a quota whose period is not over.
+/// Returns the state of a quota whose period is not over.
 fn quota(subject: &Subject, now: Time) -> Option<&QuotaState> {
     match subject.state() {
         Some(State::Quota(quota)) if now < quota.end => Some(quota),
@@ -161,17 +161,17 @@ fn quota(subject: &Subject, now: Time) -> Option<&QuotaState> {
     }
 }
 
-/// The instant so many milliseconds after the origin.
+/// Returns the instant at `at_ms` milliseconds after the origin.
 pub(super) fn instant(at_ms: u64) -> Time {
     ORIGIN.plus(Span::from_ms(at_ms))
 }
 
-/// Charges of one unit each.
-pub(super) fn charges(at_ms: &[u64]) -> Vec<Line> {
+/// Returns charges of one unit each.
+pub(super) fn charges(at_ms: &[u64]) -> Vec<Step> {
     at_ms.iter().map(|&at_ms| (at_ms, Operation::charge(1))).collect()
 }
 
-/// Pictures count in seconds after the origin.
+/// Converts to seconds, the unit of the time axis.
 pub(super) fn seconds(at_ms: u64) -> f64 {
     at_ms as f64 / 1_000.0
 }

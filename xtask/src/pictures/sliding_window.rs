@@ -1,6 +1,6 @@
-//! The picture of the sliding window: one trace, counted strictly and by interpolation.
+//! The picture of the sliding window: the same requests under strict and interpolated counting.
 
-use super::chart::{Axis, Chart, Layer, Note, Plot, Row, Stretch};
+use super::chart::{Axis, Chart, Interval, Layer, Note, Plot, Row};
 use super::script::{Gauge, Trace, charges, run};
 use super::svg::Look;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
@@ -11,11 +11,11 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     let interpolated = trace(Counting::Interpolated)?;
     Ok(Chart {
         title: "Sliding window, counted in buckets",
-        subtitle: "sliding-window: 6/12s, buckets: 3. The same requests, counted in the two ways.",
+        subtitle: "sliding-window: 6/12s, buckets: 3. The same requests, counted in both ways.",
         description: "Requests over nine buckets of four seconds with a limit of six per twelve seconds, twice. \
-                      Counted strictly, the five requests of the first bucket count until their bucket is wholly outside the \
-                      window, and requests are refused until then. Interpolated, they fade out while their \
-                      bucket leaves the window, and requests are admitted earlier.",
+                      With strict counting, the five requests of the first bucket count until the whole bucket is outside \
+                      the window, and requests are refused until then. With interpolated counting, they fade out \
+                      while their bucket leaves the window, and requests are admitted earlier.",
         legend: vec![
             (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
@@ -28,7 +28,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
         rows: vec![
             Row::Ruler(
                 (0..9_u32)
-                    .map(|n| Stretch {
+                    .map(|n| Interval {
                         from: f64::from(n * 4),
                         to: f64::from(n * 4 + 4),
                         label: format!("bucket {}", n + 1),
@@ -36,7 +36,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     .collect(),
             ),
             plot(
-                "counting: strict (the oldest bucket counts whole)",
+                "counting: strict (the oldest bucket counts in full)",
                 &strict,
                 vec![Note::right(16.0, 1.0, 30.0, 7.0, "bucket 1 leaves all at once")],
             ),

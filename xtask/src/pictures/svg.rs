@@ -1,17 +1,17 @@
-//! Writes SVG: shapes with a meaning, and one style sheet that says how each meaning looks.
+//! Writes SVG shapes and texts, and the style sheet that they share.
 //!
-//! Knows nothing of time, limits or charts. The same calls give the same bytes on every machine.
+//! Does not know time, limits or charts. The output is the same on every machine.
 
 use std::fmt::Write;
 
-/// A place on the picture, in pixels from its upper left corner.
+/// A position in pixels from the upper left corner.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Spot {
     pub(crate) x: f64,
     pub(crate) y: f64,
 }
 
-/// What a shape or a text stands for.
+/// What a shape or a text shows. Each variant has one CSS class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
     Title,
@@ -41,7 +41,7 @@ pub(crate) enum Look {
     Arrow,
 }
 
-/// Where a text lies from its spot.
+/// Which end of a text is at its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Anchor {
     Start,
@@ -49,8 +49,8 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// The picture lies on a white card of its own, so it reads the same on a light and on a dark page. Nothing is told
-/// by colour alone: what is admitted is filled, what is refused is hollow.
+/// The background is white, so that the picture is readable on light and dark pages. No meaning depends on colour
+/// alone: admitted requests are filled, refused ones are hollow.
 const STYLE: &str = "\
 text{font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:12px;fill:#27313b}
 .card{fill:#fff;stroke:#d5dbe1}
@@ -112,7 +112,7 @@ impl Look {
         }
     }
 
-    /// How many pixels high a text of this look is.
+    /// Font size of a text with this look.
     pub(crate) const fn text_px(self) -> f64 {
         match self {
             Look::Title => 15.0,
@@ -125,14 +125,14 @@ impl Look {
     }
 }
 
-/// Shapes, in the order in which they are drawn.
+/// Collects shapes in drawing order.
 #[derive(Default)]
 pub(crate) struct Svg {
     body: String,
 }
 
 impl Svg {
-    /// The whole file.
+    /// Returns the complete file.
     pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (w, h) = (px(width), px(height));
         let (title, description) = (escape(title), escape(description));
@@ -191,7 +191,7 @@ impl Svg {
         self.shape(look, "circle", &place);
     }
 
-    /// A straight line with a head at its end.
+    /// Draws a straight line with an arrowhead at its end.
     pub(crate) fn arrow(&mut self, from: Spot, to: Spot) {
         const HEAD_PX: f64 = 6.0;
         self.line(Look::Arrow, from, to);
@@ -211,11 +211,11 @@ impl Svg {
     }
 
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        self.body.write_fmt(text).expect("a string takes everything");
+        self.body.write_fmt(text).expect("writing to a string cannot fail");
     }
 }
 
-/// About how wide a text is. Fonts differ; leave some room.
+/// Estimates the width of a text. Fonts differ, so leave some room.
 pub(crate) fn text_width(look: Look, text: &str) -> f64 {
     text.chars().count() as f64 * look.text_px() * 0.53
 }
@@ -225,7 +225,7 @@ fn points(spots: &[Spot]) -> String {
     pairs.join(" ")
 }
 
-/// Tenths of a pixel are enough, and the shortest form of them.
+/// Formats pixels with at most one decimal.
 fn px(value: f64) -> String {
     let text = format!("{value:.1}");
     let short = text.strip_suffix(".0").unwrap_or(&text);
@@ -241,14 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pixels_are_written_in_the_shortest_form() {
+    fn px_drops_needless_decimals_and_signs() {
         for (value, text) in [(0.0, "0"), (-0.01, "0"), (12.0, "12"), (12.34, "12.3"), (-1.96, "-2")] {
             assert_eq!(px(value), text);
         }
     }
 
     #[test]
-    fn text_cannot_break_out_of_its_element() {
+    fn text_and_description_are_escaped() {
         let mut svg = Svg::default();
         svg.text(Look::Note, Spot { x: 1.0, y: 2.0 }, Anchor::Middle, "a < b & \"c\"");
         let file = svg.finish(10.0, 10.0, "t", "<d>");

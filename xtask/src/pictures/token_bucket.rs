@@ -1,4 +1,4 @@
-//! The picture of the token bucket: a burst, the steady rate, and saving up again.
+//! The picture of the token bucket: a burst, then requests at the rate, then a pause that refills it.
 
 use super::chart::{Axis, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, charges, run};
@@ -15,10 +15,10 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
     let trace = run(Limit::Bucket(bucket), &script, Gauge::Tokens(bucket).until(30_000));
     Ok(Chart {
         title: "Token bucket",
-        subtitle: "token-bucket: 1/2s, burst: 5. One token comes every two seconds, five can be saved.",
-        description: "The tokens in a bucket over thirty seconds. Five requests in a row empty the full bucket, the \
-                      next ones are refused. Then one request every two seconds is admitted, as fast as tokens \
-                      come. In a pause the level climbs in a straight line and stops at the capacity of five.",
+        subtitle: "token-bucket: 1/2s, burst: 5. One token arrives every two seconds, five can be saved.",
+        description: "The tokens in a bucket over thirty seconds. Five requests in a row empty the full bucket, and \
+                      the next ones are refused. Then one request every two seconds is admitted, as fast as tokens \
+                      arrive. In a pause the level rises in a straight line and stops at the capacity of five.",
         legend: vec![
             (Look::Admitted, "admitted"),
             (Look::Refused, "refused"),
@@ -37,7 +37,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Area(Look::LevelArea, trace.level.clone()),
                     Layer::Line(Look::Level, trace.level),
                     Layer::Limit(5.0, "capacity 5".to_owned()),
-                    Note::right(2.75, 2.4, 36.0, -36.0, "a burst spends what was saved"),
+                    Note::right(2.75, 2.4, 36.0, -36.0, "a burst spends the saved tokens"),
                     Note::left(17.0, 2.5, 16.0, -14.0, "one token every 2 s"),
                 ],
             }),

@@ -1,4 +1,4 @@
-//! The core depends on what is listed here, and through that on no runtime and no I/O.
+//! The core depends only on the crates listed here, and through them on no runtime and no I/O.
 
 use super::Problem;
 use super::tree::{File, Tree};
@@ -12,7 +12,7 @@ pub(super) const MANIFEST: &str = "crates/core/Cargo.toml";
 const ALLOWED: &[(&str, &str)] = &[
     ("blake3", "names and secrets become salts and keys"),
     ("jiff", "quota periods follow the calendar of a named zone; the zone data is compiled in"),
-    ("siphasher", "what a request id stands for is told apart by a hash"),
+    ("siphasher", "the content bound to a request id is compared by hash"),
     ("smallvec", "the plan of an ordinary check allocates nothing"),
     ("thiserror", "errors are typed"),
 ];
@@ -63,8 +63,8 @@ const DENIED: &[&str] = &[
 const DENIED_FEATURES: &[(&str, &str)] =
     &[("jiff", "tz-system"), ("jiff", "tzdb-concatenated"), ("jiff", "tzdb-zoneinfo")];
 
-/// The whole tree of normal dependencies, on every system and with every feature: one line per crate, which is
-/// its depth, name, version and, behind a bar, its features.
+/// Returns the tree of normal dependencies, on every system and with every feature: one line per crate with
+/// its depth, name, version and, after a bar, its features.
 pub(super) fn resolve(root: &Path) -> Result<String> {
     let output = Command::new("cargo")
         .args(["tree", "--package", "tollgate-core", "--edges", "normal", "--all-features"])

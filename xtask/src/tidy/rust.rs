@@ -1,6 +1,6 @@
 //! Just enough of Rust's grammar to tell code from comments and text, and to see paths, modules and attributes.
 //!
-//! It is given code that compiles. For anything else it promises only to end.
+//! It expects code that compiles. On anything else it only terminates.
 
 /// What is in a source file.
 pub(super) struct Source<'a> {
@@ -35,7 +35,7 @@ pub(super) struct Comment<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     pub(super) line: usize,
-    /// The first is empty when something that is not a name stands before the first `::`.
+    /// The first is empty if something other than a name precedes the first `::`.
     pub(super) segments: Vec<&'a str>,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Source<'a> {
         while let Some(kind) = self.kind(at) {
             at = match kind {
                 Kind::Punct('}') => return at + 1,
-                // The new name in `old as new` is no path.
+                // The new name in `old as new` is not a path.
                 Kind::Ident("as") => at + 2,
                 Kind::Ident(_) => self.path(at, prefix, paths),
                 _ => at + 1,
@@ -269,7 +269,7 @@ fn block_comment_len(text: &str) -> usize {
     text.len()
 }
 
-/// The length of what stands before the text of a string literal, and of the whole literal.
+/// Returns the length of the prefix of a string literal, and of the whole literal.
 fn string_len(text: &str) -> Option<(usize, usize)> {
     let prefix = name_len(text);
     if !["", "b", "c", "r", "br", "cr"].contains(&&text[..prefix]) {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_told_from_integers_ranges_and_fields() {
+    fn floats_are_distinguished_from_integers_ranges_and_fields() {
         let float = |text| Source::read(text).tokens.iter().any(|token| token.kind == Kind::Float);
         for text in ["1.5", "1.", "1e3", "1f64", "2.5e-3", "[1.]", "1_f32"] {
             assert!(float(text), "{text}");

@@ -6,7 +6,7 @@ use super::tree::Tree;
 
 const LINES_MAX: usize = 500;
 
-/// A long file is a question, so this does not fail.
+/// Long files are warnings, not errors.
 pub(super) fn warnings(tree: &Tree) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for (path, text) in tree.texts(".rs").filter(|(path, _)| !is_test(path)) {

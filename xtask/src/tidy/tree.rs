@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Below a folder of this name lies what others wrote, or data that is wrong on purpose.
+/// Folders with third-party files, or with data that is wrong on purpose.
 const FOREIGN: &[&str] = &["vendor", "corpus"];
 
 pub(super) struct Tree {

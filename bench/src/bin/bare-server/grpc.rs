@@ -1,4 +1,4 @@
-//! gRPC by tonic alone: reads a message, and gives everybody the same answer.
+//! gRPC by tonic alone: reads a message and sends a fixed response.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -15,9 +15,9 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-/// What Envoy asks, as far as the bench says it.
+/// Envoy's request, with the fields that the bench sends.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Question {
+struct RateLimitRequest {
     #[prost(string, tag = "1")]
     domain: String,
     #[prost(message, repeated, tag = "2")]
@@ -38,30 +38,30 @@ struct Entry {
     value: String,
 }
 
-/// That it may pass.
+/// The response: code OK.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Answer {
+struct RateLimitResponse {
     #[prost(int32, tag = "1")]
     overall_code: i32,
 }
 
 #[derive(Clone)]
-struct Everything;
+struct AlwaysAdmit;
 
-impl UnaryService<Question> for Everything {
-    type Response = Answer;
-    type Future = Ready<Result<Response<Answer>, Status>>;
+impl UnaryService<RateLimitRequest> for AlwaysAdmit {
+    type Response = RateLimitResponse;
+    type Future = Ready<Result<Response<RateLimitResponse>, Status>>;
 
-    fn call(&mut self, _question: Request<Question>) -> Self::Future {
-        ready(Ok(Response::new(Answer { overall_code: 1 })))
+    fn call(&mut self, _request: Request<RateLimitRequest>) -> Self::Future {
+        ready(Ok(Response::new(RateLimitResponse { overall_code: 1 })))
     }
 }
 
-impl NamedService for Everything {
+impl NamedService for AlwaysAdmit {
     const NAME: &'static str = "envoy.service.ratelimit.v3.RateLimitService";
 }
 
-impl Service<http::Request<Body>> for Everything {
+impl Service<http::Request<Body>> for AlwaysAdmit {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -72,13 +72,15 @@ impl Service<http::Request<Body>> for Everything {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         Box::pin(async {
-            Ok(Grpc::new(ProstCodec::<Answer, Question>::default()).unary(Everything, request).await)
+            Ok(Grpc::new(ProstCodec::<RateLimitResponse, RateLimitRequest>::default())
+                .unary(AlwaysAdmit, request)
+                .await)
         })
     }
 }
 
 pub(crate) async fn serve(socket: TcpListener) -> Result<()> {
     let socket = tokio::net::TcpListener::from_std(socket)?;
-    let server = Server::builder().tcp_nodelay(true).add_service(Everything);
+    let server = Server::builder().tcp_nodelay(true).add_service(AlwaysAdmit);
     Ok(server.serve_with_incoming(TcpListenerStream::new(socket)).await?)
 }

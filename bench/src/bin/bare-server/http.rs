@@ -1,4 +1,4 @@
-//! HTTP by hyper alone: reads a request to its end, and gives everybody the same answer.
+//! HTTP by hyper alone: reads a request to its end and sends a fixed response.
 
 use anyhow::Result;
 use http_body_util::{BodyExt, Full};

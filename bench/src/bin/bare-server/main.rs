@@ -1,6 +1,6 @@
-//! Answers and decides nothing: what the runtime, the sockets and the protocols below `tollgate serve` cost by themselves.
+//! Responds without deciding: the cost of runtime, sockets and protocols below `tollgate serve`.
 //!
-//! Threads, sockets and allocator are as there: a runtime per core, with sockets of its own on the same ports.
+//! Threads, sockets and allocator are the same: one runtime per core, each with separate sockets on the same ports.
 
 mod grpc;
 mod http;

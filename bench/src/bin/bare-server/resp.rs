@@ -1,12 +1,12 @@
-//! The protocol of Redis, as far as one must know it to see where a command ends. Every command gets the same answer.
+//! The Redis protocol (RESP), just enough to find the end of a command. Every command gets a fixed reply.
 
 use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a check would be answered with, in the form of redis-cell.
+/// The reply to a check in redis-cell's format.
 const ANSWER: &[u8] = b"*5\r\n:0\r\n:1000000\r\n:999999\r\n:-1\r\n:1\r\n";
-/// More than ever is under way on one connection.
+/// More than is ever in flight on one connection.
 const INPUT_MAX: usize = 32 << 10;
 
 pub(crate) async fn serve(mut stream: TcpStream) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) async fn serve(mut stream: TcpStream) -> Result<()> {
     }
 }
 
-/// The length of the first command, or None if it has not come whole.
+/// Returns the length of the first command, or `None` if it is incomplete.
 fn command_length(bytes: &[u8]) -> Option<usize> {
     let (words, mut at) = number(bytes, 0)?;
     for _ in 0..words {
@@ -41,7 +41,7 @@ fn command_length(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// The number in the line that begins here, and where the next line begins.
+/// Returns the number in the line that begins here, and the start of the next line.
 fn number(bytes: &[u8], line: usize) -> Option<(usize, usize)> {
     let digits = bytes.get(line + 1..)?;
     let mut value = 0;

@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../properties.rs"]
-mod properties;
-
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::key(bytes));

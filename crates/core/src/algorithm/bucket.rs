@@ -1,18 +1,25 @@
-//! One machine for the token bucket, the leaky bucket as a meter and the leaky bucket as a shaper.
+//! Token bucket, leaky bucket as a meter, and leaky bucket as a shaper: one debt that drains at a fixed rate.
 //!
-//! The state is a debt that drains. A unit of cost is `scale` units of debt and every tick drains `drain` of
-//! them, where `drain / scale` is the rate per tick in lowest terms: nothing is ever rounded.
+//! One unit of cost is `scale` units of debt. Every tick drains `drain` units of debt. `drain / scale` is the rate per
+//! tick in lowest terms, so nothing is rounded.
 //!
-//! Largest intermediate: `debt + cost * scale`, at most 2^53 - 1, because the loader demands
-//! `2 * capacity * scale <= 2^53 - 1` and a debt read from a store is cut to what leaves room for one capacity.
+//! - Guarantee: in any time t, at most `capacity + rate * t` units are admitted. A shaper admits a unit with a delay,
+//!   so that units proceed at the rate.
+//! - State: debt in `1 / scale` units of cost, the instant at which it was that much, in microseconds, and `scale`.
+//! - Admits cost c iff `debt + c * scale <= capacity * scale`. A shaper with a queue of q has the capacity q + 1.
+//! - Retry at: now + `ceil((debt + c * scale - capacity * scale) / drain)` ticks.
+//! - Key may expire at: the instant at which the debt is drained.
+//! - Refund: the part of the charge that has not drained since. A shaper gives nothing back.
+//! - Largest intermediate: `debt + cost * scale`, at most 2^53 - 1. [`Bucket`] requires `2 * capacity * scale <= 2^53 -
+//!   1`, and a debt read from a store is clamped so that one capacity still fits.
 
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
-/// A debt of at most `capacity` that drains at `amount` per `period`.
+/// A debt of at most `capacity` units that drains at `rate` units per `period`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bucket {
     capacity: u64,
@@ -21,17 +28,17 @@ pub struct Bucket {
     /// Debt drained per tick.
     drain: u64,
     tick: Tick,
-    shape: Shape,
+    kind: BucketKind,
 }
 
-/// What a full bucket means to who asks.
+/// What the debt means to callers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Shape {
-    /// Tokens saved up: admit at once while there are some.
+pub enum BucketKind {
+    /// Token bucket: admits at once while saved-up tokens are left.
     Tokens,
-    /// A meter that overflows: admit at once while there is room.
+    /// Leaky bucket as a meter: admits at once while there is room.
     Meter,
-    /// A queue: admit with a delay, each unit behind the ones before it.
+    /// Leaky bucket as a shaper: admits with a delay, each unit after the ones before it.
     Queue,
 }
 
@@ -40,60 +47,60 @@ pub enum Shape {
 pub struct BucketState {
     /// Debt in `1 / scale` units of cost.
     pub debt: u64,
-    /// When it was that much.
+    /// The instant at which `debt` was that much.
     pub time: Time,
-    /// Debt per unit of cost; a rule with another scale sees that it must convert.
+    /// Debt per unit of cost. A limit with another scale knows that it must convert.
     pub scale: u64,
 }
 
 impl Bucket {
-    /// A token bucket: `amount` per `period`, saved up to `capacity`.
+    /// Creates a token bucket: `rate` tokens per `period`, saved up to `capacity`.
     pub fn tokens(rate: u64, period: Span, capacity: u64) -> Result<Bucket, LimitError> {
-        Bucket::new(rate, period, capacity, Shape::Tokens)
+        Bucket::new(rate, period, capacity, BucketKind::Tokens)
     }
 
-    /// A leaky bucket that refuses above `capacity`.
+    /// Creates a leaky bucket that refuses above `capacity`.
     pub fn meter(rate: u64, period: Span, capacity: u64) -> Result<Bucket, LimitError> {
-        Bucket::new(rate, period, capacity, Shape::Meter)
+        Bucket::new(rate, period, capacity, BucketKind::Meter)
     }
 
-    /// A leaky bucket that delays, with at most `queue` units waiting behind the one that passes.
+    /// Creates a leaky bucket that delays. At most `queue` units wait behind the one that proceeds.
     pub fn queue(rate: u64, period: Span, queue: u64) -> Result<Bucket, LimitError> {
-        Bucket::new(rate, period, amount("queue", queue)?.saturating_add(1), Shape::Queue)
+        Bucket::new(rate, period, positive("queue", queue)?.saturating_add(1), BucketKind::Queue)
     }
 
-    fn new(rate: u64, period: Span, capacity: u64, shape: Shape) -> Result<Bucket, LimitError> {
-        let rate = amount("rate", rate)?;
-        let period = span("period", period)?;
-        let capacity = amount("capacity", capacity)?;
+    fn new(rate: u64, period: Span, capacity: u64, kind: BucketKind) -> Result<Bucket, LimitError> {
+        let rate = positive("rate", rate)?;
+        let period = positive_span("period", period)?;
+        let capacity = positive("capacity", capacity)?;
         [Tick::Micro, Tick::Milli].into_iter().find_map(|tick| fit(rate, period, capacity, tick)).map_or_else(
             || Err(inexact(rate, period, capacity)),
-            |(scale, drain, tick)| Ok(Bucket { capacity, scale, drain, tick, shape }),
+            |(scale, drain, tick)| Ok(Bucket { capacity, scale, drain, tick, kind }),
         )
     }
 
-    /// The largest debt in whole units.
+    /// Returns the largest debt, in units of cost.
     #[inline]
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Which of the three readings it is.
-    pub const fn shape(&self) -> Shape {
-        self.shape
+    /// Returns whether it is a token bucket, a meter or a shaper.
+    pub const fn kind(&self) -> BucketKind {
+        self.kind
     }
 
-    /// The tick it counts in.
+    /// Returns the tick in which it counts time.
     pub const fn tick(&self) -> Tick {
         self.tick
     }
 
-    /// The exact rate per tick as a fraction in lowest terms: (units drained, units of debt per unit of cost).
+    /// Returns the exact rate per tick as a fraction in lowest terms: (debt drained per tick, debt per unit of cost).
     pub const fn rate(&self) -> (u64, u64) {
         (self.drain, self.scale)
     }
 
-    /// How long a full debt takes to drain.
+    /// Returns how long a full debt takes to drain.
     pub const fn fill_time(&self) -> Span {
         self.ticks((self.capacity * self.scale).div_ceil(self.drain))
     }
@@ -108,8 +115,8 @@ impl Bucket {
         self.capacity * self.scale
     }
 
-    /// The debt at `now`, in this limit's scale, and the instant it holds for: whole ticks, never before the
-    /// state's own.
+    /// Returns the debt in this limit's scale and the effective instant: `now` in whole ticks, but not before the
+    /// state's time.
     #[inline(always)]
     fn current(&self, state: Option<&BucketState>, now: Time) -> (u64, Time) {
         let tick = Span::from_us(self.tick.us());
@@ -123,15 +130,15 @@ impl Bucket {
     }
 
     #[inline]
-    fn standing(&self, debt: u64, now: Time) -> Standing {
-        Standing {
+    fn status(&self, debt: u64, now: Time) -> LimitStatus {
+        LimitStatus {
             limit: self.capacity,
             remaining: self.ceiling().saturating_sub(debt) / self.scale,
             reset_at: now.plus(self.drained_in(debt)),
         }
     }
 
-    /// How long this debt takes to drain. Most rates drain one at a time, which saves a division.
+    /// Returns how long this debt takes to drain. Most rates drain 1 per tick, which needs no division.
     #[inline]
     const fn drained_in(&self, debt: u64) -> Span {
         self.ticks(if self.drain == 1 { debt } else { debt.div_ceil(self.drain) })
@@ -142,53 +149,54 @@ impl Bucket {
         let needed = debt + cost.max(1) * self.scale;
         if needed > self.ceiling() {
             let wait = self.ticks((needed - self.ceiling()).div_ceil(self.drain));
-            return self.standing(debt, now).keep(Verdict::Refused(Retry::At(now.plus(wait))));
+            return self.status(debt, now).unchanged(Verdict::Refused(Retry::At(now.plus(wait))));
         }
         if cost == 0 {
-            return self.standing(debt, now).keep(Verdict::Admitted { delay: self.delay(debt) });
+            return self.status(debt, now).unchanged(Verdict::Admitted { delay: self.delay(debt) });
         }
         let left = BucketState { debt: debt + cost * self.scale, time: now, scale: self.scale };
-        let answer = self.admitted(&left, cost);
+        let answer = self.admission_answer(&left, cost);
         Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
     }
 
-    /// What a charge of 1 to `capacity` leaves behind, if it is admitted: all that a store must find out under a lock. It
-    /// takes no division; those are for the numbers that people see.
+    /// Returns the state after a charge of 1 to `capacity` units, or `None` if it is refused.
+    ///
+    /// This is all that a store must compute under a lock. Only [`admission_answer`](Self::admission_answer) divides.
     #[inline]
-    pub fn charged(&self, state: Option<&BucketState>, now: Time, cost: u64) -> Option<BucketState> {
+    pub fn try_charge(&self, state: Option<&BucketState>, now: Time, cost: u64) -> Option<BucketState> {
         let (debt, time) = self.current(state, now);
         let debt = debt + cost * self.scale;
         (debt <= self.ceiling()).then_some(BucketState { debt, time, scale: self.scale })
     }
 
-    /// The answer to the charge of `cost` that left this behind.
+    /// Returns the answer to the charge of `cost` that produced the state `left`.
     #[inline]
-    pub fn admitted(&self, left: &BucketState, cost: u64) -> Answer {
+    pub fn admission_answer(&self, left: &BucketState, cost: u64) -> Answer {
         let (debt, now) = (left.debt - cost * self.scale, left.time);
-        let mark = match self.shape {
-            Shape::Queue => Mark::None,
-            Shape::Tokens | Shape::Meter => Mark::At { time: now },
+        let mark = match self.kind {
+            BucketKind::Queue => Mark::None,
+            BucketKind::Tokens | BucketKind::Meter => Mark::At { time: now },
         };
         let verdict = Verdict::Admitted { delay: self.delay(debt) };
-        Answer { mark, ..self.standing(left.debt, now).answer(verdict) }
+        Answer { mark, ..self.status(left.debt, now).answer(verdict) }
     }
 
-    /// How long who comes after this debt has to wait.
+    /// Returns how long a request that is admitted behind this debt must wait.
     #[inline]
     const fn delay(&self, debt: u64) -> Span {
-        match self.shape {
-            Shape::Queue => self.ticks(debt.div_ceil(self.drain)),
-            Shape::Tokens | Shape::Meter => Span::ZERO,
+        match self.kind {
+            BucketKind::Queue => self.ticks(debt.div_ceil(self.drain)),
+            BucketKind::Tokens | BucketKind::Meter => Span::ZERO,
         }
     }
 
-    /// Gives back the part of a charge that has not drained since.
+    /// Refunds the part of a charge that has not drained since.
     fn refund(&self, debt: u64, now: Time, charged_at: Time, cost: u64) -> Step<BucketState> {
         let tick = Span::from_us(self.tick.us());
         let elapsed = (now - charged_at.floor(tick)).us() / self.tick.us();
         let charged = cost.min(self.capacity) * self.scale;
         if elapsed >= charged.div_ceil(self.drain) || debt == 0 {
-            return self.standing(debt, now).decline(Decline::NotHeld);
+            return self.status(debt, now).decline(Decline::NotHeld);
         }
         let given = (charged - elapsed * self.drain).min(debt);
         self.set(debt - given, now, Verdict::Done { amount: given / self.scale }, Mark::None)
@@ -196,12 +204,12 @@ impl Bucket {
 
     #[inline]
     fn set(&self, debt: u64, time: Time, verdict: Verdict, mark: Mark) -> Step<BucketState> {
-        let standing = self.standing(debt, time);
-        standing.write(verdict, mark, BucketState { debt, time, scale: self.scale }, standing.reset_at)
+        let status = self.status(debt, time);
+        status.write(verdict, mark, BucketState { debt, time, scale: self.scale }, status.reset_at)
     }
 }
 
-/// `debt` counted in `1 / to` instead of `1 / from` units, rounded up; at most [`EXACT_MAX`].
+/// Converts `debt` from `1 / from` units to `1 / to` units, rounded up and at most [`EXACT_MAX`].
 #[inline]
 fn convert(debt: u64, from: u64, to: u64) -> u64 {
     if from == to { debt } else { convert_dividing(debt, from, to) }
@@ -213,7 +221,7 @@ fn convert_dividing(debt: u64, from: u64, to: u64) -> u64 {
     exact.min(u128::from(EXACT_MAX)) as u64
 }
 
-/// Scale and drain in this tick, if the largest intermediate fits.
+/// Returns scale and drain in this tick, if the largest intermediate fits.
 fn fit(rate: u64, period: Span, capacity: u64, tick: Tick) -> Option<(u64, u64, Tick)> {
     if !period.us().is_multiple_of(tick.us()) {
         return None;
@@ -229,7 +237,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The error for numbers that fit in no tick, with numbers that do.
+/// Returns the error for numbers that fit in no tick, with numbers that would fit.
 fn inexact(rate: u64, period: Span, capacity: u64) -> LimitError {
     let ticks = [Tick::Micro, Tick::Milli];
     let capacity_max = ticks
@@ -252,7 +260,7 @@ fn inexact(rate: u64, period: Span, capacity: u64) -> LimitError {
     LimitError::Inexact { rate, period, capacity, capacity_max, amount_that_fits }
 }
 
-/// The largest divisor of `n` up to `max` that has only the small prime factors real periods are made of.
+/// Returns the largest divisor of `n` up to `max`, among those made of the small primes that occur in real periods.
 fn largest_divisor(n: u64, max: u64) -> Option<u64> {
     let mut divisors = vec![1_u64];
     let mut rest = n;
@@ -279,16 +287,16 @@ impl Machine for Bucket {
     #[inline]
     fn decide(&self, state: Option<&BucketState>, now: Time, operation: &Operation) -> Step<BucketState> {
         let (debt, now) = self.current(state, now);
-        match (*operation, self.shape) {
+        match (*operation, self.kind) {
             (Operation::Charge { cost, .. }, _) => self.charge(debt, now, cost),
-            (Operation::Peek { cost }, _) => self.charge(debt, now, cost).dry(),
-            (Operation::Refund { mark: Mark::At { time }, cost }, Shape::Tokens | Shape::Meter) => {
+            (Operation::Peek { cost }, _) => self.charge(debt, now, cost).without_write(),
+            (Operation::Refund { mark: Mark::At { time }, cost }, BucketKind::Tokens | BucketKind::Meter) => {
                 self.refund(debt, now, time, cost)
             }
-            (Operation::Refund { .. }, Shape::Tokens | Shape::Meter) => {
-                self.standing(debt, now).decline(Decline::NotHeld)
+            (Operation::Refund { .. }, BucketKind::Tokens | BucketKind::Meter) => {
+                self.status(debt, now).decline(Decline::NotHeld)
             }
-            _ => self.standing(debt, now).decline(Decline::NotSupported),
+            _ => self.status(debt, now).decline(Decline::NotSupported),
         }
     }
 

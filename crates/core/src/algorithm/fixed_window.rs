@@ -1,10 +1,16 @@
-//! Fixed window: at most `limit` units per aligned window.
+//! Fixed window: at most `limit` units in each aligned window.
 //!
-//! Largest intermediate: `used + cost`, below 2^54 and compared as `cost <= limit - used` in other hosts.
+//! - Guarantee: no window admits more than `limit` units. A burst across a window's end can get up to `2 * limit`.
+//! - State: start of the newest window seen and its length, both in microseconds, and the units used in it.
+//! - Admits cost c iff `used + c <= limit`.
+//! - Retry at: the end of the window whose units are counted.
+//! - Key may expire at: the same instant.
+//! - Refund: only while the window of the charge is the one in the state.
+//! - Largest intermediate: `used + cost`, below 2^54. Lua compares `cost <= limit - used` instead.
 
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{Span, Time};
 
@@ -15,40 +21,40 @@ pub struct FixedWindow {
     window: Span,
 }
 
-/// What was used in the newest window seen.
+/// The units used in the newest window seen.
 ///
-/// The window's length is part of the state: a rule with another length sees that it must convert.
+/// The state includes the window's length, so that a limit with another length knows that it must convert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedWindowState {
     /// First instant of the window.
     pub start: Time,
     /// The window's length.
     pub window: Span,
-    /// Units admitted in it.
+    /// Units charged in the window.
     pub used: u64,
 }
 
 impl FixedWindow {
-    /// A limit of `limit` units per `window`.
+    /// Creates a limit of `limit` units per `window`.
     pub fn new(limit: u64, window: Span) -> Result<FixedWindow, LimitError> {
-        Ok(FixedWindow { limit: amount("limit", limit)?, window: span("window", window)? })
+        Ok(FixedWindow { limit: positive("limit", limit)?, window: positive_span("window", window)? })
     }
 
-    /// Units per window.
+    /// Returns the units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window's length.
+    /// Returns the window's length.
     pub const fn window(&self) -> Span {
         self.window
     }
 
-    /// The state as this limit sees it at `now`. Consumption counts until the window it was booked in is
-    /// over, also if that window had another length.
+    /// Returns the window in force at `now` and the units that count. Units count until the window in which they were
+    /// charged ends, even if that window had another length.
     fn current(&self, state: Option<&FixedWindowState>, now: Time) -> Current {
         let now = state.map_or(now, |state| now.max(state.start));
-        // A state of the same length begins where its window does: a division is the dearest step of a decision.
+        // Avoids a division, the most expensive step of a decision: a state of the same length knows its start.
         let same = state.filter(|state| state.window == self.window && now < state.start.plus(self.window));
         let start = same.map_or_else(|| now.floor(self.window), |state| state.start);
         let held =
@@ -57,26 +63,28 @@ impl FixedWindow {
         Current { start, used, free_at }
     }
 
-    fn standing(&self, used: u64, reset_at: Time) -> Standing {
-        Standing { limit: self.limit, remaining: self.limit.saturating_sub(used), reset_at }
+    fn status(&self, used: u64, reset_at: Time) -> LimitStatus {
+        LimitStatus { limit: self.limit, remaining: self.limit.saturating_sub(used), reset_at }
     }
 
     fn charge(&self, current: Current, cost: u64) -> Step<FixedWindowState> {
         let Current { start, used, free_at } = current;
         if used + cost.max(1) > self.limit {
-            return self.standing(used, free_at).keep(Verdict::Refused(Retry::At(free_at)));
+            return self.status(used, free_at).unchanged(Verdict::Refused(Retry::At(free_at)));
         }
         if cost == 0 {
-            return self.standing(used, free_at).keep(Verdict::Admitted { delay: Span::ZERO });
+            return self.status(used, free_at).unchanged(Verdict::Admitted { delay: Span::ZERO });
         }
         let left = FixedWindowState { start, window: self.window, used: used + cost };
-        let answer = self.admitted(&left);
+        let answer = self.admission_answer(&left);
         Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
     }
 
-    /// What a charge of 1 to `limit` leaves behind, if it is admitted: all that a store must find out under a lock.
+    /// Returns the state after a charge of 1 to `limit` units, or `None` if it is refused.
+    ///
+    /// This is all that a store must compute under a lock. [`admission_answer`](Self::admission_answer) does the rest.
     #[inline]
-    pub fn charged(
+    pub fn try_charge(
         &self,
         state: Option<&FixedWindowState>,
         now: Time,
@@ -87,12 +95,12 @@ impl FixedWindow {
         (used <= self.limit).then_some(FixedWindowState { start, window: self.window, used })
     }
 
-    /// The answer to the charge that left this behind.
+    /// Returns the answer to the charge that produced the state `left`.
     #[inline]
-    pub fn admitted(&self, left: &FixedWindowState) -> Answer {
-        let standing = self.standing(left.used, left.start.plus(self.window));
+    pub fn admission_answer(&self, left: &FixedWindowState) -> Answer {
+        let status = self.status(left.used, left.start.plus(self.window));
         let mark = Mark::Window { start: left.start };
-        Answer { mark, ..standing.answer(Verdict::Admitted { delay: Span::ZERO }) }
+        Answer { mark, ..status.answer(Verdict::Admitted { delay: Span::ZERO }) }
     }
 
     fn refund(
@@ -105,21 +113,21 @@ impl FixedWindow {
         let Current { start, used, free_at } = current;
         let held = used > 0 && state.is_some_and(|state| mark == Mark::Window { start: state.start });
         if !held {
-            return self.standing(used, free_at).decline(Decline::NotHeld);
+            return self.status(used, free_at).decline(Decline::NotHeld);
         }
         let given = cost.min(used);
         let end = start.plus(self.window);
         let next = FixedWindowState { start, window: self.window, used: used - given };
-        self.standing(next.used, end).write(Verdict::Done { amount: given }, Mark::None, next, end)
+        self.status(next.used, end).write(Verdict::Done { amount: given }, Mark::None, next, end)
     }
 }
 
-/// The window in force and what counts in it.
+/// The window in force, and the units that count.
 #[derive(Clone, Copy)]
 struct Current {
     start: Time,
     used: u64,
-    /// When what counts now will count no more.
+    /// When `used` stops counting.
     free_at: Time,
 }
 
@@ -140,9 +148,9 @@ impl Machine for FixedWindow {
         let current = self.current(state, now);
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
-            Operation::Peek { cost } => self.charge(current, cost).dry(),
+            Operation::Peek { cost } => self.charge(current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(state, current, mark, cost),
-            _ => self.standing(current.used, current.free_at).decline(Decline::NotSupported),
+            _ => self.status(current.used, current.free_at).decline(Decline::NotSupported),
         }
     }
 

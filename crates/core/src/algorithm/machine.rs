@@ -1,4 +1,4 @@
-//! The shape all algorithms share: decide on a state that is only read, then commit a small change.
+//! The interface of all algorithms: decide without writing, then commit a small change.
 
 use crate::answer::{Answer, Decline, Verdict};
 use crate::plan::operation::{Mark, Operation};
@@ -6,65 +6,64 @@ use crate::time::Time;
 
 /// A limit as a pure state machine.
 ///
-/// `decide` reads and never writes, so that a Plan can ask all its limits before the first write;
-/// `commit` writes what a decision found and decides nothing.
+/// `decide` only reads, so a Plan can decide all its items before the first write. `commit` only writes.
 pub trait Machine {
-    /// What is kept between operations; no state at all means "nothing consumed".
+    /// What a store keeps between operations. `None` means that nothing is consumed.
     type State;
-    /// What a decision wants written.
+    /// What `decide` asks a store to write.
     type Change;
 
-    /// The largest cost that could ever be admitted.
+    /// Returns the largest cost that this limit could ever admit.
     fn capacity(&self) -> u64;
 
-    /// The answer to `operation` at `now`, and the change that makes it so.
+    /// Returns the answer to `operation` at `now`, and the change to write.
     fn decide(&self, state: Option<&Self::State>, now: Time, operation: &Operation) -> Step<Self::Change>;
 
-    /// Writes a change that `decide` made for exactly this state.
+    /// Applies a change that `decide` returned for exactly this state.
     fn commit(slot: &mut Option<Self::State>, change: Self::Change);
 }
 
-/// An answer and what it changes.
+/// An answer, and the write that it needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step<C> {
-    /// What to tell the caller.
+    /// The answer to the caller.
     pub answer: Answer,
-    /// What to write; `None` leaves the state as it is.
+    /// What to write. `None` leaves the state unchanged.
     pub write: Option<Write<C>>,
 }
 
 impl<C> Step<C> {
-    /// The same answer, with nothing written and nothing booked.
-    pub fn dry(mut self) -> Step<C> {
+    /// Drops the write and the mark, and keeps the answer. A peek is a charge without its write.
+    pub fn without_write(mut self) -> Step<C> {
         self.answer.mark = Mark::None;
         self.write = None;
         self
     }
 }
 
-/// A change, and how long the result must be kept.
+/// A change, and how long a store must keep the result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write<C> {
     /// The change.
     pub change: C,
-    /// From this instant on the written state is indistinguishable from no state. A store may forget it
-    /// then, and never before.
+    /// From this instant on, the written state is indistinguishable from no state. A store may delete it then, but not
+    /// earlier.
     pub dies_at: Time,
 }
 
-/// How a limit stands at an instant: the numbers every answer carries.
+/// A limit's numbers at one instant. Every answer carries them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct LimitStatus {
     /// The limit in force.
     pub limit: u64,
-    /// What is left.
+    /// Whole units left.
     pub remaining: u64,
-    /// When it will be all there again.
+    /// When `remaining` is back to `limit` if no more requests arrive.
     pub reset_at: Time,
 }
 
-impl Standing {
-    /// An answer with these numbers that books nothing.
+impl LimitStatus {
+    /// Returns an answer with these numbers and no mark.
     pub const fn answer(self, verdict: Verdict) -> Answer {
         Answer {
             verdict,
@@ -75,17 +74,17 @@ impl Standing {
         }
     }
 
-    /// A step that changes nothing.
-    pub const fn keep<C>(self, verdict: Verdict) -> Step<C> {
+    /// Returns a step that writes nothing.
+    pub const fn unchanged<C>(self, verdict: Verdict) -> Step<C> {
         Step { answer: self.answer(verdict), write: None }
     }
 
-    /// A step that declines.
+    /// Returns a step that declines the operation and writes nothing.
     pub const fn decline<C>(self, why: Decline) -> Step<C> {
-        self.keep(Verdict::Declined(why))
+        self.unchanged(Verdict::Declined(why))
     }
 
-    /// A step that writes, booked at `mark`.
+    /// Returns a step that writes `change`. `mark` lets a later operation find the charge again.
     pub const fn write<C>(self, verdict: Verdict, mark: Mark, change: C, dies_at: Time) -> Step<C> {
         let mut answer = self.answer(verdict);
         answer.mark = mark;

@@ -1,14 +1,20 @@
-//! Meter: a plain counter with an optional limit, forgotten when nobody has touched it for long enough.
+//! Meter: a plain counter with an optional limit, which expires when it is not written for long enough.
 //!
-//! Largest intermediate: `value + cost`, compared as `cost <= limit - value` in other hosts.
+//! - Guarantee: the counter never exceeds `limit`.
+//! - State: the count in units, and the instant of the last write in microseconds.
+//! - Admits cost c iff `value + c <= limit`.
+//! - Retry at: when the counter expires, if it is not written before.
+//! - Key may expire at: last write + `expiry`.
+//! - Refund: subtracts, but not below zero.
+//! - Largest intermediate: `value + cost`. Lua compares `cost <= limit - value` instead.
 
-use crate::algorithm::machine::{Machine, Standing, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
-/// How long an untouched meter is kept unless told otherwise: no state lives for ever.
+/// Default time without writes after which a meter expires. No state is kept forever.
 pub const EXPIRY_DEFAULT: Span = Span::from_secs(10 * 366 * 86_400);
 
 /// A counter that admits up to `limit`.
@@ -21,27 +27,27 @@ pub struct Meter {
 /// A count and when it was last written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeterState {
-    /// The count.
+    /// Units counted.
     pub value: u64,
     /// When it was last written.
     pub touched: Time,
 }
 
 impl Meter {
-    /// A counter without a limit of its own stops at 2^53 - 1, the largest exact integer.
+    /// Creates a counter. Without a limit it stops at 2^53 - 1, the largest exact integer.
     pub fn new(limit: Option<u64>, expiry: Option<Span>) -> Result<Meter, LimitError> {
         Ok(Meter {
-            limit: amount("limit", limit.unwrap_or(EXACT_MAX))?,
-            expiry: span("expiry", expiry.unwrap_or(EXPIRY_DEFAULT))?,
+            limit: positive("limit", limit.unwrap_or(EXACT_MAX))?,
+            expiry: positive_span("expiry", expiry.unwrap_or(EXPIRY_DEFAULT))?,
         })
     }
 
-    /// The highest count admitted.
+    /// Returns the largest count that is admitted.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How long it is kept untouched.
+    /// Returns how long the counter is kept after its last write.
     pub const fn expiry(&self) -> Span {
         self.expiry
     }
@@ -52,43 +58,45 @@ impl Meter {
         MeterState { value: live.map_or(0, |state| state.value), touched }
     }
 
-    fn standing(&self, value: u64, reset_at: Time) -> Standing {
-        Standing { limit: self.limit, remaining: self.limit.saturating_sub(value), reset_at }
+    fn status(&self, value: u64, reset_at: Time) -> LimitStatus {
+        LimitStatus { limit: self.limit, remaining: self.limit.saturating_sub(value), reset_at }
     }
 
     fn charge(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Step<MeterState> {
         let MeterState { value, touched } = self.current(state, now);
         if value + cost.max(1) > self.limit {
             let free_at = self.free_at(state, value, touched);
-            return self.standing(value, free_at).keep(Verdict::Refused(Retry::At(free_at)));
+            return self.status(value, free_at).unchanged(Verdict::Refused(Retry::At(free_at)));
         }
         if cost == 0 {
-            let standing = self.standing(value, self.free_at(state, value, touched));
-            return standing.keep(Verdict::Admitted { delay: Span::ZERO });
+            let status = self.status(value, self.free_at(state, value, touched));
+            return status.unchanged(Verdict::Admitted { delay: Span::ZERO });
         }
         let left = MeterState { value: value + cost, touched };
-        let answer = self.admitted(&left);
+        let answer = self.admission_answer(&left);
         Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
     }
 
-    /// What a charge of 1 to `limit` leaves behind, if it is admitted: all that a store must find out under a lock.
+    /// Returns the state after a charge of 1 to `limit` units, or `None` if it is refused.
+    ///
+    /// This is all that a store must compute under a lock. [`admission_answer`](Self::admission_answer) does the rest.
     #[inline]
-    pub fn charged(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Option<MeterState> {
+    pub fn try_charge(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Option<MeterState> {
         let MeterState { value, touched } = self.current(state, now);
         (value + cost <= self.limit).then_some(MeterState { value: value + cost, touched })
     }
 
-    /// The answer to the charge that left this behind.
+    /// Returns the answer to the charge that produced the state `left`.
     #[inline]
-    pub fn admitted(&self, left: &MeterState) -> Answer {
-        let standing = self.standing(left.value, left.touched.plus(self.expiry));
-        Answer { mark: Mark::Counter, ..standing.answer(Verdict::Admitted { delay: Span::ZERO }) }
+    pub fn admission_answer(&self, left: &MeterState) -> Answer {
+        let status = self.status(left.value, left.touched.plus(self.expiry));
+        Answer { mark: Mark::Counter, ..status.answer(Verdict::Admitted { delay: Span::ZERO }) }
     }
 
     fn refund(&self, state: Option<&MeterState>, now: Time, mark: Mark, cost: u64) -> Step<MeterState> {
         let MeterState { value, touched } = self.current(state, now);
         if value == 0 || mark != Mark::Counter {
-            return self.standing(value, self.free_at(state, value, touched)).decline(Decline::NotHeld);
+            return self.status(value, self.free_at(state, value, touched)).decline(Decline::NotHeld);
         }
         let given = cost.min(value);
         self.set(value - given, touched, Verdict::Done { amount: given }, Mark::None)
@@ -97,10 +105,10 @@ impl Meter {
     fn set(&self, value: u64, touched: Time, verdict: Verdict, mark: Mark) -> Step<MeterState> {
         let next = MeterState { value, touched };
         let free_at = self.free_at(Some(&next), value, touched);
-        self.standing(value, free_at).write(verdict, mark, next, free_at)
+        self.status(value, free_at).write(verdict, mark, next, free_at)
     }
 
-    /// When a meter that nobody touches reads zero again.
+    /// Returns when the counter is zero again if it is not written before.
     fn free_at(&self, state: Option<&MeterState>, value: u64, now: Time) -> Time {
         state.filter(|_| value > 0).map_or(now, |state| state.touched.plus(self.expiry))
     }
@@ -117,11 +125,11 @@ impl Machine for Meter {
     fn decide(&self, state: Option<&MeterState>, now: Time, operation: &Operation) -> Step<MeterState> {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(state, now, cost),
-            Operation::Peek { cost } => self.charge(state, now, cost).dry(),
+            Operation::Peek { cost } => self.charge(state, now, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(state, now, mark, cost),
             _ => {
                 let MeterState { value, touched } = self.current(state, now);
-                self.standing(value, self.free_at(state, value, touched)).decline(Decline::NotSupported)
+                self.status(value, self.free_at(state, value, touched)).decline(Decline::NotSupported)
             }
         }
     }

@@ -1,18 +1,25 @@
-//! Penalty: every failure past the free ones makes the wait longer; a success clears it.
+//! Penalty: each failure after the free ones makes the wait longer, and a success clears it.
 //!
-//! Largest intermediate: `base * factor^n`, computed saturating and cut to `longest`.
+//! - Guarantee: no attempt is admitted during a wait. Free failures cause no wait.
+//! - State: failures on record, and the end of the wait in microseconds.
+//! - Admits any cost iff `failures <= free` or `now >= until`. A charge writes nothing, except when it is refused and
+//!   refused attempts count as failures.
+//! - Retry at: the end of the wait.
+//! - Key may expire at: the end of the wait + `memory`.
+//! - Refund: none. `report(success)` clears the failures.
+//! - Largest intermediate: `base * factor^n`, saturating and at most `longest`.
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, at_most, span};
+use crate::limit::error::{LimitError, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation, Report};
 use crate::time::{EXACT_MAX, Span, Time};
 
-/// The most failures that may be free.
+/// Largest number of free failures.
 pub const FREE_MAX: u64 = 1_000;
-/// The steepest growth.
+/// Largest growth factor.
 pub const FACTOR_MAX: u64 = 16;
-/// After this many waits even a factor of 2 has outgrown every span: counting on would say nothing.
+/// Failures after the free ones that are counted. After this many, even a factor of 2 exceeds every span.
 const GROWTH_STEPS: u64 = 64;
 
 /// After `free` failures the next one makes the caller wait `base`, each further one `factor` times as long.
@@ -26,34 +33,34 @@ pub struct Penalty {
     count_refused: bool,
 }
 
-/// The numbers of a penalty, as a rule gives them.
+/// The numbers of a penalty, as configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PenaltyNumbers {
-    /// Failures without consequence.
+    /// Failures that cause no wait.
     pub free: u64,
     /// The first wait.
     pub base: Span,
-    /// How much longer each next wait is.
+    /// Factor by which each further wait grows.
     pub factor: u64,
-    /// No wait is longer.
+    /// The longest wait.
     pub longest: Span,
-    /// How long after the end of a wait the failures are remembered.
+    /// How long failures are remembered after the end of a wait.
     pub memory: Span,
-    /// Whether asking while refused counts as a failure too.
+    /// Whether a refused attempt counts as a failure.
     pub count_refused: bool,
 }
 
-/// Failures on record.
+/// The failures on record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PenaltyState {
-    /// How many.
+    /// Number of failures.
     pub failures: u64,
-    /// The end of the wait, or the newest failure if that was free. Memory runs from here.
+    /// End of the wait, or the instant of the newest failure if that was free. `memory` starts here.
     pub until: Time,
 }
 
 impl Penalty {
-    /// A penalty with these numbers.
+    /// Creates a penalty with these numbers.
     pub fn new(numbers: PenaltyNumbers) -> Result<Penalty, LimitError> {
         let PenaltyNumbers { free, base, factor, longest, memory, count_refused } = numbers;
         if free > FREE_MAX {
@@ -64,15 +71,15 @@ impl Penalty {
         }
         Ok(Penalty {
             free,
-            base: span("base", base)?,
-            factor: at_most("factor", factor, FACTOR_MAX)?,
+            base: positive_span("base", base)?,
+            factor: positive_at_most("factor", factor, FACTOR_MAX)?,
             longest,
-            memory: span("memory", memory)?,
+            memory: positive_span("memory", memory)?,
             count_refused,
         })
     }
 
-    /// The numbers it was made of.
+    /// Returns its numbers.
     pub const fn numbers(&self) -> PenaltyNumbers {
         PenaltyNumbers {
             free: self.free,
@@ -89,7 +96,7 @@ impl Penalty {
         live.copied().unwrap_or(PenaltyState { failures: 0, until: Time::ZERO })
     }
 
-    /// The record after one more failure at `now`.
+    /// Returns the state after one more failure at `now`.
     fn failed(&self, current: PenaltyState, now: Time) -> PenaltyState {
         let failures = (current.failures + 1).min(self.free + GROWTH_STEPS);
         let wait = match failures.checked_sub(self.free + 1) {
@@ -102,13 +109,13 @@ impl Penalty {
         PenaltyState { failures, until: current.until.max(now.plus(wait)) }
     }
 
-    /// Whether an attempt at `now` must wait. Free failures never make it: not even on a clock set back.
+    /// Whether an attempt at `now` must wait. Free failures never cause a wait, even if the clock was set back.
     fn waits(&self, current: PenaltyState, now: Time) -> bool {
         current.failures > self.free && now < current.until
     }
 
-    fn standing(&self, current: PenaltyState, now: Time) -> Standing {
-        Standing {
+    fn status(&self, current: PenaltyState, now: Time) -> LimitStatus {
+        LimitStatus {
             limit: self.free + 1,
             remaining: if self.waits(current, now) {
                 0
@@ -121,21 +128,21 @@ impl Penalty {
 
     fn attempt(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
         if !self.waits(current, now) {
-            return self.standing(current, now).keep(Verdict::Admitted { delay: Span::ZERO });
+            return self.status(current, now).unchanged(Verdict::Admitted { delay: Span::ZERO });
         }
         if !self.count_refused {
             return self.refuse(current, now);
         }
         let next = self.failed(current, now);
-        let standing = self.standing(next, now);
-        standing.write(Verdict::Refused(Retry::At(next.until)), Mark::None, Some(next), standing.reset_at)
+        let status = self.status(next, now);
+        status.write(Verdict::Refused(Retry::At(next.until)), Mark::None, Some(next), status.reset_at)
     }
 
     fn refuse(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
-        self.standing(current, now).keep(Verdict::Refused(Retry::At(current.until)))
+        self.status(current, now).unchanged(Verdict::Refused(Retry::At(current.until)))
     }
 
-    /// What an attempt would meet. Looking is not asking: it never counts as a failure.
+    /// Returns the answer that an attempt would get. A peek never counts as a failure.
     fn peek(&self, current: PenaltyState, now: Time) -> Step<Option<PenaltyState>> {
         if self.waits(current, now) { self.refuse(current, now) } else { self.attempt(current, now) }
     }
@@ -144,18 +151,13 @@ impl Penalty {
         match result {
             Report::Failure => {
                 let next = self.failed(current, now);
-                let standing = self.standing(next, now);
-                standing.write(
-                    Verdict::Done { amount: next.failures },
-                    Mark::None,
-                    Some(next),
-                    standing.reset_at,
-                )
+                let status = self.status(next, now);
+                status.write(Verdict::Done { amount: next.failures }, Mark::None, Some(next), status.reset_at)
             }
             Report::Success => {
                 let clear = PenaltyState { failures: 0, until: Time::ZERO };
                 let done = Verdict::Done { amount: current.failures };
-                self.standing(clear, now).write(done, Mark::None, None, now)
+                self.status(clear, now).write(done, Mark::None, None, now)
             }
         }
     }
@@ -180,7 +182,7 @@ impl Machine for Penalty {
             Operation::Charge { cost: 0, .. } | Operation::Peek { .. } => self.peek(current, now),
             Operation::Charge { .. } => self.attempt(current, now),
             Operation::Report { result } => self.report(current, now, result),
-            _ => self.standing(current, now).decline(Decline::NotSupported),
+            _ => self.status(current, now).decline(Decline::NotSupported),
         }
     }
 

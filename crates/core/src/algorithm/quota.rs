@@ -1,18 +1,25 @@
-//! Quota: an allowance per calendar period or per period that starts with the first use, with reservations.
+//! Quota: an allowance per calendar period, or per period that starts with the first use, with reservations.
 //!
-//! Largest intermediate: `used + reserved + cost`, below 2^55 and compared against 2^53 - 1 at most.
+//! - Guarantee: no period admits more than `allowance + grace` units. A settlement may exceed what was reserved.
+//! - State: start and end of the newest period seen and the newest effective instant of a write, all in microseconds,
+//!   units used, and the open reservations, ordered by their end.
+//! - Admits cost c iff `used + reserved + c <= allowance + grace`.
+//! - Retry at: when enough reservations will have expired, or at the end of the period, whichever is earlier.
+//! - Key may expire at: the end of the period.
+//! - Refund: only in the period of the charge. A reservation is settled or cancelled instead.
+//! - Largest intermediate: `used + reserved + cost`, below 2^55, compared with at most 2^53 - 1.
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
 use crate::calendar::Periods;
-use crate::limit::error::{LimitError, amount, span};
+use crate::limit::error::{LimitError, positive, positive_span};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{EXACT_MAX, Span, Time};
 
-/// The most reservations one subject may have open.
+/// Largest number of open reservations per subject.
 pub const RESERVATIONS_MAX: usize = 4_096;
 
-/// At most `allowance` units, and `grace` on top, per period.
+/// At most `allowance + grace` units per period.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Quota {
     allowance: u64,
@@ -20,84 +27,84 @@ pub struct Quota {
     period: QuotaPeriod,
 }
 
-/// When a quota starts afresh.
+/// When a quota's period begins and ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QuotaPeriod {
-    /// By the calendar: the caller computed the periods around its clock, the store chooses by its own.
+    /// Calendar periods. The caller computed them around its own clock; the store chooses one by its clock.
     Calendar(Periods),
-    /// This long after the first use.
+    /// A period of this length that starts with the first use.
     Rolling(Span),
 }
 
-/// What was used and reserved in the newest period seen.
+/// Units used and reserved in the newest period seen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct QuotaState {
     /// First instant of the period.
     pub start: Time,
-    /// First instant after it.
+    /// First instant after the period.
     pub end: Time,
-    /// The newest effective instant at which something was written.
+    /// The newest effective instant of a write.
     pub seen: Time,
     /// Units consumed.
     pub used: u64,
-    /// Units held, the reservation that ends first in front.
+    /// Open reservations, ordered by `until`, earliest first.
     pub reservations: Vec<Reservation>,
 }
 
-/// Units held until they are settled, cancelled or forgotten.
+/// Units held until they are settled, cancelled or expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// When it ends by itself.
+    /// When it expires.
     pub until: Time,
-    /// Who may settle it.
+    /// The owner's token.
     pub token: Token,
-    /// How much it holds.
+    /// Units held.
     pub cost: u64,
 }
 
-/// What a decision wants written.
+/// What a decision asks to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QuotaChange {
-    /// The period in force.
+    /// First instant of the period in force.
     pub start: Time,
-    /// Its end.
+    /// First instant after it.
     pub end: Time,
-    /// The effective instant: reservations that have ended by then are dropped.
+    /// The effective instant. Reservations that have expired by then are dropped.
     pub now: Time,
     /// Units consumed in the period.
     pub used: u64,
-    /// The period is a new one: reservations of the old one are dropped.
+    /// Whether a new period begins, which drops the reservations of the old one.
     pub fresh: bool,
-    /// This reservation goes, if it is there.
+    /// Token of the reservation to remove, if it exists.
     pub remove: Token,
-    /// This one comes.
+    /// The reservation to add.
     pub add: Option<Reservation>,
 }
 
 impl Quota {
-    /// `allowance` per `period`, with `grace` units on top.
+    /// Creates a quota of `allowance` units per `period`, with `grace` extra units.
     pub fn new(allowance: u64, grace: u64, period: QuotaPeriod) -> Result<Quota, LimitError> {
-        let allowance = amount("quota", allowance)?;
+        let allowance = positive("quota", allowance)?;
         if grace > EXACT_MAX - allowance {
             return Err(LimitError::TooLarge { what: "grace", found: grace, max: EXACT_MAX - allowance });
         }
         if let QuotaPeriod::Rolling(length) = period {
-            span("period", length)?;
+            positive_span("period", length)?;
         }
         Ok(Quota { allowance, grace, period })
     }
 
-    /// Units per period, without grace.
+    /// Returns the units per period, without grace.
     pub const fn allowance(&self) -> u64 {
         self.allowance
     }
 
-    /// Units on top that are admitted but not promised.
+    /// Returns the extra units that are admitted but not reported as remaining.
     pub const fn grace(&self) -> u64 {
         self.grace
     }
 
-    /// When it starts afresh.
+    /// Returns when its periods begin and end.
     pub const fn period(&self) -> QuotaPeriod {
         self.period
     }
@@ -106,10 +113,10 @@ impl Quota {
         self.allowance + self.grace
     }
 
-    /// The period in force at `now` and what counts in it, or the instant for which periods are missing.
+    /// Returns the period in force at `now` and the units that count, or the instant that the periods do not cover.
     ///
-    /// Consumption counts until the calendar period it was booked in is over, also if that one was cut
-    /// differently. A rolling period has one start, and ends by the length in force.
+    /// Units count until the end of the calendar period in which they were charged, even if that period had other
+    /// boundaries. A rolling period keeps its start; the length in force decides its end.
     fn current<'s>(&self, state: Option<&'s QuotaState>, now: Time) -> Result<Current<'s>, Time> {
         let now = state.map_or(now, |state| now.max(state.seen));
         let (start, end, carried) = match self.period {
@@ -139,8 +146,8 @@ impl Quota {
         })
     }
 
-    fn standing(&self, current: &Current<'_>) -> Standing {
-        Standing {
+    fn status(&self, current: &Current<'_>) -> LimitStatus {
+        LimitStatus {
             limit: self.allowance,
             remaining: self.allowance.saturating_sub(current.used + current.reserved()),
             reset_at: current.free_at,
@@ -149,10 +156,10 @@ impl Quota {
 
     fn refuse(&self, current: &Current<'_>, needed: u64) -> Step<QuotaChange> {
         let retry = self.retry(current, needed);
-        self.standing(current).keep(Verdict::Refused(Retry::At(retry)))
+        self.status(current).unchanged(Verdict::Refused(Retry::At(retry)))
     }
 
-    /// When enough reservations will have ended, or else the period has.
+    /// Returns when enough reservations will have expired, or the end of the period if that is earlier.
     fn retry(&self, current: &Current<'_>, needed: u64) -> Time {
         let mut wanted = current.used + current.reserved() + needed;
         let ended = current.held.iter().find(|held| {
@@ -173,7 +180,7 @@ impl Quota {
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current).keep(admitted);
+            return self.status(current).unchanged(admitted);
         }
         let mark = Mark::Window { start: current.start };
         self.set(current, admitted, mark, QuotaChange { used: current.used + cost, ..current.unchanged() })
@@ -182,17 +189,17 @@ impl Quota {
     fn reserve(&self, current: &Current<'_>, cost: u64, token: Token, hold: Span) -> Step<QuotaChange> {
         let needed = cost.max(1);
         if current.find(token).is_some() {
-            return self.standing(current).decline(Decline::TokenInUse);
+            return self.status(current).decline(Decline::TokenInUse);
         }
         if !self.fits(current, needed) {
             return self.refuse(current, needed);
         }
         if current.held.len() >= RESERVATIONS_MAX {
-            return self.standing(current).decline(Decline::TooManyReservations);
+            return self.status(current).decline(Decline::TooManyReservations);
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current).keep(admitted);
+            return self.status(current).unchanged(admitted);
         }
         let until = current.now.plus(hold).min(current.end);
         let add = Some(Reservation { until, token, cost });
@@ -201,10 +208,10 @@ impl Quota {
 
     fn settle(&self, current: &Current<'_>, token: Token, actual: u64) -> Step<QuotaChange> {
         if current.find(token).is_none() {
-            return self.standing(current).decline(Decline::NotHeld);
+            return self.status(current).decline(Decline::NotHeld);
         }
         if actual > EXACT_MAX - current.used {
-            return self.standing(current).decline(Decline::Overflow);
+            return self.status(current).decline(Decline::Overflow);
         }
         let change = QuotaChange { used: current.used + actual, remove: token, ..current.unchanged() };
         self.set(current, Verdict::Done { amount: actual }, Mark::Window { start: current.start }, change)
@@ -212,7 +219,7 @@ impl Quota {
 
     fn cancel(&self, current: &Current<'_>, token: Token) -> Step<QuotaChange> {
         let Some(held) = current.find(token) else {
-            return self.standing(current).decline(Decline::NotHeld);
+            return self.status(current).decline(Decline::NotHeld);
         };
         let change = QuotaChange { remove: token, ..current.unchanged() };
         self.set(current, Verdict::Done { amount: held.cost }, Mark::None, change)
@@ -227,7 +234,7 @@ impl Quota {
     ) -> Step<QuotaChange> {
         let booked_here = state.is_some_and(|state| mark == Mark::Window { start: state.start });
         if current.used == 0 || !booked_here {
-            return self.standing(current).decline(Decline::NotHeld);
+            return self.status(current).decline(Decline::NotHeld);
         }
         let given = cost.min(current.used);
         let change = QuotaChange { used: current.used - given, ..current.unchanged() };
@@ -245,12 +252,12 @@ impl Quota {
         let added = change.add.map_or(0, |held| held.cost);
         let taken = change.used.saturating_add(current.reserved() + added - removed);
         let remaining = self.allowance.saturating_sub(taken);
-        Standing { limit: self.allowance, remaining, reset_at: change.end }
+        LimitStatus { limit: self.allowance, remaining, reset_at: change.end }
             .write(verdict, mark, change, change.end)
     }
 }
 
-/// The period in force and what counts in it.
+/// The period in force, and the units that count.
 struct Current<'s> {
     /// Effective instant.
     now: Time,
@@ -258,7 +265,7 @@ struct Current<'s> {
     end: Time,
     used: u64,
     held: &'s [Reservation],
-    /// When what counts now will count no more.
+    /// When `used` stops counting.
     free_at: Time,
     fresh: bool,
 }
@@ -272,7 +279,7 @@ impl Current<'_> {
         self.held.iter().find(|held| held.token == token)
     }
 
-    /// The change that writes the state as it is.
+    /// Returns a change that keeps what is used and reserved.
     fn unchanged(&self) -> QuotaChange {
         QuotaChange {
             start: self.start,
@@ -298,18 +305,18 @@ impl Machine for Quota {
         let current = match self.current(state, now) {
             Ok(current) => current,
             Err(at) => {
-                return Standing { limit: self.allowance, remaining: 0, reset_at: at }
+                return LimitStatus { limit: self.allowance, remaining: 0, reset_at: at }
                     .decline(Decline::Recompute { at });
             }
         };
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
-            Operation::Peek { cost } => self.charge(&current, cost).dry(),
+            Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(state, &current, mark, cost),
             Operation::Reserve { cost, token, hold } => self.reserve(&current, cost, token, hold),
             Operation::Settle { token, actual } => self.settle(&current, token, actual),
             Operation::Cancel { token } => self.cancel(&current, token),
-            _ => self.standing(&current).decline(Decline::NotSupported),
+            _ => self.status(&current).decline(Decline::NotSupported),
         }
     }
 
@@ -322,8 +329,8 @@ impl Machine for Quota {
             (change.start, change.end, change.now, change.used);
         state.reservations.retain(|held| held.until > change.now && held.token != change.remove);
         if let Some(held) = change.add {
-            let place = state.reservations.partition_point(|other| other.until <= held.until);
-            state.reservations.insert(place, held);
+            let index = state.reservations.partition_point(|other| other.until <= held.until);
+            state.reservations.insert(index, held);
         }
     }
 }

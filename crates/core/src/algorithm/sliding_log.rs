@@ -1,32 +1,37 @@
 //! Sliding log: at most `limit` units in any window, exactly.
 //!
-//! Each entry carries the running total of cost at its instant, so that the cost of any stretch of the log is
-//! one subtraction and every search is a binary one. Requests of one tick share an entry.
-//!
-//! Largest intermediate: `running total + cost`, below 2^54. Totals wrap at 2^53; the limit is at most 2^52, so that
-//! the cost of a stretch, the distance of two totals, is never ambiguous.
+//! - Guarantee: no span of length `window`, wherever it starts, admits more than `limit` units.
+//! - State: one entry per instant with charges, oldest first. An entry is its time in microseconds and the running
+//!   total of cost up to and including it. So the cost between two entries is one subtraction, and searches are binary.
+//! - Admits cost c iff `cost of live entries + c <= limit` and the log has room for one more entry. Charges at the same
+//!   instant share an entry. An entry is live until its time + window.
+//! - Retry at: when enough of the oldest cost, and enough of the oldest entries, have left.
+//! - Key may expire at: time of the newest entry + window.
+//! - Refund: only the [`REFUND_REACH`] newest entries, so that the work is bounded.
+//! - Largest intermediate: `running total + cost`, below 2^54. Totals wrap at 2^53. The limit is at most 2^52, so the
+//!   distance between two totals is never ambiguous.
 
 use std::collections::VecDeque;
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, at_most, span};
+use crate::limit::error::{LimitError, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
-/// The largest limit.
+/// Largest limit.
 pub const LIMIT_MAX: u64 = 1 << 52;
-/// The most entries a log may hold.
+/// Largest number of entries that can be configured.
 pub const ENTRIES_MAX: u64 = 1 << 20;
-/// The most entries a log holds unless told otherwise.
+/// Default for the largest number of entries.
 pub const ENTRIES_DEFAULT: u64 = 1 << 16;
-/// How many of the newest entries a refund searches: its work is bounded.
+/// Number of newest entries that a refund searches.
 pub const REFUND_REACH: usize = 16;
 
-/// Running totals wrap here.
+/// Running totals are counted modulo this.
 const WRAP: u64 = EXACT_MAX + 1;
 
-/// At most `limit` units in any span of length `window`, and at most `entries` instants to remember in it.
+/// At most `limit` units in any span of length `window`, with at most `entries` log entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlidingLog {
     limit: u64,
@@ -34,39 +39,39 @@ pub struct SlidingLog {
     entries: u64,
 }
 
-/// The admitted requests that may still count, oldest first.
+/// The charges that may still count.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SlidingLogState {
     /// Running total before the first entry.
     pub base: u64,
-    /// One entry per instant.
+    /// One entry per instant, oldest first.
     pub entries: VecDeque<Entry>,
 }
 
-/// What was admitted at one instant.
+/// The charges of one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The instant.
     pub time: Time,
-    /// Running total of cost, this entry included.
+    /// Running total of cost, including this entry.
     pub total: u64,
 }
 
-/// What a decision wants done to the log.
+/// What a decision asks to change in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogChange {
     /// Drop the oldest `expired` entries, then add `cost` at `time`.
     Add {
-        /// Entries that no longer count.
+        /// Number of entries that no longer count.
         expired: usize,
-        /// The instant; not before the newest entry's.
+        /// The instant of the charge. Not earlier than the newest entry.
         time: Time,
-        /// Units admitted.
+        /// Units charged.
         cost: u64,
     },
     /// Take `cost` out of the entry at `index`.
     Take {
-        /// Position from the oldest.
+        /// Position, counted from the oldest entry.
         index: usize,
         /// Units given back.
         cost: u64,
@@ -74,31 +79,31 @@ pub enum LogChange {
 }
 
 impl SlidingLog {
-    /// A limit of `limit` units per `window`.
+    /// Creates a limit of `limit` units per `window`.
     pub fn new(limit: u64, window: Span) -> Result<SlidingLog, LimitError> {
         SlidingLog::with_entries(limit, window, limit.min(ENTRIES_DEFAULT))
     }
 
-    /// The same, remembering at most `entries` instants: a charge that would need one more is refused.
+    /// Creates a limit with at most `entries` log entries. A charge that would need one more is refused.
     pub fn with_entries(limit: u64, window: Span, entries: u64) -> Result<SlidingLog, LimitError> {
         Ok(SlidingLog {
-            limit: at_most("limit", limit, LIMIT_MAX)?,
-            window: span("window", window)?,
-            entries: at_most("entries", entries, ENTRIES_MAX)?,
+            limit: positive_at_most("limit", limit, LIMIT_MAX)?,
+            window: positive_span("window", window)?,
+            entries: positive_at_most("entries", entries, ENTRIES_MAX)?,
         })
     }
 
-    /// Units per window.
+    /// Returns the units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window's length.
+    /// Returns the window's length.
     pub const fn window(&self) -> Span {
         self.window
     }
 
-    /// The most instants remembered at once.
+    /// Returns the largest number of log entries.
     pub const fn entries(&self) -> u64 {
         self.entries
     }
@@ -114,8 +119,8 @@ impl SlidingLog {
         Current { now, entries: Some(&state.entries), expired, base, used, room }
     }
 
-    fn standing(&self, current: &Current<'_>, used: u64, newest: Option<Time>) -> Standing {
-        Standing {
+    fn status(&self, current: &Current<'_>, used: u64, newest: Option<Time>) -> LimitStatus {
+        LimitStatus {
             limit: self.limit,
             remaining: self.remaining(current, used),
             reset_at: newest.map_or(current.now, |time| time.plus(self.window)),
@@ -131,26 +136,26 @@ impl SlidingLog {
         if current.used + needed > self.limit || !current.room {
             let retry = self.retry(current, needed);
             return self
-                .standing(current, current.used, current.newest_cost())
-                .keep(Verdict::Refused(Retry::At(retry)));
+                .status(current, current.used, current.newest_cost())
+                .unchanged(Verdict::Refused(Retry::At(retry)));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(current, current.used, current.newest_cost()).keep(admitted);
+            return self.status(current, current.used, current.newest_cost()).unchanged(admitted);
         }
         let time = current.now;
-        let standing = self.standing(current, current.used + cost, Some(time));
+        let status = self.status(current, current.used + cost, Some(time));
         let change = LogChange::Add { expired: current.expired, time, cost };
-        standing.write(admitted, Mark::At { time }, change, time.plus(self.window))
+        status.write(admitted, Mark::At { time }, change, time.plus(self.window))
     }
 
-    /// When enough of the oldest cost, and enough of the oldest entries, will have left.
+    /// Returns when enough of the oldest cost, and enough of the oldest entries, will have left.
     fn retry(&self, current: &Current<'_>, needed: u64) -> Time {
         let Some(entries) = current.entries else { return current.now };
         let total = entries.back().map_or(current.base, |newest| newest.total);
         let cost_leaves = entries.partition_point(|entry| distance(entry.total, total) + needed > self.limit);
         let live = (entries.len() - current.expired) as u64;
-        // By then the newest entry's instant has passed: nothing can share it, there must be room for one more.
+        // At the retry, the newest entry's instant has passed, so the charge cannot share it and needs a new entry.
         let entry_leaves =
             live.checked_sub(self.entries).map_or(0, |excess| current.expired + excess as usize);
         let last_to_leave = cost_leaves.max(entry_leaves).max(current.expired);
@@ -158,29 +163,29 @@ impl SlidingLog {
     }
 
     fn refund(&self, current: &Current<'_>, mark: Mark, cost: u64) -> Step<LogChange> {
-        let standing = self.standing(current, current.used, current.newest_cost());
+        let status = self.status(current, current.used, current.newest_cost());
         let (Mark::At { time }, Some(entries)) = (mark, current.entries) else {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         };
         let Ok(index) = entries.binary_search_by_key(&time, |entry| entry.time) else {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         };
         if index < current.expired {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         }
         if index + REFUND_REACH < entries.len() {
-            return standing.decline(Decline::TooOld);
+            return status.decline(Decline::TooOld);
         }
         let before = if index > current.expired { entries[index - 1].total } else { current.base };
         let given = cost.min(distance(before, entries[index].total));
         if given == 0 {
-            return standing.decline(Decline::NotHeld);
+            return status.decline(Decline::NotHeld);
         }
         let rest = current.used - given;
         let reset_at = self.reset_without(entries, index, given, rest, current.now);
         let dies_at = entries.back().map_or(current.now, |newest| newest.time.plus(self.window));
-        let standing = Standing { remaining: self.remaining(current, rest), reset_at, ..standing };
-        standing.write(
+        let status = LimitStatus { remaining: self.remaining(current, rest), reset_at, ..status };
+        status.write(
             Verdict::Done { amount: given },
             Mark::None,
             LogChange::Take { index, cost: given },
@@ -188,7 +193,7 @@ impl SlidingLog {
         )
     }
 
-    /// When everything is back once `given` is taken out of the entry at `index` and `rest` still counts.
+    /// Returns when `remaining` is full again after `given` is taken out of the entry at `index` and `rest` units remain.
     fn reset_without(
         &self,
         entries: &VecDeque<Entry>,
@@ -200,7 +205,7 @@ impl SlidingLog {
         if rest == 0 {
             return now;
         }
-        // The entry and all above it move by the same amount.
+        // The totals of this entry and of all newer ones fall by the same amount.
         let from = entries[index].time;
         let moved = |entry: &Entry| {
             if entry.time < from { entry.total } else { wrapped(entry.total + WRAP - given) }
@@ -211,18 +216,18 @@ impl SlidingLog {
     }
 }
 
-/// The state moved to an instant.
+/// The state at one instant.
 struct Current<'s> {
     /// Effective instant.
     now: Time,
     entries: Option<&'s VecDeque<Entry>>,
-    /// How many of the oldest entries no longer count.
+    /// Number of oldest entries that no longer count.
     expired: usize,
-    /// Running total before the first that counts.
+    /// Running total before the first live entry.
     base: u64,
-    /// Cost that counts.
+    /// Cost of all live entries.
     used: u64,
-    /// Whether one more charge could be remembered.
+    /// Whether the log has room for one more charge.
     room: bool,
 }
 
@@ -231,7 +236,7 @@ impl Current<'_> {
         Current { now, entries: None, expired: 0, base: 0, used: 0, room: true }
     }
 
-    /// When the newest cost that counts was admitted. Entries above it, if any, were refunded whole.
+    /// Returns when the newest live cost was charged. Newer entries, if any, were refunded completely.
     fn newest_cost(&self) -> Option<Time> {
         let entries = self.entries.filter(|_| self.used > 0)?;
         let total = entries.back()?.total;
@@ -253,12 +258,12 @@ impl SlidingLogState {
     }
 }
 
-/// A running total, brought back below where totals wrap.
+/// Reduces a running total modulo [`WRAP`].
 const fn wrapped(total: u64) -> u64 {
     total & (WRAP - 1)
 }
 
-/// The cost between two running totals.
+/// Returns the cost between two running totals.
 pub(crate) const fn distance(from: u64, to: u64) -> u64 {
     wrapped(to + WRAP - from)
 }
@@ -275,9 +280,9 @@ impl Machine for SlidingLog {
         let current = self.current(state, now);
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
-            Operation::Peek { cost } => self.charge(&current, cost).dry(),
+            Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(&current, mark, cost),
-            _ => self.standing(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
+            _ => self.status(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
         }
     }
 

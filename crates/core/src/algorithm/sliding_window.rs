@@ -1,20 +1,27 @@
-//! Sliding window over sub-buckets: the current one and `buckets` previous ones.
+//! Sliding window: at most `limit` units over the last `window`, counted in `buckets` equal buckets.
 //!
-//! Strict counting takes the oldest bucket whole and never over-admits. Interpolated counting takes the part
-//! of it that the window still overlaps, as if its requests had come evenly, and is an estimate.
-//!
-//! Largest intermediate: strict `sum of all buckets`, saturating; interpolated `count * bucket ticks`, where a
-//! count read from a store is cut to what keeps that product at or below 2^53 - 1.
+//! - Guarantee: strict counting admits at most `limit` units in any window, and may refuse up to one bucket length too
+//!   long. Interpolated counting is an estimate: it assumes that the oldest bucket's requests arrived evenly.
+//! - State: bucket length and start of the newest bucket, both in microseconds, and the units charged in the newest
+//!   bucket and the `buckets` before it.
+//! - Admits cost c iff strict: `sum of all buckets + c <= limit`; interpolated: `newest buckets + ceil(oldest * overlap)
+//!   + c <= limit`, where `overlap` is the part of the oldest bucket that is still inside the window.
+//! - Retry at: the first bucket end (strict), or the first tick inside the oldest bucket (interpolated), by which
+//!   enough units have left the window.
+//! - Key may expire at: `buckets + 1` bucket lengths after the start of the newest bucket that holds units.
+//! - Refund: while the state still holds the bucket of the charge.
+//! - Largest intermediate: strict: the sum of all buckets, saturating. Interpolated: `count * bucket ticks`, at most
+//!   2^53 - 1, because larger counts read from a store are clamped.
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::algorithm::machine::{Machine, Standing, Step};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::limit::error::{LimitError, amount, at_most, span};
+use crate::limit::error::{LimitError, positive, positive_at_most, positive_span};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
-/// More buckets than a day has minutes tell nobody anything.
+/// Largest number of buckets: one per minute of a day.
 pub const BUCKETS_MAX: u64 = 1_440;
 
 /// At most `limit` units over the last window, counted in buckets.
@@ -23,44 +30,44 @@ pub struct SlidingWindow {
     limit: u64,
     /// Length of one bucket.
     bucket: Span,
-    /// How many buckets make the window; one more is kept.
+    /// Buckets per window. The state keeps one more.
     buckets: u64,
     counting: Counting,
     tick: Tick,
 }
 
-/// What the oldest bucket counts for.
+/// How much of the oldest bucket counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Counting {
-    /// Whole: never over-admits.
+    /// All of it: never admits too much.
     Strict,
-    /// By its overlap with the window, rounded up: an estimate.
+    /// The part that overlaps the window, rounded up: an estimate.
     Interpolated,
 }
 
-/// Counts per bucket, newest first.
+/// Units per bucket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlidingWindowState {
-    /// Length of one bucket; a rule with another length sees that it must convert.
+    /// Length of one bucket. A limit with another length knows that it must convert.
     pub bucket: Span,
     /// First instant of the newest bucket.
     pub newest: Time,
-    /// Units admitted in the newest bucket, the one before it, and so on.
+    /// Units charged per bucket, newest first.
     pub counts: Counts,
 }
 
-/// A charge that adds to the newest bucket and moves none.
+/// An admitted charge that only adds to the newest bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InNewest {
-    /// First instant of that bucket.
+pub struct NewestBucketCharge {
+    /// First instant of the newest bucket.
     newest: Time,
     cost: u64,
-    /// What counts against the limit after it.
+    /// Units that count against the limit, including `cost`.
     used: u64,
 }
 
-impl InNewest {
-    /// Writes it into the state it was found for.
+impl NewestBucketCharge {
+    /// Adds the charge to the state for which it was computed.
     #[inline]
     pub fn add_to(&self, state: &mut SlidingWindowState) {
         if let Some(newest) = state.counts.first_mut() {
@@ -69,27 +76,27 @@ impl InNewest {
     }
 }
 
-/// Counts by age. As many as six buckets need, the default, lie in the state itself.
+/// Units by age of the bucket. The default of six buckets fits without a heap allocation.
 pub type Counts = SmallVec<[u64; 7]>;
 
 impl SlidingWindow {
-    /// A limit of `limit` units per `window`, counted in `buckets` buckets.
+    /// Creates a limit of `limit` units per `window`, counted in `buckets` buckets.
     pub fn new(
         limit: u64,
         window: Span,
         buckets: u64,
         counting: Counting,
     ) -> Result<SlidingWindow, LimitError> {
-        let limit = amount("limit", limit)?;
-        let window = span("window", window)?;
-        let buckets = at_most("buckets", buckets, BUCKETS_MAX)?;
-        let bucket = cut(window, buckets, Tick::Micro)?;
+        let limit = positive("limit", limit)?;
+        let window = positive_span("window", window)?;
+        let buckets = positive_at_most("buckets", buckets, BUCKETS_MAX)?;
+        let bucket = bucket_length(window, buckets, Tick::Micro)?;
         let fits = |tick: Tick| limit <= EXACT_MAX / (bucket.us() / tick.us());
         let tick = match counting {
             Counting::Strict => Tick::Micro,
             Counting::Interpolated if fits(Tick::Micro) => Tick::Micro,
             Counting::Interpolated => {
-                cut(window, buckets, Tick::Milli)?;
+                bucket_length(window, buckets, Tick::Milli)?;
                 if !fits(Tick::Milli) {
                     let limit_max = EXACT_MAX / (bucket.us() / Tick::Milli.us());
                     return Err(LimitError::InexactWindow { limit, bucket, limit_max });
@@ -100,27 +107,27 @@ impl SlidingWindow {
         Ok(SlidingWindow { limit, bucket, buckets, counting, tick })
     }
 
-    /// Units per window.
+    /// Returns the units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window's length.
+    /// Returns the window's length.
     pub const fn window(&self) -> Span {
         Span::from_us(self.bucket.us() * self.buckets)
     }
 
-    /// How many buckets make the window.
+    /// Returns the number of buckets per window.
     pub const fn buckets(&self) -> u64 {
         self.buckets
     }
 
-    /// How the oldest bucket counts.
+    /// Returns how the oldest bucket counts.
     pub const fn counting(&self) -> Counting {
         self.counting
     }
 
-    /// The tick it counts in.
+    /// Returns the tick in which it counts time.
     pub const fn tick(&self) -> Tick {
         self.tick
     }
@@ -129,11 +136,11 @@ impl SlidingWindow {
         self.bucket.us() / self.tick.us()
     }
 
-    /// The state as this limit sees it at `now`.
+    /// Returns the state as this limit counts it at `now`.
     ///
-    /// A bucket of another length moves whole to where its last instant lies: consumption may count longer than
-    /// it should, never shorter. The newest such bucket may reach past the present one; until something is
-    /// written it is kept apart, so that a wait told now is still right when it is over.
+    /// A bucket of another length is added as a whole to the bucket that contains its last instant, so units may count
+    /// longer than they should but never shorter. The newest such bucket can end after the current one. It is kept in
+    /// `ahead` until the next write, so that a retry instant returned now still holds when it is reached.
     fn current(&self, state: Option<&SlidingWindowState>, now: Time) -> Current {
         let mut counts: Counts = smallvec![0; self.buckets as usize + 1];
         let Some(state) = state else {
@@ -158,7 +165,7 @@ impl SlidingWindow {
         Current { now, start, counts, ahead }
     }
 
-    /// The largest count with which nothing passes 2^53 - 1.
+    /// Returns the largest count for which no intermediate exceeds 2^53 - 1.
     const fn count_max(&self) -> u64 {
         match self.counting {
             Counting::Strict => EXACT_MAX,
@@ -166,13 +173,13 @@ impl SlidingWindow {
         }
     }
 
-    /// What counts against the limit.
+    /// Returns the units that count against the limit.
     fn used(&self, current: &Current) -> u64 {
         let ahead = current.ahead.map_or(0, |(_, count)| count);
         self.counted(&current.counts, current.now - current.start).saturating_add(ahead).min(EXACT_MAX)
     }
 
-    /// What all of `counts` count for when so much of the newest bucket has passed.
+    /// Returns how much `counts` add up to once `passed` of the newest bucket has elapsed.
     #[inline]
     fn counted(&self, counts: &[u64], passed: Span) -> u64 {
         let (oldest, newer) = counts.split_last().map_or((0, &[][..]), |(last, rest)| (*last, rest));
@@ -187,7 +194,7 @@ impl SlidingWindow {
         sum(newer).saturating_add(oldest)
     }
 
-    fn standing(&self, current: &Current, used: u64) -> Standing {
+    fn status(&self, current: &Current, used: u64) -> LimitStatus {
         let newest = match current.ahead {
             Some((start, _)) => Some(start),
             None => {
@@ -195,7 +202,7 @@ impl SlidingWindow {
                 age.map(|age| current.start.minus(self.span_of(age as u64)))
             }
         };
-        Standing {
+        LimitStatus {
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
             reset_at: newest.map_or(current.now, |start| start.plus(self.span_of(self.buckets + 1))),
@@ -211,52 +218,54 @@ impl SlidingWindow {
         let needed = cost.max(1);
         if used + needed > self.limit {
             let retry = self.retry(&current, needed);
-            return self.standing(&current, used).keep(Verdict::Refused(Retry::At(retry)));
+            return self.status(&current, used).unchanged(Verdict::Refused(Retry::At(retry)));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
-            return self.standing(&current, used).keep(admitted);
+            return self.status(&current, used).unchanged(admitted);
         }
         let mark = Mark::Window { start: current.start };
         current.counts[0] = current.counts[0].saturating_add(cost).min(self.count_max());
         self.set(current, used + cost, admitted, mark)
     }
 
-    /// What a charge of 1 to `limit` leaves behind, if it is admitted and adds to the newest bucket without moving any, as
-    /// most do: all that a store must find out under a lock.
+    /// Returns an admitted charge of 1 to `limit` units that only adds to the newest bucket, as most charges do.
+    ///
+    /// `None` means that the charge is refused or needs [`decide`](Machine::decide).
     #[inline]
-    pub fn charged(&self, state: &SlidingWindowState, now: Time, cost: u64) -> Option<InNewest> {
+    pub fn try_charge(&self, state: &SlidingWindowState, now: Time, cost: u64) -> Option<NewestBucketCharge> {
         let SlidingWindowState { bucket, newest, counts } = state;
-        let takes_more = *bucket != self.bucket
+        let needs_decide = *bucket != self.bucket
             || counts.len() as u64 != self.buckets + 1
             || now >= newest.plus(*bucket)
-            // Written by a larger limit.
+            // A larger limit wrote this state.
             || counts.iter().any(|&count| count > self.limit);
-        if takes_more {
+        if needs_decide {
             return None;
         }
         let used = self.counted(counts, now - *newest) + cost;
-        (used <= self.limit).then_some(InNewest { newest: *newest, cost, used })
+        (used <= self.limit).then_some(NewestBucketCharge { newest: *newest, cost, used })
     }
 
-    /// The answer to the charge that left this behind.
+    /// Returns the answer to this charge.
     #[inline]
-    pub const fn admitted(&self, left: &InNewest) -> Answer {
+    pub const fn admission_answer(&self, left: &NewestBucketCharge) -> Answer {
         let (limit, remaining) = (self.limit, self.limit - left.used);
-        let standing = Standing { limit, remaining, reset_at: self.over_at(left) };
-        let mut answer = standing.answer(Verdict::Admitted { delay: Span::ZERO });
+        let status = LimitStatus { limit, remaining, reset_at: self.dies_at(left) };
+        let mut answer = status.answer(Verdict::Admitted { delay: Span::ZERO });
         answer.mark = Mark::Window { start: left.newest };
         answer
     }
 
-    /// From when on the state that the charge left behind counts for nothing.
+    /// Returns when the state may expire after this charge.
     #[inline]
-    pub const fn over_at(&self, left: &InNewest) -> Time {
+    pub const fn dies_at(&self, left: &NewestBucketCharge) -> Time {
         left.newest.plus(self.span_of(self.buckets + 1))
     }
 
-    /// When enough will have left. What lies ahead is the last to leave: either the rest can make the room, or
-    /// the rest is gone by then.
+    /// Returns when enough units will have left the window.
+    ///
+    /// Units in `ahead` leave last. So either the other buckets make enough room, or they are empty by then.
     fn retry(&self, current: &Current, needed: u64) -> Time {
         let room = self.limit - needed;
         match current.ahead {
@@ -266,14 +275,14 @@ impl SlidingWindow {
         }
     }
 
-    /// Counts with nothing but `count` in the newest bucket.
+    /// Returns counts with `count` in the newest bucket and zero elsewhere.
     fn alone(&self, count: u64) -> Counts {
         let mut counts: Counts = smallvec![0; self.buckets as usize + 1];
         counts[0] = count;
         counts
     }
 
-    /// When so much of `counts`, the newest of them starting at `start`, has left that at most `room` counts.
+    /// Returns when at most `room` of `counts` still count. `start` is the start of the newest bucket.
     fn leaves(&self, start: Time, counts: &[u64], room: u64) -> Time {
         let edge = |ahead: u64| start.plus(self.span_of(ahead));
         let ticks = self.bucket_ticks();
@@ -303,7 +312,7 @@ impl SlidingWindow {
         };
         let Some(count) = held else {
             let used = self.used(&current);
-            return self.standing(&current, used).decline(Decline::NotHeld);
+            return self.status(&current, used).decline(Decline::NotHeld);
         };
         let given = cost.min(*count);
         *count -= given;
@@ -315,21 +324,21 @@ impl SlidingWindow {
         if let Some((_, count)) = current.ahead.take() {
             current.counts[0] = current.counts[0].saturating_add(count).min(self.count_max());
         }
-        let standing = self.standing(&current, used);
+        let status = self.status(&current, used);
         let next = SlidingWindowState { bucket: self.bucket, newest: current.start, counts: current.counts };
-        standing.write(verdict, mark, next, standing.reset_at)
+        status.write(verdict, mark, next, status.reset_at)
     }
 }
 
-/// The state moved to an instant.
+/// The state, converted to this limit's buckets and moved to one instant.
 struct Current {
     /// Effective instant.
     now: Time,
-    /// Start of the bucket that holds it.
+    /// Start of the bucket that contains `now`.
     start: Time,
-    /// Units by age of bucket.
+    /// Units by age of the bucket.
     counts: Counts,
-    /// Start and units of a bucket of another length that ends later than the present one.
+    /// Start and units of a bucket of another length that ends after the current one.
     ahead: Option<(Time, u64)>,
 }
 
@@ -337,8 +346,8 @@ fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count).min(EXACT_MAX))
 }
 
-/// The bucket's length, if the window can be cut evenly in whole ticks.
-fn cut(window: Span, buckets: u64, tick: Tick) -> Result<Span, LimitError> {
+/// Returns the bucket length if the window divides into `buckets` buckets of whole ticks.
+fn bucket_length(window: Span, buckets: u64, tick: Tick) -> Result<Span, LimitError> {
     let even = |buckets: u64| window.us().is_multiple_of(buckets * tick.us());
     if even(buckets) {
         return Ok(Span::from_us(window.us() / buckets));
@@ -369,11 +378,11 @@ impl Machine for SlidingWindow {
         let current = self.current(state, now);
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
-            Operation::Peek { cost } => self.charge(current, cost).dry(),
+            Operation::Peek { cost } => self.charge(current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(current, mark, cost),
             _ => {
                 let used = self.used(&current);
-                self.standing(&current, used).decline(Decline::NotSupported)
+                self.status(&current, used).decline(Decline::NotSupported)
             }
         }
     }

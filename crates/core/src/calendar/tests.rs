@@ -5,7 +5,7 @@ fn calendar(period: Period, zone: &str) -> Calendar {
 }
 
 /// A calendar in a zone that the database does not have, from a POSIX rule.
-fn invented(period: Period, rule: &str) -> Calendar {
+fn posix_calendar(period: Period, rule: &str) -> Calendar {
     Calendar { period, zone: TimeZone::posix(rule).expect("a valid rule") }
 }
 
@@ -19,7 +19,7 @@ fn starts(texts: [&str; 4]) -> [Time; 4] {
 }
 
 #[test]
-fn each_kind_of_period_in_utc() {
+fn periods_of_each_kind_in_utc() {
     let now = at("2024-02-29T12:34:56.789Z");
     let week = |starts| Period::Week { starts };
     for (period, expected) in [
@@ -59,18 +59,18 @@ fn each_kind_of_period_in_utc() {
 }
 
 #[test]
-fn a_midnight_inside_a_jump_begins_at_the_jump() {
+fn a_date_begins_at_the_change_if_the_clock_skips_midnight() {
     // The clock goes from 23:30 on 10 March to 00:30 on 11 March, so midnight is strictly inside the jump.
-    let days = invented(Period::Day, "STD0DST,M3.2.0/23:30,M11.1.0/12");
+    let days = posix_calendar(Period::Day, "STD0DST,M3.2.0/23:30,M11.1.0/12");
     let expected = ["2024-03-10T00:00Z", "2024-03-10T23:30Z", "2024-03-11T23:00Z", "2024-03-12T23:00Z"];
     assert_eq!(days.around(at("2024-03-10T23:30Z")).starts(), starts(expected));
     assert_eq!(days.around(at("2024-03-11T22:59:59.999999Z")).starts(), starts(expected));
 }
 
 #[test]
-fn a_midnight_shown_twice_begins_the_first_time() {
+fn a_date_begins_at_the_first_of_two_midnights() {
     // The clock goes from 00:30 on 4 November back to 23:30 on 3 November.
-    let days = invented(Period::Day, "STD0DST,M3.2.0/2,M11.1.0/24:30");
+    let days = posix_calendar(Period::Day, "STD0DST,M3.2.0/2,M11.1.0/24:30");
     let expected = ["2024-11-02T23:00Z", "2024-11-03T23:00Z", "2024-11-05T00:00Z", "2024-11-06T00:00Z"];
     for now in ["2024-11-03T23:00Z", "2024-11-03T23:29:59.999999Z", "2024-11-03T23:30Z", "2024-11-04T12:00Z"]
     {
@@ -79,9 +79,9 @@ fn a_midnight_shown_twice_begins_the_first_time() {
 }
 
 #[test]
-fn an_hour_begins_where_the_minutes_change() {
+fn an_hour_begins_at_a_change_that_is_not_whole_hours() {
     // Forward by 20 minutes at 02:10, back by 20 minutes at 02:10.
-    let hours = invented(Period::Hour, "STD0DST-0:20,M3.2.0/2:10,M11.1.0/2:10");
+    let hours = posix_calendar(Period::Hour, "STD0DST-0:20,M3.2.0/2:10,M11.1.0/2:10");
     assert_eq!(
         hours.around(at("2024-03-10T02:10Z")).starts(),
         starts(["2024-03-10T02:00Z", "2024-03-10T02:10Z", "2024-03-10T02:40Z", "2024-03-10T03:40Z"])
@@ -93,7 +93,7 @@ fn an_hour_begins_where_the_minutes_change() {
 }
 
 #[test]
-fn time_has_a_first_and_a_last_period() {
+fn periods_are_cut_off_at_the_ends_of_time() {
     let months = calendar(Period::Month { day: 15 }, "America/New_York");
     let first = ["1970-01-01T00:00Z", "1970-01-15T05:00Z", "1970-02-15T05:00Z", "1970-03-15T05:00Z"];
     for now in ["1970-01-01T00:00Z", "1970-01-15T04:59:59.999999Z", "1970-01-15T05:00Z"] {
@@ -107,7 +107,7 @@ fn time_has_a_first_and_a_last_period() {
 }
 
 #[test]
-fn periods_are_half_open_and_in_order() {
+fn periods_are_half_open_and_sorted() {
     let [a, b, c, d] = [1, 2, 4, 9].map(Time::from_us);
     let periods = Periods::new([a, b, c, d]).expect("in order");
     for (us, expected) in
@@ -120,7 +120,7 @@ fn periods_are_half_open_and_in_order() {
 }
 
 #[test]
-fn a_wrong_calendar_is_refused_with_what_is_allowed() {
+fn an_invalid_calendar_is_rejected_with_the_valid_values() {
     for (period, zone, message) in [
         (
             Period::Month { day: 0 },
@@ -159,7 +159,7 @@ fn a_wrong_calendar_is_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn a_long_zone_name_is_cut() {
+fn a_long_zone_name_is_truncated() {
     let Err(CalendarError::UnknownZone { name, near }) = Calendar::new(Period::Day, &"é".repeat(10_000))
     else {
         panic!("not refused as unknown");

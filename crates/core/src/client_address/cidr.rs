@@ -1,67 +1,66 @@
-//! Blocks of addresses that share their first bits, and their text.
+//! Address blocks in CIDR notation.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
 use std::str::FromStr;
 
-/// All addresses that share their first bits. No bit is set beyond the prefix, and a block of IPv4-mapped IPv6
-/// addresses is the block of the IPv4 addresses, so that equal blocks are equal values and have equal text.
+/// An address block: all addresses with the same first bits.
 ///
-/// The text is the address alone if the block holds one address, else `address/length`; IPv6 as RFC 5952 has it.
+/// Equal blocks are equal values and have equal text: no bit is set beyond the prefix, and a block of IPv4-mapped IPv6
+/// addresses becomes the IPv4 block. The text is `address/length`, or the address alone if the block has one address.
+/// IPv6 is formatted as in RFC 5952.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cidr {
     first: IpAddr,
     prefix: u8,
 }
 
-/// How many leading bits of an address tell clients apart.
+/// How many leading bits of an address identify a client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Prefixes {
     v4: u8,
     v6: u8,
 }
 
-/// Text that is no block of addresses.
+/// The text is not an address block.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CidrError {
-    /// No address before the `/`.
+    /// There is no address before the `/`.
     #[error(
-        "{found:?} is no block of addresses; write an IPv4 or IPv6 address, alone or followed by `/` and the \
+        "invalid address block {found:?}; write an IPv4 or IPv6 address, alone or followed by `/` and the \
          length of a prefix, such as `10.0.0.0/8` or `2001:db8::/32`"
     )]
     NotAnAddress {
         /// The text.
         found: String,
     },
-    /// An address with a zone.
-    #[error(
-        "{found:?} has a zone, which means something on one machine only; leave out `%` and what follows"
-    )]
+    /// The address has a zone.
+    #[error("{found:?} has a zone, which is valid on one machine only; leave out `%` and what follows")]
     Zone {
         /// The text.
         found: String,
     },
-    /// No such length.
+    /// The prefix length is invalid.
     #[error("{found:?}: the prefix of an {family} address has a length from 0 to {max}")]
     PrefixLength {
         /// The text.
         found: String,
         /// IPv4 or IPv6.
         family: &'static str,
-        /// The longest prefix.
+        /// The largest prefix length.
         max: u8,
     },
-    /// The address does not begin a block of this length.
+    /// The address is not the first of its block.
     #[error("{found:?} has bits set beyond its prefix; the block with that address is `{block}`")]
     BitsBeyondPrefix {
         /// The text.
         found: String,
-        /// The block of this length that the address is in.
+        /// The block of this length that contains the address.
         block: Cidr,
     },
 }
 
-/// A prefix longer than the address.
+/// The prefix is longer than the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the prefix of an {family} address has a length from 0 to {max}, not {found}")]
 pub struct PrefixTooLong {
@@ -75,22 +74,21 @@ const V6_BITS: u8 = 128;
 /// The prefix of all IPv4-mapped IPv6 addresses.
 const MAPPED_BITS: u8 = V6_BITS - V4_BITS;
 
-/// Text longer than this is cut in errors.
+/// Largest number of characters of the input that an error repeats.
 const SHOWN_MAX: usize = 80;
 
 impl Cidr {
-    /// Whether the address is in the block. An IPv4-mapped IPv6 address is in the blocks of its IPv4 address, and
-    /// in no IPv6 block.
+    /// Whether the block contains the address. An IPv4-mapped IPv6 address counts as IPv4 and is in no IPv6 block.
     pub fn contains(&self, address: IpAddr) -> bool {
-        cut(address.to_canonical(), self.prefix) == self.first
+        clear_host_bits(address.to_canonical(), self.prefix) == self.first
     }
 
-    /// The address with which the block begins.
+    /// Returns the first address of the block.
     pub const fn first(&self) -> IpAddr {
         self.first
     }
 
-    /// The length of the prefix, in bits.
+    /// Returns the prefix length in bits.
     pub const fn prefix(&self) -> u8 {
         self.prefix
     }
@@ -130,7 +128,7 @@ impl FromStr for Cidr {
             (IpAddr::V6(_), v4 @ IpAddr::V4(_)) if prefix >= MAPPED_BITS => (v4, prefix - MAPPED_BITS),
             _ => (address, prefix),
         };
-        let block = Cidr { first: cut(address, prefix), prefix };
+        let block = Cidr { first: clear_host_bits(address, prefix), prefix };
         if block.first == address {
             Ok(block)
         } else {
@@ -140,7 +138,7 @@ impl FromStr for Cidr {
 }
 
 impl Prefixes {
-    /// So many bits of an IPv4 address, at most 32, and of an IPv6 address, at most 128.
+    /// Sets the number of bits for IPv4, at most 32, and for IPv6, at most 128.
     pub const fn new(v4: u8, v6: u8) -> Result<Prefixes, PrefixTooLong> {
         if v4 > V4_BITS {
             return Err(PrefixTooLong { family: "IPv4", found: v4, max: V4_BITS });
@@ -151,24 +149,24 @@ impl Prefixes {
         Ok(Prefixes { v4, v6 })
     }
 
-    /// The block that this address is in. An IPv4-mapped IPv6 address becomes IPv4 before it is cut: an IPv6 prefix
-    /// would put all of them into one block.
+    /// Returns the block that contains this address. An IPv4-mapped IPv6 address is converted to IPv4 first, because an
+    /// IPv6 prefix would put all of them into one block.
     pub fn block(self, address: IpAddr) -> Cidr {
         let address = address.to_canonical();
         let prefix = if address.is_ipv4() { self.v4 } else { self.v6 };
-        Cidr { first: cut(address, prefix), prefix }
+        Cidr { first: clear_host_bits(address, prefix), prefix }
     }
 }
 
-/// A whole IPv4 address; the first 64 bits of an IPv6 address, as the rest is the customer's to choose.
+/// A whole IPv4 address, and the first 64 bits of an IPv6 address. A client can choose the other bits freely.
 impl Default for Prefixes {
     fn default() -> Prefixes {
         Prefixes { v4: V4_BITS, v6: 64 }
     }
 }
 
-/// The address with all bits beyond the prefix cleared.
-fn cut(address: IpAddr, prefix: u8) -> IpAddr {
+/// Clears all bits beyond the prefix.
+fn clear_host_bits(address: IpAddr, prefix: u8) -> IpAddr {
     let beyond = u32::from(bits_of(address).saturating_sub(prefix));
     match address {
         IpAddr::V4(v4) => {
@@ -196,7 +194,7 @@ const fn family_of(address: IpAddr) -> &'static str {
     }
 }
 
-/// A number as it is printed: no sign, no leading zero.
+/// Parses a number without a sign and without leading zeros.
 fn decimal(text: &str) -> Option<u8> {
     let plain = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| plain)

@@ -1,19 +1,19 @@
-//! The elements of a forwarded header, from the right, and the addresses they name.
+//! Reads the elements of a forwarded header from right to left, and the addresses in them.
 //!
-//! What an element is depends only on what stands to the right of it. Read from the left, a client could open a
-//! quote that swallows what the proxies append.
+//! From the right, the end of an element depends only on text that proxies appended. From the left, a client could open a
+//! quote that hides what the proxies append.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::borrow::Cow;
 
-use super::{BYTES_MAX, ELEMENTS_MAX, ProxyHeader, Stop};
+use super::{BYTES_MAX, ELEMENTS_MAX, ProxyHeader, StopReason};
 
 /// The elements of all values of a header, as one list.
 pub(super) struct Elements<'v, V> {
     header: ProxyHeader,
-    /// Values that have not been looked at.
+    /// Values that have not been read yet.
     values: &'v [V],
-    /// What is left of the value that is being read.
+    /// The unread part of the current value.
     value: Option<&'v [u8]>,
     elements_left: usize,
     bytes_left: usize,
@@ -25,9 +25,9 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
         Elements { header, values, value: None, elements_left: ELEMENTS_MAX, bytes_left: BYTES_MAX }
     }
 
-    /// The address that the next element names, in canonical form, or why it names none. Empty elements mean
-    /// nothing in a list (RFC 9110, 5.6.1) and are passed over.
-    pub(super) fn next_from_the_right(&mut self) -> Option<Result<IpAddr, Stop>> {
+    /// Returns the address in the next element, in canonical form, or why it has none. Empty elements are skipped
+    /// (RFC 9110, 5.6.1).
+    pub(super) fn next_from_the_right(&mut self) -> Option<Result<IpAddr, StopReason>> {
         loop {
             let value = match self.value.take() {
                 Some(value) => value,
@@ -38,18 +38,18 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
                 }
             };
             if self.elements_left == 0 {
-                return Some(Err(Stop::TooLong));
+                return Some(Err(StopReason::TooLong));
             }
             self.elements_left -= 1;
-            let unseen = value.len().saturating_sub(self.bytes_left);
-            let seen = &value[unseen..];
-            let element = match last_comma(seen) {
+            let skipped = value.len().saturating_sub(self.bytes_left);
+            let readable = &value[skipped..];
+            let element = match last_comma(readable) {
                 Some(comma) => {
-                    self.value = Some(&value[..unseen + comma]);
-                    &seen[comma + 1..]
+                    self.value = Some(&value[..skipped + comma]);
+                    &readable[comma + 1..]
                 }
-                None if unseen > 0 => return Some(Err(Stop::TooLong)),
-                None => seen,
+                None if skipped > 0 => return Some(Err(StopReason::TooLong)),
+                None => readable,
             };
             self.bytes_left = self.bytes_left.saturating_sub(element.len() + 1);
             let element = trim(element);
@@ -63,7 +63,7 @@ impl<'v, V: AsRef<[u8]>> Elements<'v, V> {
     }
 }
 
-/// The last comma that separates elements. An address holds no quote, so `X-Forwarded-For` needs no rule of its own.
+/// Finds the last comma outside quotes. An address contains no quote, so this also works for `X-Forwarded-For`.
 fn last_comma(text: &[u8]) -> Option<usize> {
     let mut quoted = false;
     text.iter().enumerate().rev().find_map(|(at, &byte)| {
@@ -79,8 +79,8 @@ fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// The value of the parameter `for` of one element of `Forwarded`.
-fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, Stop> {
+/// Returns the value of the parameter `for` in one element of `Forwarded`.
+fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, StopReason> {
     let mut found = None;
     let mut rest = element;
     while !rest.is_empty() {
@@ -90,33 +90,37 @@ fn forwarded_for(element: &[u8]) -> Result<Cow<'_, [u8]>, Stop> {
             Some(behind) if !name.is_empty() => {
                 let (value, behind) = value(behind)?;
                 if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
-                    return Err(Stop::Malformed);
+                    return Err(StopReason::Malformed);
                 }
                 behind
             }
-            // The grammar allows an empty pair between semicolons.
+            // The grammar allows empty pairs between semicolons.
             None if name.is_empty() => behind,
-            _ => return Err(Stop::Malformed),
+            _ => return Err(StopReason::Malformed),
         };
         rest = match trim(behind) {
             [] => &[],
             [b';', behind @ ..] => trim(behind),
-            _ => return Err(Stop::Malformed),
+            _ => return Err(StopReason::Malformed),
         };
     }
-    found.ok_or(Stop::Hidden)
+    found.ok_or(StopReason::Hidden)
 }
 
-/// A token or a quoted string, and what follows. Colons and brackets belong into quotes, but not every proxy puts
-/// them there.
-fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Stop> {
+/// Reads a token or a quoted string, and returns what follows. Colons and brackets must be quoted, but not every proxy
+/// does so.
+fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), StopReason> {
     let Some(inside) = text.strip_prefix(b"\"") else {
         let len = text.iter().take_while(|&&byte| is_token(byte) || b":[]".contains(&byte)).count();
         let (value, behind) = text.split_at(len);
-        return if value.is_empty() { Err(Stop::Malformed) } else { Ok((Cow::Borrowed(value), behind)) };
+        return if value.is_empty() {
+            Err(StopReason::Malformed)
+        } else {
+            Ok((Cow::Borrowed(value), behind))
+        };
     };
     let ends = |&at: &usize| inside[at] == b'"' && !is_escaped(&inside[..at]);
-    let end = (0..inside.len()).find(ends).ok_or(Stop::Malformed)?;
+    let end = (0..inside.len()).find(ends).ok_or(StopReason::Malformed)?;
     let (value, behind) = (&inside[..end], &inside[end + 1..]);
     if !value.contains(&b'\\') {
         return Ok((Cow::Borrowed(value), behind));
@@ -124,33 +128,33 @@ fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Stop> {
     let mut plain = Vec::with_capacity(value.len());
     let mut bytes = value.iter().copied();
     while let Some(byte) = bytes.next() {
-        // The string does not end inside an escape: its last quote would be escaped.
+        // A backslash is always followed by a byte, because an escaped quote does not end the string.
         plain.extend(if byte == b'\\' { bytes.next() } else { Some(byte) });
     }
     Ok((Cow::Owned(plain), behind))
 }
 
-/// The address in `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`. A zone is refused: it
-/// means something on the proxy only.
-fn address(node: &[u8]) -> Result<IpAddr, Stop> {
-    let node = std::str::from_utf8(node).map_err(|_| Stop::Malformed)?;
+/// Parses `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`. An address with a zone is
+/// invalid, because the zone is only valid on the proxy.
+fn address(node: &[u8]) -> Result<IpAddr, StopReason> {
+    let node = std::str::from_utf8(node).map_err(|_| StopReason::Malformed)?;
     if let Some(inside) = node.strip_prefix('[') {
-        let (address, port) = inside.split_once(']').ok_or(Stop::Malformed)?;
-        let address: Ipv6Addr = address.parse().map_err(|_| Stop::Malformed)?;
+        let (address, port) = inside.split_once(']').ok_or(StopReason::Malformed)?;
+        let address: Ipv6Addr = address.parse().map_err(|_| StopReason::Malformed)?;
         let is_whole = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
-        return if is_whole { Ok(IpAddr::V6(address).to_canonical()) } else { Err(Stop::Malformed) };
+        return if is_whole { Ok(IpAddr::V6(address).to_canonical()) } else { Err(StopReason::Malformed) };
     }
     if let Ok(address) = node.parse::<Ipv6Addr>() {
         return Ok(IpAddr::V6(address).to_canonical());
     }
     let (name, port) = node.split_once(':').map_or((node, None), |(name, port)| (name, Some(port)));
     if !port.is_none_or(is_port) {
-        return Err(Stop::Malformed);
+        return Err(StopReason::Malformed);
     }
     if name.eq_ignore_ascii_case("unknown") || is_obfuscated(name) {
-        return Err(Stop::Hidden);
+        return Err(StopReason::Hidden);
     }
-    name.parse::<Ipv4Addr>().map(IpAddr::V4).map_err(|_| Stop::Malformed)
+    name.parse::<Ipv4Addr>().map(IpAddr::V4).map_err(|_| StopReason::Malformed)
 }
 
 fn is_port(text: &str) -> bool {
@@ -158,7 +162,7 @@ fn is_port(text: &str) -> bool {
     is_number || is_obfuscated(text)
 }
 
-/// A name that a proxy made up (RFC 7239, 6.3).
+/// Whether this is an obfuscated identifier (RFC 7239, 6.3).
 fn is_obfuscated(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     text.strip_prefix('_').is_some_and(|name| !name.is_empty() && name.bytes().all(is_allowed))
@@ -168,7 +172,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Without the blanks and tabs around it.
+/// Removes spaces and tabs at both ends.
 fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
         text = rest;

@@ -14,61 +14,61 @@ fn trusting(header: ProxyHeader) -> TrustedProxies {
 }
 
 /// From the trusted peer 10.0.0.1.
-fn found(header: ProxyHeader, values: &[&str]) -> (String, Stop) {
+fn found(header: ProxyHeader, values: &[&str]) -> (String, StopReason) {
     let client = client_address(ip("10.0.0.1"), values, &trusting(header));
     (client.ip().to_string(), client.stop())
 }
 
-fn x_forwarded_for(values: &[&str]) -> (String, Stop) {
+fn x_forwarded_for(values: &[&str]) -> (String, StopReason) {
     found(ProxyHeader::XForwardedFor, values)
 }
 
-fn forwarded(value: &str) -> (String, Stop) {
+fn forwarded(value: &str) -> (String, StopReason) {
     found(ProxyHeader::Forwarded, &[value])
 }
 
 #[test]
-fn the_walk_ends_at_the_first_address_from_the_right_that_is_not_trusted() {
+fn the_client_is_the_first_untrusted_address_from_the_right() {
     for (values, address, stop) in [
-        (&[][..], "10.0.0.1", Stop::Exhausted),
-        (&["203.0.113.7"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7,10.9.9.9"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7", "10.9.9.9", "192.0.2.80"], "203.0.113.7", Stop::Untrusted),
-        (&["6.6.6.6, 203.0.113.7 \t,\tfd12::1,10.0.0.3"], "203.0.113.7", Stop::Untrusted),
-        (&["10.0.0.9, 10.0.0.8"], "10.0.0.9", Stop::Exhausted),
-        (&["6.6.6.6, 192.0.2.81, 192.0.2.80"], "192.0.2.81", Stop::Untrusted),
-        (&["203.0.113.7", "", " , ,"], "203.0.113.7", Stop::Untrusted),
-        (&["", ","], "10.0.0.1", Stop::Exhausted),
-        (&["6.6.6.6, unknown, 10.0.0.2"], "10.0.0.2", Stop::Hidden),
-        (&["6.6.6.6, _gateway-7, 10.0.0.2"], "10.0.0.2", Stop::Hidden),
-        (&["6.6.6.6, bogus, 10.0.0.2"], "10.0.0.2", Stop::Malformed),
-        (&["6.6.6.6", "bogus"], "10.0.0.1", Stop::Malformed),
+        (&[][..], "10.0.0.1", StopReason::Exhausted),
+        (&["203.0.113.7"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7,10.9.9.9"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7", "10.9.9.9", "192.0.2.80"], "203.0.113.7", StopReason::Untrusted),
+        (&["6.6.6.6, 203.0.113.7 \t,\tfd12::1,10.0.0.3"], "203.0.113.7", StopReason::Untrusted),
+        (&["10.0.0.9, 10.0.0.8"], "10.0.0.9", StopReason::Exhausted),
+        (&["6.6.6.6, 192.0.2.81, 192.0.2.80"], "192.0.2.81", StopReason::Untrusted),
+        (&["203.0.113.7", "", " , ,"], "203.0.113.7", StopReason::Untrusted),
+        (&["", ","], "10.0.0.1", StopReason::Exhausted),
+        (&["6.6.6.6, unknown, 10.0.0.2"], "10.0.0.2", StopReason::Hidden),
+        (&["6.6.6.6, _gateway-7, 10.0.0.2"], "10.0.0.2", StopReason::Hidden),
+        (&["6.6.6.6, bogus, 10.0.0.2"], "10.0.0.2", StopReason::Malformed),
+        (&["6.6.6.6", "bogus"], "10.0.0.1", StopReason::Malformed),
     ] {
         assert_eq!(x_forwarded_for(values), (address.to_owned(), stop), "{values:?}");
     }
 }
 
 #[test]
-fn a_peer_that_is_not_trusted_is_the_client_whatever_it_says() {
+fn an_untrusted_peer_is_the_client_whatever_the_header_says() {
     for header in [ProxyHeader::None, ProxyHeader::Forwarded, ProxyHeader::XForwardedFor] {
         let client = client_address(ip("203.0.113.9"), &["10.0.0.2", "for=10.0.0.2"], &trusting(header));
-        assert_eq!((client.ip(), client.stop()), (ip("203.0.113.9"), Stop::Untrusted));
+        assert_eq!((client.ip(), client.stop()), (ip("203.0.113.9"), StopReason::Untrusted));
     }
 }
 
 #[test]
 fn without_a_header_or_a_trusted_block_the_peer_is_the_client() {
     let client = client_address(ip("10.0.0.1"), &["203.0.113.7"], &trusting(ProxyHeader::None));
-    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), Stop::Exhausted));
-    let nobody = TrustedProxies::new(Vec::new(), ProxyHeader::XForwardedFor);
-    let client = client_address(ip("10.0.0.1"), &["203.0.113.7"], &nobody);
-    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), Stop::Untrusted));
+    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), StopReason::Exhausted));
+    let none_trusted = TrustedProxies::new(Vec::new(), ProxyHeader::XForwardedFor);
+    let client = client_address(ip("10.0.0.1"), &["203.0.113.7"], &none_trusted);
+    assert_eq!((client.ip(), client.stop()), (ip("10.0.0.1"), StopReason::Untrusted));
     assert_eq!(TrustedProxies::default(), TrustedProxies::new(Vec::new(), ProxyHeader::None));
 }
 
 #[test]
-fn every_spelling_of_an_address_is_read() {
+fn every_notation_of_an_address_is_parsed() {
     for (text, address) in [
         ("203.0.113.7", "203.0.113.7"),
         ("203.0.113.7:0", "203.0.113.7"),
@@ -81,7 +81,7 @@ fn every_spelling_of_an_address_is_read() {
         ("::ffff:203.0.113.7", "203.0.113.7"),
         ("[::ffff:cb00:7107]:80", "203.0.113.7"),
     ] {
-        let expected = (address.to_owned(), Stop::Untrusted);
+        let expected = (address.to_owned(), StopReason::Untrusted);
         assert_eq!(x_forwarded_for(&[text]), expected, "{text}");
         assert_eq!(forwarded(&format!("for=\"{text}\"")), expected, "{text}");
         assert_eq!(forwarded(&format!("for={text}")), expected, "{text} without quotes");
@@ -89,7 +89,7 @@ fn every_spelling_of_an_address_is_read() {
 }
 
 #[test]
-fn what_only_looks_like_an_address_ends_the_walk() {
+fn an_invalid_address_ends_the_search() {
     for text in [
         "203.0.113",
         "203.0.113.7.1",
@@ -118,18 +118,18 @@ fn what_only_looks_like_an_address_ends_the_walk() {
         "_hid den",
         "localhost",
     ] {
-        let expected = ("10.0.0.1".to_owned(), Stop::Malformed);
+        let expected = ("10.0.0.1".to_owned(), StopReason::Malformed);
         assert_eq!(x_forwarded_for(&["6.6.6.6", text]), expected, "{text}");
         assert_eq!(forwarded(&format!("for=6.6.6.6, for=\"{text}\"")), expected, "{text}");
     }
     let not_text: &[&[u8]] = &[b"6.6.6.6", b"\xff"];
     let client = client_address(ip("10.0.0.1"), not_text, &trusting(ProxyHeader::XForwardedFor));
-    assert_eq!(client.stop(), Stop::Malformed);
+    assert_eq!(client.stop(), StopReason::Malformed);
 }
 
 #[test]
-fn forwarded_is_read_as_rfc_7239_has_it() {
-    let client = ("203.0.113.7".to_owned(), Stop::Untrusted);
+fn forwarded_is_parsed_as_in_rfc_7239() {
+    let client = ("203.0.113.7".to_owned(), StopReason::Untrusted);
     for value in [
         "for=203.0.113.7",
         "For=\"203.0.113.7\"",
@@ -149,29 +149,29 @@ fn forwarded_is_read_as_rfc_7239_has_it() {
 }
 
 #[test]
-fn an_element_of_forwarded_that_names_nobody_ends_the_walk() {
+fn a_forwarded_element_without_an_address_ends_the_search() {
     for (element, stop) in [
-        ("for=unknown", Stop::Hidden),
-        ("for=Unknown", Stop::Hidden),
-        ("for=\"_SEVKISEK\"", Stop::Hidden),
-        ("for=\"_gazonk:80\"", Stop::Hidden),
-        ("proto=https;by=10.0.0.1", Stop::Hidden),
-        (";", Stop::Hidden),
-        ("203.0.113.7", Stop::Malformed),
-        ("for", Stop::Malformed),
-        ("for=", Stop::Malformed),
-        ("for=\"\"", Stop::Malformed),
-        ("for =203.0.113.7", Stop::Malformed),
-        ("for= 203.0.113.7", Stop::Malformed),
-        ("=203.0.113.7", Stop::Malformed),
-        ("for=203.0.113.7;for=203.0.113.8", Stop::Malformed),
-        ("for=203.0.113.7 proto=http", Stop::Malformed),
-        ("for=\"203.0.113.7\"x", Stop::Malformed),
-        ("for=203.0.113.7;host=\"a", Stop::Malformed),
-        ("for=203.0.113.7;host=a\"b\"", Stop::Malformed),
-        ("for=\"203.0.113.7\\\"", Stop::Malformed),
-        ("for=\"203.0.113.7\\\\\"", Stop::Malformed),
-        ("for='203.0.113.7'", Stop::Malformed),
+        ("for=unknown", StopReason::Hidden),
+        ("for=Unknown", StopReason::Hidden),
+        ("for=\"_SEVKISEK\"", StopReason::Hidden),
+        ("for=\"_gazonk:80\"", StopReason::Hidden),
+        ("proto=https;by=10.0.0.1", StopReason::Hidden),
+        (";", StopReason::Hidden),
+        ("203.0.113.7", StopReason::Malformed),
+        ("for", StopReason::Malformed),
+        ("for=", StopReason::Malformed),
+        ("for=\"\"", StopReason::Malformed),
+        ("for =203.0.113.7", StopReason::Malformed),
+        ("for= 203.0.113.7", StopReason::Malformed),
+        ("=203.0.113.7", StopReason::Malformed),
+        ("for=203.0.113.7;for=203.0.113.8", StopReason::Malformed),
+        ("for=203.0.113.7 proto=http", StopReason::Malformed),
+        ("for=\"203.0.113.7\"x", StopReason::Malformed),
+        ("for=203.0.113.7;host=\"a", StopReason::Malformed),
+        ("for=203.0.113.7;host=a\"b\"", StopReason::Malformed),
+        ("for=\"203.0.113.7\\\"", StopReason::Malformed),
+        ("for=\"203.0.113.7\\\\\"", StopReason::Malformed),
+        ("for='203.0.113.7'", StopReason::Malformed),
     ] {
         let value = format!("for=6.6.6.6, {element}");
         assert_eq!(forwarded(&value), ("10.0.0.1".to_owned(), stop), "{value}");
@@ -179,41 +179,44 @@ fn an_element_of_forwarded_that_names_nobody_ends_the_walk() {
 }
 
 #[test]
-fn an_open_quote_of_the_client_swallows_no_proxy() {
+fn an_open_quote_of_the_client_does_not_hide_a_proxy() {
     for mine in ["for=\"", "for=\"6.6.6.6", "x=\"\\", "for=6.6.6.6;x=\"a\\\"", "\"", "\\", ",\"\",\""] {
         let value = format!("{mine}, for=203.0.113.7, for=10.0.0.2");
-        assert_eq!(forwarded(&value), ("203.0.113.7".to_owned(), Stop::Untrusted), "{value}");
+        assert_eq!(forwarded(&value), ("203.0.113.7".to_owned(), StopReason::Untrusted), "{value}");
     }
 }
 
 #[test]
-fn no_more_than_32_elements_are_looked_at() {
+fn at_most_32_elements_are_read() {
     let hops = |count: usize| vec!["10.0.0.2"; count].join(",");
     let ends_at = |value: &str| x_forwarded_for(&[value]).1;
-    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(31))), Stop::Untrusted);
-    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(32))), Stop::TooLong);
-    assert_eq!(ends_at(&hops(32)), Stop::Exhausted);
-    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(31))), Stop::Untrusted);
-    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(32))), Stop::TooLong);
+    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(31))), StopReason::Untrusted);
+    assert_eq!(ends_at(&format!("203.0.113.7,{}", hops(32))), StopReason::TooLong);
+    assert_eq!(ends_at(&hops(32)), StopReason::Exhausted);
+    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(31))), StopReason::Untrusted);
+    assert_eq!(ends_at(&format!("203.0.113.7{}", ",".repeat(32))), StopReason::TooLong);
     let lines = ["203.0.113.7"].into_iter().chain([""; 32]).collect::<Vec<_>>();
-    assert_eq!(x_forwarded_for(&lines).1, Stop::TooLong);
+    assert_eq!(x_forwarded_for(&lines).1, StopReason::TooLong);
 }
 
 #[test]
-fn no_more_than_8_kib_are_looked_at() {
+fn at_most_8_kib_are_read() {
     assert_eq!(BYTES_MAX, 8_192);
     let blanks = |count: usize| " ".repeat(count);
-    assert_eq!(x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 11))]).1, Stop::Untrusted);
-    assert_eq!(x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 10))]).1, Stop::TooLong);
+    assert_eq!(
+        x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 11))]).1,
+        StopReason::Untrusted
+    );
+    assert_eq!(x_forwarded_for(&[&format!("203.0.113.7{}", blanks(BYTES_MAX - 10))]).1, StopReason::TooLong);
     let half = blanks(BYTES_MAX / 2);
-    assert_eq!(x_forwarded_for(&["203.0.113.7", &half]).1, Stop::Untrusted);
-    assert_eq!(x_forwarded_for(&["203.0.113.7", &half, &half]).1, Stop::TooLong);
+    assert_eq!(x_forwarded_for(&["203.0.113.7", &half]).1, StopReason::Untrusted);
+    assert_eq!(x_forwarded_for(&["203.0.113.7", &half, &half]).1, StopReason::TooLong);
     let mine = "6.6.6.6,".repeat(100_000);
-    assert_eq!(x_forwarded_for(&[&mine, "203.0.113.7, 10.0.0.2"]).1, Stop::Untrusted);
+    assert_eq!(x_forwarded_for(&[&mine, "203.0.113.7, 10.0.0.2"]).1, StopReason::Untrusted);
 }
 
 #[test]
-fn an_address_that_could_not_be_followed_is_not_certain() {
+fn an_address_next_to_an_unreadable_element_is_not_certain() {
     let client = |value| client_address(ip("10.0.0.1"), &[value], &trusting(ProxyHeader::XForwardedFor));
     assert!(client("203.0.113.7").is_certain());
     assert!(client("10.0.0.7").is_certain());
@@ -224,13 +227,13 @@ fn an_address_that_could_not_be_followed_is_not_certain() {
 }
 
 #[test]
-fn no_address_is_shown_by_debug() {
+fn debug_prints_no_address() {
     let client = client_address::<&str>(ip("203.0.113.7"), &[], &TrustedProxies::default());
     assert_eq!(format!("{client:?}"), "ClientAddress { stop: Untrusted, .. }");
 }
 
 #[test]
-fn blocks_are_cut_from_the_canonical_address() {
+fn blocks_are_computed_from_the_canonical_address() {
     for (v4, v6, address, block) in [
         (32, 64, "203.0.113.7", "203.0.113.7"),
         (32, 64, "2001:DB8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
@@ -251,14 +254,14 @@ fn blocks_are_cut_from_the_canonical_address() {
 }
 
 #[test]
-fn a_prefix_is_no_longer_than_its_address() {
+fn a_prefix_longer_than_the_address_is_rejected() {
     let error = |v4, v6| Prefixes::new(v4, v6).expect_err("too long").to_string();
     assert_eq!(error(33, 64), "the prefix of an IPv4 address has a length from 0 to 32, not 33");
     assert_eq!(error(32, 129), "the prefix of an IPv6 address has a length from 0 to 128, not 129");
 }
 
 #[test]
-fn a_block_is_read_and_written_in_one_form() {
+fn a_block_has_one_canonical_text() {
     for (text, canonical) in [
         ("10.0.0.0/8", "10.0.0.0/8"),
         ("10.0.0.1", "10.0.0.1"),
@@ -278,7 +281,7 @@ fn a_block_is_read_and_written_in_one_form() {
 }
 
 #[test]
-fn text_that_is_no_block_is_refused_with_what_is_allowed() {
+fn an_invalid_block_is_rejected_with_the_valid_format() {
     let length = |text: &str, family, max| CidrError::PrefixLength { found: text.to_owned(), family, max };
     for text in ["10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/08", "10.0.0.0/8/8"] {
         assert_eq!(text.parse::<Cidr>(), Err(length(text, "IPv4", 32)));
@@ -306,7 +309,7 @@ fn text_that_is_no_block_is_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn an_ipv4_block_holds_mapped_addresses_and_an_ipv6_block_does_not() {
+fn an_ipv4_block_contains_mapped_addresses_and_an_ipv6_block_does_not() {
     let holds = |block: &str, address| block.parse::<Cidr>().expect(block).contains(ip(address));
     assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3"));
     assert!(!holds("10.0.0.0/8", "::ffff:11.1.2.3"));
@@ -320,7 +323,7 @@ fn an_ipv4_block_holds_mapped_addresses_and_an_ipv6_block_does_not() {
     assert_eq!(peer.ip(), ip("203.0.113.7"));
 }
 
-/// Whatever a client may send, made of everything that means something in either header.
+/// Arbitrary client input, made of everything that has a meaning in either header.
 fn hostile() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "\"",
@@ -356,7 +359,7 @@ fn any_ip() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// How a proxy may write down the address it was called from.
+/// Formats an address as a proxy may do it.
 fn written(header: ProxyHeader, address: IpAddr, style: u8) -> String {
     let bare = match (address, style % 3) {
         (IpAddr::V6(v6), 1) => format!("[{v6}]:4711"),
@@ -373,7 +376,7 @@ fn written(header: ProxyHeader, address: IpAddr, style: u8) -> String {
     }
 }
 
-/// The walk on a list of addresses, leftmost first.
+/// Finds the client in a list of addresses, leftmost first.
 fn naive(peer: IpAddr, list: &[IpAddr], proxies: &TrustedProxies) -> IpAddr {
     let chain: Vec<IpAddr> = list.iter().copied().chain([peer]).map(|ip| ip.to_canonical()).collect();
     let is_client = |address: &&IpAddr| !proxies.cidrs.iter().any(|cidr| cidr.contains(**address));
@@ -387,8 +390,8 @@ fn header() -> impl Strategy<Value = ProxyHeader> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The client sends what it likes; the outer proxy appends the client's address, inner proxies append those of
-    /// the proxies before them, each to the last value or as a value of its own.
+    /// The client sends anything; the outer proxy appends the client's address, inner proxies append those of
+    /// the proxies before them, each to the last value or as a separate value.
     #[test]
     fn a_spoofed_header_never_changes_the_client(
         header in header(),
@@ -399,7 +402,7 @@ proptest! {
         as_own_value in prop::collection::vec(any::<bool>(), 6),
     ) {
         let proxies = trusting(header);
-        let client = if proxies.trust(client) { ip("203.0.113.7") } else { client };
+        let client = if proxies.trusts(client) { ip("203.0.113.7") } else { client };
         let inner = inner.into_iter().map(|bits| IpAddr::V4(Ipv4Addr::from_bits(10 << 24 | bits)));
         for (hop, address) in [client].into_iter().chain(inner).enumerate() {
             let element = written(header, address, styles[hop]);
@@ -409,11 +412,11 @@ proptest! {
             }
         }
         let found = client_address(ip("10.0.0.1"), &values, &proxies);
-        prop_assert_eq!((found.ip(), found.stop()), (client.to_canonical(), Stop::Untrusted), "{:?}", values);
+        prop_assert_eq!((found.ip(), found.stop()), (client.to_canonical(), StopReason::Untrusted), "{:?}", values);
     }
 
     #[test]
-    fn a_readable_header_is_walked_as_a_list_of_addresses(
+    fn a_valid_header_gives_the_same_client_as_a_list_of_addresses(
         header in header(),
         list in prop::collection::vec((any_ip(), any::<u8>()), 0..10),
         peer in any_ip(),
@@ -427,7 +430,7 @@ proptest! {
     }
 
     #[test]
-    fn a_mapped_address_is_its_ipv4_address_everywhere(bits: u32, block_bits: u32, v4 in 0..=32_u8, v6 in 0..=128_u8) {
+    fn a_mapped_address_equals_its_ipv4_address_everywhere(bits: u32, block_bits: u32, v4 in 0..=32_u8, v6 in 0..=128_u8) {
         let plain = Ipv4Addr::from_bits(bits);
         let (plain, mapped) = (IpAddr::V4(plain), IpAddr::V6(plain.to_ipv6_mapped()));
         let prefixes = Prefixes::new(v4, v6).unwrap();
@@ -439,9 +442,9 @@ proptest! {
         prop_assert_eq!(client(plain, mapped), client(mapped, plain));
     }
 
-    /// Two addresses are in one block iff their first bits are the same.
+    /// Two addresses are in one block iff their first bits are equal.
     #[test]
-    fn a_block_is_a_prefix_and_survives_its_text(a: u128, b: u128, same in 0..=128_u8, v6 in 0..=128_u8) {
+    fn a_block_is_a_prefix_and_round_trips_through_its_text(a: u128, b: u128, same in 0..=128_u8, v6 in 0..=128_u8) {
         let low = u128::MAX.checked_shr(u32::from(same)).unwrap_or(0);
         let [left, right] = [a, a & !low | b & low].map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)));
         prop_assume!(left.to_canonical() == left && right.to_canonical() == right);

@@ -5,7 +5,7 @@ use crate::algorithm::meter::Meter;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
 use crate::calendar::{Calendar, Period};
-use crate::key::{Scope, SubjectHasher};
+use crate::key::{Keyspace, SubjectHasher};
 use crate::limit::Limit;
 use crate::plan::PlanError;
 use crate::plan::evaluate::evaluate;
@@ -14,20 +14,20 @@ use crate::plan::receipt::Receipt;
 use crate::state::State;
 use crate::time::{EXACT_MAX, Span};
 
-const PLACES: [&str; 4] = ["a", "b", "c", "d"];
+const RULES: [&str; 4] = ["a", "b", "c", "d"];
 const NOW: Time = Time::from_us(1_700_000_000_000_001);
 
 fn window(limit: u64, secs: u64) -> Limit {
     Limit::FixedWindow(FixedWindow::new(limit, Span::from_secs(secs)).unwrap())
 }
 
-fn scopes() -> Vec<Scope> {
-    PLACES.iter().map(|rule| Scope::new("test", rule).unwrap()).collect()
+fn keyspaces() -> Vec<Keyspace> {
+    RULES.iter().map(|rule| Keyspace::new("test", rule).unwrap()).collect()
 }
 
-fn item<'r>(scope: &'r Scope, limit: Limit, cost: u64) -> Item<'r> {
-    let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
-    let rule_index = PLACES.iter().position(|rule| *rule == scope.rule()).unwrap() as u32;
+fn item<'r>(keyspace: &'r Keyspace, limit: Limit, cost: u64) -> Item<'r> {
+    let key = keyspace.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
+    let rule_index = RULES.iter().position(|rule| *rule == keyspace.rule()).unwrap() as u32;
     Item { rule_index, ..Item::new(key, limit, Operation::charge(cost)) }
 }
 
@@ -37,7 +37,7 @@ fn plan<'r>(items: impl IntoIterator<Item = Item<'r>>) -> Plan<'r> {
     plan
 }
 
-/// The decision on keys nobody has used, except that these many units of each rule are gone.
+/// Decides `plan` after `used` units of each rule were charged.
 fn decide(plan: &Plan<'_>, used: &[u64]) -> PlanDecision {
     let states: Vec<Option<State>> = plan
         .items()
@@ -57,7 +57,7 @@ fn decide(plan: &Plan<'_>, used: &[u64]) -> PlanDecision {
 }
 
 #[test]
-fn no_rule_matched_is_allowed_and_says_so() {
+fn a_request_that_matches_no_rule_is_allowed_as_unmatched() {
     let decision = decide(&Plan::new(), &[]);
     assert!(decision.allowed);
     assert_eq!((decision.source, decision.headline), (Source::Unmatched, None));
@@ -65,45 +65,41 @@ fn no_rule_matched_is_allowed_and_says_so() {
 
 #[test]
 fn headline_of_a_refusal_is_the_refusing_rule_with_the_longest_wait() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let plan = plan([
-        item(&scopes[0], window(1, 10), 1),
-        item(&scopes[1], window(1, 60), 1),
-        item(&scopes[2], window(5, 3_600), 1),
-        item(&scopes[3], window(1, 60), 1),
+        item(&keyspaces[0], window(1, 10), 1),
+        item(&keyspaces[1], window(1, 60), 1),
+        item(&keyspaces[2], window(5, 3_600), 1),
+        item(&keyspaces[3], window(1, 60), 1),
     ]);
     let decision = decide(&plan, &[1, 1, 0, 1]);
     assert!(!decision.allowed);
-    assert_eq!(
-        PLACES[decision.headline().unwrap().rule_index as usize],
-        "b",
-        "of two equal waits the first in the file"
-    );
-    assert!(decision.rules[2].allowed, "each rule tells its own outcome");
+    assert_eq!(RULES[decision.headline().unwrap().rule_index as usize], "b", "the first of equal waits");
+    assert!(decision.rules[2].allowed, "each rule has its own result");
 }
 
 #[test]
 fn headline_of_an_admission_is_the_rule_with_the_least_left_for_its_cost() {
-    let scopes = scopes();
+    let keyspaces = keyspaces();
     let plan = plan([
-        item(&scopes[0], window(10, 60), 1),
-        item(&scopes[1], window(20, 60), 5),
-        item(&scopes[2], window(4, 60), 1),
+        item(&keyspaces[0], window(10, 60), 1),
+        item(&keyspaces[1], window(20, 60), 5),
+        item(&keyspaces[2], window(4, 60), 1),
     ]);
     let decision = decide(&plan, &[0, 0, 0]);
     assert!(decision.allowed);
     assert_eq!(
-        PLACES[decision.headline().unwrap().rule_index as usize],
+        RULES[decision.headline().unwrap().rule_index as usize],
         "b",
         "15 left at 5 each and 3 left at 1 each: the first of equals"
     );
 }
 
 #[test]
-fn waits_round_up_and_what_remains_rounds_down() {
-    let scopes = scopes();
+fn waits_round_up_and_remaining_rounds_down() {
+    let keyspaces = keyspaces();
     let bucket = Limit::Bucket(Bucket::tokens(3, Span::from_us(10_000), 1).unwrap());
-    let plan = plan([item(&scopes[0], bucket, 1)]);
+    let plan = plan([item(&keyspaces[0], bucket, 1)]);
     let numbers = decide(&plan, &[1]).rules[0].numbers.unwrap();
     // A third of 10 ms is 3.33 ms.
     assert_eq!((numbers.retry_after, numbers.remaining), (RetryAfter::Ms(4), 0));
@@ -112,14 +108,14 @@ fn waits_round_up_and_what_remains_rounds_down() {
 
 #[test]
 fn a_shadow_rule_is_reported_and_never_refuses() {
-    let scopes = scopes();
-    let mut shadow = item(&scopes[0], window(1, 60), 1);
+    let keyspaces = keyspaces();
+    let mut shadow = item(&keyspaces[0], window(1, 60), 1);
     shadow.blocking = false;
-    let plan = plan([shadow, item(&scopes[1], window(9, 60), 1)]);
+    let plan = plan([shadow, item(&keyspaces[1], window(9, 60), 1)]);
     let decision = decide(&plan, &[1, 0]);
     assert!(decision.allowed);
     assert_eq!(
-        PLACES[decision.headline().unwrap().rule_index as usize],
+        RULES[decision.headline().unwrap().rule_index as usize],
         "b",
         "a shadow rule is never the headline"
     );
@@ -127,39 +123,39 @@ fn a_shadow_rule_is_reported_and_never_refuses() {
 }
 
 #[test]
-fn a_shadow_rule_too_small_for_the_cost_says_so_and_refuses_nobody() {
-    let scopes = scopes();
-    let shadow = Item { blocking: false, ..item(&scopes[0], window(3, 60), 5) };
-    let decision = decide(&plan([shadow, item(&scopes[1], window(9, 60), 5)]), &[0, 0]);
+fn a_shadow_rule_whose_capacity_is_below_the_cost_reports_it_and_refuses_nothing() {
+    let keyspaces = keyspaces();
+    let shadow = Item { blocking: false, ..item(&keyspaces[0], window(3, 60), 5) };
+    let decision = decide(&plan([shadow, item(&keyspaces[1], window(9, 60), 5)]), &[0, 0]);
     assert!(decision.allowed);
     let rejected: Vec<_> = decision.shadow_rejected().map(|rule| rule.numbers.unwrap().retry_after).collect();
     assert_eq!(rejected, [RetryAfter::Never]);
 }
 
 #[test]
-fn exactness_is_the_worst_of_the_rules_that_block() {
-    let scopes = scopes();
+fn exactness_is_the_worst_class_of_the_blocking_rules() {
+    let keyspaces = keyspaces();
     let sliding =
         |counting| Limit::SlidingWindow(SlidingWindow::new(9, Span::from_secs(6), 3, counting).unwrap());
-    let mut items = vec![item(&scopes[0], window(9, 60), 1)];
+    let mut items = vec![item(&keyspaces[0], window(9, 60), 1)];
     assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Exact);
-    items.push(item(&scopes[1], sliding(Counting::Strict), 1));
+    items.push(item(&keyspaces[1], sliding(Counting::Strict), 1));
     assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Conservative);
-    items.push(item(&scopes[2], sliding(Counting::Interpolated), 1));
+    items.push(item(&keyspaces[2], sliding(Counting::Interpolated), 1));
     assert_eq!(decide(&plan(items.clone()), &[]).exactness, Exactness::Bounded);
     items[2].blocking = false;
     assert_eq!(decide(&plan(items), &[]).exactness, Exactness::Conservative);
 }
 
 #[test]
-fn a_store_that_cannot_answer_is_answered_for_by_each_rules_policy() {
-    let scopes = scopes();
+fn failure_policies_decide_when_the_store_cannot() {
+    let keyspaces = keyspaces();
     let down = || StoreError::Transient("connection refused".into());
     let of = |policies: &[OnFailure], error: StoreError| {
         let items = policies
             .iter()
-            .zip(&scopes)
-            .map(|(&on_failure, scope)| Item { on_failure, ..item(scope, window(1, 60), 1) });
+            .zip(&keyspaces)
+            .map(|(&on_failure, keyspace)| Item { on_failure, ..item(keyspace, window(1, 60), 1) });
         let plan = plan(items);
         let decision = PlanDecision::new(&plan, Err(&error)).unwrap();
         (decision.allowed, decision.degraded, decision.source)
@@ -177,11 +173,11 @@ fn a_store_that_cannot_answer_is_answered_for_by_each_rules_policy() {
 }
 
 #[test]
-fn a_quota_whose_periods_do_not_reach_is_undecided_and_not_refused() {
-    let scopes = scopes();
+fn a_quota_whose_periods_do_not_cover_now_is_undecided_and_not_refused() {
+    let keyspaces = keyspaces();
     let periods = Calendar::new(Period::Day, "UTC").unwrap().around(Time::from_us(86_400_000_000 * 10));
     let quota = Limit::Quota(Quota::new(5, 0, QuotaPeriod::Calendar(periods)).unwrap());
-    let plan = plan([item(&scopes[0], quota, 1)]);
+    let plan = plan([item(&keyspaces[0], quota, 1)]);
     let evaluation = evaluate(&plan, NOW, |_| None);
     assert!(evaluation.writes.is_empty());
     let undecided = PlanDecision::new(&plan, Ok(&evaluation.outcome)).unwrap_err();
@@ -189,31 +185,31 @@ fn a_quota_whose_periods_do_not_reach_is_undecided_and_not_refused() {
 }
 
 #[test]
-fn a_plan_takes_no_item_that_could_never_be_decided() {
-    let scopes = scopes();
-    let refuse = |[first, second]: [Item<'_>; 2]| {
+fn a_plan_rejects_invalid_items() {
+    let keyspaces = keyspaces();
+    let reject = |[first, second]: [Item<'_>; 2]| {
         let mut plan = Plan::new();
         plan.push(first).unwrap();
         plan.push(second).unwrap_err()
     };
-    let fine = || item(&scopes[0], window(5, 60), 1);
-    let on = |operation| Item { operation, ..item(&scopes[1], window(5, 60), 1) };
-    let error = refuse([fine(), on(Operation::charge(6))]);
+    let valid = || item(&keyspaces[0], window(5, 60), 1);
+    let on = |operation| Item { operation, ..item(&keyspaces[1], window(5, 60), 1) };
+    let error = reject([valid(), on(Operation::charge(6))]);
     assert_eq!(error, PlanError::CostAboveCapacity { rule: "b".into(), cost: 6, capacity: 5 });
     assert!(error.to_string().contains('6') && error.to_string().contains('5'), "{error} names both numbers");
-    assert!(matches!(refuse([fine(), fine()]), PlanError::DuplicateKey { .. }));
-    assert!(matches!(refuse([fine(), on(Operation::Reset)]), PlanError::Mixed { .. }));
+    assert!(matches!(reject([valid(), valid()]), PlanError::DuplicateKey { .. }));
+    assert!(matches!(reject([valid(), on(Operation::Reset)]), PlanError::Mixed { .. }));
     let too_large = Operation::Refund { mark: Mark::Counter, cost: EXACT_MAX + 1 };
-    assert!(matches!(refuse([fine(), on(too_large)]), PlanError::CostTooLarge { .. }));
-    let nameless = Operation::Reserve { cost: 1, token: Token::NONE, hold: Span::from_secs(1) };
-    assert!(matches!(refuse([fine(), on(nameless)]), PlanError::TokenMissing { .. }));
+    assert!(matches!(reject([valid(), on(too_large)]), PlanError::CostTooLarge { .. }));
+    let without_token = Operation::Reserve { cost: 1, token: Token::NONE, hold: Span::from_secs(1) };
+    assert!(matches!(reject([valid(), on(without_token)]), PlanError::TokenMissing { .. }));
 }
 
 #[test]
-fn receipts_of_an_admission_survive_their_bytes_and_give_it_back() {
-    let scopes = scopes();
+fn receipts_round_trip_through_bytes_and_undo_the_charge() {
+    let keyspaces = keyspaces();
     let meter = Limit::Meter(Meter::new(Some(9), None).unwrap());
-    let plan = plan([item(&scopes[0], window(5, 60), 2), item(&scopes[1], meter, 3)]);
+    let plan = plan([item(&keyspaces[0], window(5, 60), 2), item(&keyspaces[1], meter, 3)]);
     let receipts = Receipt::of(&plan, &decide(&plan, &[]), 7);
     assert_eq!(
         receipts.iter().map(|receipt| (receipt.rule.as_str(), receipt.cost)).collect::<Vec<_>>(),
@@ -224,8 +220,8 @@ fn receipts_of_an_admission_survive_their_bytes_and_give_it_back() {
         assert_eq!(Receipt::decode(&bytes).as_ref(), Ok(&receipt));
         assert_eq!(receipt.undo(&meter), Operation::Refund { mark: receipt.mark, cost: receipt.cost });
         for cut in 0..bytes.len() {
-            assert!(Receipt::decode(&bytes[..cut]).is_err(), "a part of a receipt is none");
+            assert!(Receipt::decode(&bytes[..cut]).is_err(), "a truncated receipt is invalid");
         }
     }
-    assert!(Receipt::of(&plan, &decide(&plan, &[5, 0]), 7).is_empty(), "a refusal books nothing");
+    assert!(Receipt::of(&plan, &decide(&plan, &[5, 0]), 7).is_empty(), "a refusal has no receipts");
 }

@@ -1,15 +1,15 @@
-//! SipHash-2-4 with 128 bits of output, over pieces that are hashed as if they were one.
+//! SipHash-2-4 with 128 bits of output, over several pieces of input.
 //!
-//! Written out here because a subject is a handful of short pieces: what a general hasher does to gather them costs as
-//! much as half of the hash.
+//! Hand-written because a subject consists of a few short pieces: buffering them in a general hasher costs half as much as
+//! the hash itself.
 
-/// The hash of what has been written so far.
+/// The state of a hash.
 #[derive(Clone, Copy)]
 pub(super) struct Sip {
     v: [u64; 4],
-    /// The last bytes, of which there are not enough for a word yet.
+    /// The last bytes, fewer than a word.
     tail: u64,
-    /// How many bytes have been written.
+    /// Number of bytes written.
     len: usize,
 }
 
@@ -34,7 +34,7 @@ impl Sip {
         }
         if !rest.is_empty() {
             let word = match bytes.last_chunk::<8>() {
-                // What was written already is shifted out.
+                // Shifts out the bytes that were already written.
                 Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
                 None => short_word(rest),
             };
@@ -47,7 +47,7 @@ impl Sip {
         self.push(word, 8);
     }
 
-    /// Up to eight bytes, as a word whose other bytes are zero.
+    /// Appends the low `len` bytes of `word`. Its other bytes must be zero.
     #[inline(always)]
     fn push(&mut self, word: u64, len: usize) {
         let held = self.len % 8;
@@ -55,7 +55,7 @@ impl Sip {
         self.tail |= word << (8 * held);
         if held + len >= 8 {
             self.compress(self.tail);
-            // In two steps: a shift by all 64 bits is none.
+            // Two shifts, because a shift by 64 bits is undefined.
             self.tail = word >> 1 >> (63 - 8 * held);
         }
     }
@@ -100,7 +100,8 @@ impl Sip {
     }
 }
 
-/// Fewer than eight bytes. From four on, the first four and the last four, which may be some of the same.
+/// Reads fewer than eight bytes as a word. From four bytes on it combines the first four and the last four, which may
+/// overlap.
 #[inline(always)]
 fn short_word(bytes: &[u8]) -> u64 {
     match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
@@ -123,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_hashed_as_others_hash_the_whole(
+        fn pieces_hash_like_the_whole_in_the_siphasher_crate(
             key: [u8; 16],
             pieces in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u8>(), 0..40)), 0..6),
         ) {

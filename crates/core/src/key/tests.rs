@@ -17,11 +17,11 @@ fn counting_up(key_id: u8) -> SubjectHasher {
     SubjectHasher::from_hex(key_id, SECRET_HEX).unwrap()
 }
 
-/// The expected text was computed with another implementation of BLAKE3 and SipHash. It must stay as it is: with another text
-/// every subject would start afresh after an update.
+/// The expected text was computed with another implementation of BLAKE3 and SipHash. It must not change: otherwise every
+/// subject would lose its state after an update.
 #[test]
-fn the_text_of_a_key_is_a_stored_format() {
-    let scope = Scope::new("shop-prod", "search.per_key").unwrap();
+fn the_text_of_a_key_never_changes() {
+    let keyspace = Keyspace::new("shop-prod", "search.per_key").unwrap();
     let parts = [("tenant", "acme"), ("ip", "203.0.113.7")];
     for (key_id, text) in
         [(0, "AAmmpGwVpSRuop3O5zlJeM"), (7, "AHmmpGwVpSRuop3O5zlJeM"), (255, "D_mmpGwVpSRuop3O5zlJeM")]
@@ -31,14 +31,14 @@ fn the_text_of_a_key_is_a_stored_format() {
         assert_eq!(subject.key_id(), key_id);
     }
     let hasher = counting_up(7);
-    let key = scope.key_tagged(hasher.subject([parts[0]]), hasher.subject(parts));
+    let key = keyspace.key_tagged(hasher.subject([parts[0]]), hasher.subject(parts));
     assert_eq!(
         key.to_string(),
         "tg:1:shop-prod:{AHxREeGJLI3tvKl6P6BmWM}:search.per_key:AHmmpGwVpSRuop3O5zlJeM"
     );
 }
 
-/// Computed like the one above.
+/// Computed like the text above.
 #[test]
 fn long_parts_are_hashed_like_short_ones() {
     let (long, longish) = ("x".repeat(500), "u".repeat(100));
@@ -64,8 +64,8 @@ fn subjects_of_different_secrets_or_ids_are_different() {
 }
 
 #[test]
-fn no_secret_and_no_whole_subject_is_shown() {
-    let hashers = SubjectHashers::changing(counting_up(7), SubjectHasher::with_id(6, [0xab; 32])).unwrap();
+fn debug_prints_no_secret_and_no_whole_subject() {
+    let hashers = SubjectHashers::rotating(counting_up(7), SubjectHasher::with_id(6, [0xab; 32])).unwrap();
     assert_eq!(
         format!("{hashers:?}"),
         "SubjectHashers { current: SubjectHasher { key_id: 7, .. }, previous: Some(SubjectHasher { key_id: 6, .. }) }"
@@ -75,7 +75,7 @@ fn no_secret_and_no_whole_subject_is_shown() {
 }
 
 #[test]
-fn secrets_are_32_bytes_or_64_digits_and_nothing_else() {
+fn a_secret_is_32_bytes_or_64_hexadecimal_digits() {
     let hex = |text: &str| SubjectHasher::from_hex(1, text).map(|hasher| hasher.fingerprint());
     let bytes = |bytes: &[u8]| SubjectHasher::from_bytes(1, bytes).map(|hasher| hasher.fingerprint());
     let whole: Vec<u8> = (0..32).collect();
@@ -94,17 +94,20 @@ fn secrets_are_32_bytes_or_64_digits_and_nothing_else() {
 }
 
 #[test]
-fn errors_about_a_secret_say_what_is_allowed_and_repeat_none_of_it() {
+fn secret_errors_state_the_format_and_never_repeat_the_input() {
     let error = SubjectHasher::from_hex(1, "hunter2").unwrap_err().to_string();
-    assert!(error.contains("64 hexadecimal digits, not 7") && !error.contains("hunter"), "{error}");
+    assert!(
+        error.contains("7 characters, expected 64 hexadecimal digits") && !error.contains("hunter"),
+        "{error}"
+    );
     let error = SubjectHasher::from_bytes(1, b"hunter2").unwrap_err().to_string();
-    assert!(error.contains("32 bytes, not 7") && !error.contains("hunter"), "{error}");
+    assert!(error.contains("7 bytes, expected 32") && !error.contains("hunter"), "{error}");
 }
 
 #[test]
-fn two_keys_of_a_change_differ_in_id_and_secret() {
+fn keys_of_a_rotation_must_differ_in_id_and_secret() {
     let old = SubjectHasher::with_id(1, [1; 32]);
-    let change = |id, secret| SubjectHashers::changing(SubjectHasher::with_id(id, secret), old.clone());
+    let change = |id, secret| SubjectHashers::rotating(SubjectHasher::with_id(id, secret), old.clone());
     assert_eq!(change(1, [2; 32]).unwrap_err(), RotationError::SameId { key_id: 1 });
     assert_eq!(change(2, [1; 32]).unwrap_err(), RotationError::SameSecret);
     let both = change(2, [2; 32]).unwrap();
@@ -113,7 +116,7 @@ fn two_keys_of_a_change_differ_in_id_and_secret() {
 }
 
 #[test]
-fn text_that_is_no_key_is_refused() {
+fn invalid_keys_are_rejected() {
     let subject = "D_mmpGwVpSRuop3O5zlJeM";
     let whole = format!("tg:1:shop:{{{subject}}}:rule:{subject}");
     assert!(whole.parse::<StoredKey>().is_ok());
@@ -141,10 +144,10 @@ fn text_that_is_no_key_is_refused() {
         assert!(changed.parse::<StoredKey>().is_err(), "{changed}");
     }
     assert!(format!("{whole}:").parse::<StoredKey>().is_err());
-    assert_eq!(format!("{whole}=").parse::<StoredKey>(), Err(NotAKey::Subject(NotASubject)));
+    assert_eq!(format!("{whole}=").parse::<StoredKey>(), Err(KeyParseError::Subject(SubjectParseError)));
 }
 
-/// One or two pairs, made by cutting the text at these places.
+/// Cuts the text at these positions into one or two pairs.
 fn parts<'t>(text: &'t str, cuts: &[prop::sample::Index]) -> Vec<(&'t str, &'t str)> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
     cuts.sort_unstable();
@@ -172,39 +175,44 @@ proptest! {
     }
 
     #[test]
-    fn a_key_survives_its_text(namespace in "[a-zA-Z0-9_.-]{1,64}", rule in "[a-zA-Z0-9_.-]{1,64}", tag: u128, subject: u128) {
-        let scope = Scope::new(&namespace, &rule).unwrap();
-        let key = scope.key_tagged(Subject::from_u128(tag), Subject::from_u128(subject));
+    fn a_key_round_trips_through_its_text(namespace in "[a-zA-Z0-9_.-]{1,64}", rule in "[a-zA-Z0-9_.-]{1,64}", tag: u128, subject: u128) {
+        let keyspace = Keyspace::new(&namespace, &rule).unwrap();
+        let key = keyspace.key_tagged(Subject::from_u128(tag), Subject::from_u128(subject));
         let stored: StoredKey = key.to_string().parse().unwrap();
         prop_assert_eq!(stored.key(), key);
         prop_assert_eq!(stored.key().fingerprint(), key.fingerprint());
     }
 }
 
-/// One limit of one subject in one store, which several servers ask.
-struct Counted {
-    scope: Scope,
+/// One limit of one subject in one store that several servers use.
+struct SharedLimit {
+    keyspace: Keyspace,
     limit: Limit,
     states: HashMap<u128, State>,
     checks: u128,
 }
 
-/// What a caller is told: admitted or until when not, and what remains. Of two answers, the stricter.
+/// What a caller gets: the retry instant if refused, and what remains. The stricter of two answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Told {
+struct StricterAnswer {
     wait_until: Option<Retry>,
     remaining: u64,
 }
 
-impl Counted {
-    fn new(limit: Limit) -> Counted {
-        Counted { scope: Scope::new("test", "rule").unwrap(), limit, states: HashMap::new(), checks: 0 }
+impl SharedLimit {
+    fn new(limit: Limit) -> SharedLimit {
+        SharedLimit {
+            keyspace: Keyspace::new("test", "rule").unwrap(),
+            limit,
+            states: HashMap::new(),
+            checks: 0,
+        }
     }
 
-    fn ask(&mut self, hashers: &SubjectHashers, now: Time, operation: Operation) -> Vec<Answer> {
+    fn apply(&mut self, hashers: &SubjectHashers, now: Time, operation: Operation) -> Vec<Answer> {
         let mut plan = Plan::new();
         for hasher in hashers.iter() {
-            let key = self.scope.key(hasher.subject([("user", "u")]));
+            let key = self.keyspace.key(hasher.subject([("user", "u")]));
             plan.push(Item::new(key, self.limit, operation)).unwrap();
         }
         let keys: Vec<u128> = plan.items().iter().map(|item| item.key.fingerprint()).collect();
@@ -217,9 +225,9 @@ impl Counted {
         found.outcome.answers.to_vec()
     }
 
-    fn charge(&mut self, hashers: &SubjectHashers, now: Time, cost: u64) -> Told {
+    fn charge(&mut self, hashers: &SubjectHashers, now: Time, cost: u64) -> StricterAnswer {
         self.checks += 1;
-        let answers = self.ask(hashers, now, Operation::Charge { cost, token: Token(self.checks) });
+        let answers = self.apply(hashers, now, Operation::Charge { cost, token: Token(self.checks) });
         let waits = answers.iter().filter_map(|answer| match answer.verdict {
             Verdict::Refused(retry) => Some(retry),
             _ => None,
@@ -229,28 +237,28 @@ impl Counted {
             Retry::Never => Time::MAX,
         });
         let remaining = answers.iter().map(|answer| answer.remaining).min().unwrap();
-        Told { wait_until, remaining }
+        StricterAnswer { wait_until, remaining }
     }
 
-    /// How much is admitted at once.
+    /// Counts how many units are admitted at once.
     fn burst(&mut self, hashers: &SubjectHashers, now: Time) -> usize {
         std::iter::repeat_with(|| self.charge(hashers, now, 1))
-            .take_while(|told| told.wait_until.is_none())
+            .take_while(|answer| answer.wait_until.is_none())
             .count()
     }
 }
 
-/// The steps of a change: the old key, both, the new key.
+/// The steps of a rotation: the old key, both keys, the new key.
 fn steps() -> [SubjectHashers; 3] {
     let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
-    [old.clone().into(), SubjectHashers::changing(new.clone(), old).unwrap(), new.into()]
+    [old.clone().into(), SubjectHashers::rotating(new.clone(), old).unwrap(), new.into()]
 }
 
 const WINDOW_US: u64 = 600;
 const BUCKETS: u64 = 4;
 
-/// Limits that forget, and how long after a charge.
-fn forgetful(limit: u64) -> [(Limit, u64); 5] {
+/// Limits whose charges stop counting after a fixed time, and that time.
+fn limits_with_memory(limit: u64) -> [(Limit, u64); 5] {
     let window = Span::from_us(WINDOW_US);
     let sliding =
         |counting| Limit::SlidingWindow(SlidingWindow::new(limit, window, BUCKETS, counting).unwrap());
@@ -266,9 +274,9 @@ fn forgetful(limit: u64) -> [(Limit, u64); 5] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each of three servers takes both steps of a change at an instant of its own.
+    /// Each of three servers takes both steps of the rotation at a different instant.
     #[test]
-    fn a_change_of_the_key_changes_no_answer(
+    fn a_key_rotation_changes_no_answer(
         limit in 1..9_u64,
         arrivals in prop::collection::vec((0..60_u64, 1..=3_u64, 0..3_usize), 1..150),
         first in prop::array::uniform3(0..1_500_u64),
@@ -276,38 +284,38 @@ proptest! {
     ) {
         let steps = steps();
         let all_have_both = first.into_iter().max().unwrap();
-        for (limit, forgets_after) in forgetful(limit) {
-            let (mut changed, mut unchanged) = (Counted::new(limit), Counted::new(limit));
+        for (limit, forgets_after) in limits_with_memory(limit) {
+            let (mut rotated, mut unchanged) = (SharedLimit::new(limit), SharedLimit::new(limit));
             let mut now = 0;
             for &(later, cost, server) in &arrivals {
                 now += later;
                 let ends = all_have_both + forgets_after + second[server];
                 let step = usize::from(now >= first[server]) + usize::from(now >= ends);
                 let (at, cost) = (Time::from_us(1_700_000_000_000_000 + now), cost.min(limit.capacity()));
-                let told = changed.charge(&steps[step], at, cost);
-                prop_assert_eq!(told, unchanged.charge(&steps[0], at, cost), "{:?} at {}", limit, now);
+                let answer = rotated.charge(&steps[step], at, cost);
+                prop_assert_eq!(answer, unchanged.charge(&steps[0], at, cost), "{:?} at {}", limit, now);
             }
         }
     }
 }
 
 #[test]
-fn a_bucket_hands_out_at_most_what_was_owed_before_the_change_and_nothing_if_it_drained() {
+fn after_a_rotation_a_bucket_admits_extra_at_most_its_old_debt_and_nothing_if_it_drained() {
     let [old, both, new] = steps();
     let limit = Limit::Bucket(Bucket::tokens(1, Span::from_secs(1), 10).unwrap());
     let second = |s: u64| Time::from_us(1_700_000_000_000_000 + s * 1_000_000);
 
-    let mut busy = Counted::new(limit);
+    let mut busy = SharedLimit::new(limit);
     assert_eq!(busy.burst(&old, second(0)), 10);
     for s in 1..=1_000 {
-        assert_eq!(busy.burst(&both, second(s)), 1, "as if nothing had changed");
+        assert_eq!(busy.burst(&both, second(s)), 1, "same as without a rotation");
     }
     let remaining: Vec<u64> =
-        busy.ask(&both, second(1_000), Operation::Peek { cost: 0 }).iter().map(|a| a.remaining).collect();
-    assert_eq!(remaining, [9, 0], "the difference shows what would be handed out");
+        busy.apply(&both, second(1_000), Operation::Peek { cost: 0 }).iter().map(|a| a.remaining).collect();
+    assert_eq!(remaining, [9, 0], "the difference shows what dropping the old key would admit");
     assert_eq!(busy.burst(&new, second(1_000)), 9);
 
-    let mut paused = Counted::new(limit);
+    let mut paused = SharedLimit::new(limit);
     assert_eq!(paused.burst(&old, second(0)), 10);
     assert_eq!(paused.burst(&both, second(5)), 5);
     assert_eq!(paused.burst(&both, second(15)), 10);

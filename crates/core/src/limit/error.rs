@@ -1,44 +1,44 @@
-//! Why numbers do not make a limit, in words that say which numbers would.
+//! Errors for invalid limits. Each message says which numbers would be valid.
 
 use crate::time::{EXACT_MAX, Span};
 
-/// Numbers that no limit can be made of.
+/// Why numbers do not make a valid limit.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LimitError {
-    /// Zero where only a positive number means something.
+    /// The number must be positive.
     #[error("{what} is zero; it must be at least 1 (to refuse everything, write `limit: deny`)")]
     Zero {
         /// Which number.
         what: &'static str,
     },
-    /// Above the largest number allowed.
+    /// The number exceeds its maximum.
     #[error("{what} is {found}; it can be at most {max}")]
     TooLarge {
         /// Which number.
         what: &'static str,
-        /// What was given.
+        /// Its value.
         found: u64,
-        /// What would fit.
+        /// The largest valid value.
         max: u64,
     },
-    /// A window that cannot be cut into so many equal buckets.
+    /// The window does not divide evenly into the buckets.
     #[error(
-        "a window of {window} cannot be cut into {buckets} equal buckets of whole {tick}s; {} would do",
+        "window {window} does not divide into {buckets} equal buckets of whole {tick}s; use {}",
         either(*.below, *.above)
     )]
     UnevenBuckets {
         /// The window.
         window: Span,
-        /// The buckets asked for.
+        /// The requested number of buckets.
         buckets: u64,
-        /// The tick in which it must divide.
+        /// The tick of which a bucket must be a multiple.
         tick: &'static str,
-        /// The next smaller number of buckets that divides, if any.
+        /// The next smaller number of buckets that is valid, if any.
         below: Option<u64>,
-        /// The next larger one, if any.
+        /// The next larger number of buckets that is valid, if any.
         above: Option<u64>,
     },
-    /// Exact arithmetic would pass 2^53.
+    /// Exact arithmetic would exceed 2^53 - 1.
     #[error(
         "{rate} per {period} with a capacity of {capacity} cannot be counted exactly; {}",
         what_fits(*.period, *.capacity_max, *.amount_that_fits)
@@ -55,10 +55,10 @@ pub enum LimitError {
         /// A near amount per period that fits with this capacity, if any does.
         amount_that_fits: Option<u64>,
     },
-    /// A window's weighted sum would pass 2^53.
+    /// The weighted sum of an interpolated window would exceed 2^53 - 1.
     #[error(
-        "interpolating {limit} units over buckets of {bucket} cannot be done exactly: \
-         the limit can be at most {limit_max}, or choose more buckets, or `counting: strict`"
+        "{limit} units cannot be interpolated exactly over buckets of {bucket}; \
+         use a limit of at most {limit_max}, more buckets, or `counting: strict`"
     )]
     InexactWindow {
         /// The limit.
@@ -70,13 +70,13 @@ pub enum LimitError {
     },
 }
 
-/// `found`, if it is a positive exact integer.
-pub fn amount(what: &'static str, found: u64) -> Result<u64, LimitError> {
-    at_most(what, found, EXACT_MAX)
+/// Returns `found` if it is positive and at most [`EXACT_MAX`].
+pub fn positive(what: &'static str, found: u64) -> Result<u64, LimitError> {
+    positive_at_most(what, found, EXACT_MAX)
 }
 
-/// `found`, if it is positive and at most `max`.
-pub fn at_most(what: &'static str, found: u64, max: u64) -> Result<u64, LimitError> {
+/// Returns `found` if it is positive and at most `max`.
+pub fn positive_at_most(what: &'static str, found: u64, max: u64) -> Result<u64, LimitError> {
     match found {
         0 => Err(LimitError::Zero { what }),
         found if found > max => Err(LimitError::TooLarge { what, found, max }),
@@ -84,8 +84,8 @@ pub fn at_most(what: &'static str, found: u64, max: u64) -> Result<u64, LimitErr
     }
 }
 
-/// `found`, if it is not empty.
-pub fn span(what: &'static str, found: Span) -> Result<Span, LimitError> {
+/// Returns `found` if it is not zero.
+pub fn positive_span(what: &'static str, found: Span) -> Result<Span, LimitError> {
     if found.is_zero() { Err(LimitError::Zero { what }) } else { Ok(found) }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     const MONTH: Span = Span::from_secs(31 * 86_400);
 
     #[test]
-    fn zero_is_never_a_limit() {
+    fn zero_is_rejected_everywhere() {
         let second = Span::from_secs(1);
         let errors = [
             FixedWindow::new(0, second).unwrap_err(),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_exact_numbers_are_limits_and_one_more_is_not() {
+    fn the_largest_exact_numbers_are_valid_and_one_more_is_not() {
         assert!(FixedWindow::new(EXACT_MAX, Span::MAX).is_ok());
         assert_eq!(
             FixedWindow::new(EXACT_MAX + 1, MONTH),
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_prime_rate_per_month_counts_in_milliseconds_where_microseconds_are_too_many() {
+    fn a_rate_that_does_not_fit_in_microseconds_counts_in_milliseconds() {
         let bucket = Bucket::tokens(999_983, MONTH, 999_983).unwrap();
         assert_eq!(bucket.tick(), crate::Tick::Milli);
         assert_eq!(Bucket::tokens(1_000_000, MONTH, 1_000_000).unwrap().tick(), crate::Tick::Micro);
     }
 
     #[test]
-    fn numbers_that_do_not_fit_are_refused_with_numbers_that_do() {
+    fn an_inexact_rate_is_rejected_with_numbers_that_fit() {
         let (rate, capacity) = (999_999_937, 999_999_937);
         let error = Bucket::tokens(rate, MONTH, capacity).unwrap_err();
         let LimitError::Inexact { capacity_max: Some(capacity_max), amount_that_fits: Some(amount), .. } =
@@ -165,7 +165,7 @@ mod tests {
         assert!(Bucket::tokens(rate, MONTH, capacity_max).is_ok());
         assert!(Bucket::tokens(rate, MONTH, capacity_max + 1).is_err());
         assert!(Bucket::tokens(amount, MONTH, capacity).is_ok());
-        assert!(amount.abs_diff(rate) < rate / 100, "{amount} is near {rate}");
+        assert!(amount.abs_diff(rate) < rate / 100, "{amount} is within 1 % of {rate}");
         let message = error.to_string();
         assert!(
             message.contains(&capacity_max.to_string()) && message.contains(&amount.to_string()),
@@ -174,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_cannot_be_cut_evenly_names_the_nearest_that_can() {
+    fn uneven_buckets_are_rejected_with_the_nearest_valid_numbers() {
         let error = SlidingWindow::new(5, Span::from_secs(60), 7, Counting::Strict).unwrap_err();
-        assert!(error.to_string().contains("6 or 8 buckets would do"), "{error}");
+        assert!(error.to_string().contains("use 6 or 8 buckets"), "{error}");
         let error = SlidingWindow::new(EXACT_MAX, MONTH, 1, Counting::Interpolated).unwrap_err();
         let LimitError::InexactWindow { limit_max, .. } = error else { panic!("{error}") };
         assert!(SlidingWindow::new(limit_max, MONTH, 1, Counting::Interpolated).is_ok());

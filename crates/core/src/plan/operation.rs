@@ -1,33 +1,33 @@
-//! What can be asked of a limit: the vocabulary of the seam between Plans and stores.
+//! Operations on a limit's state, and the marks and tokens that connect a follow-up with its charge.
 
 use std::fmt;
 
 use crate::limit::Limit;
 use crate::time::{Span, Time};
 
-/// One request to one limit's state.
+/// One operation on one limit's state.
 ///
-/// Every algorithm answers every operation: those it has no meaning for it declines, with
+/// An algorithm declines operations that it does not support, with
 /// [`Decline::NotSupported`](crate::answer::Decline::NotSupported).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Take `cost` if it fits. Cost 0 writes nothing and is admitted iff cost 1 would be.
+    /// Consume `cost` if it fits. Cost 0 writes nothing and is admitted iff cost 1 would be.
     Charge {
-        /// How much.
+        /// Units to consume.
         cost: u64,
-        /// The lease this charge creates; only concurrency limits look at it.
+        /// Token of the lease that this charge creates. Only concurrency limits use it.
         token: Token,
     },
-    /// The answer a charge would get; writes nothing.
+    /// Return the answer that a charge would get, and write nothing.
     Peek {
-        /// How much.
+        /// Units to ask for.
         cost: u64,
     },
-    /// Give back what an earlier charge took.
+    /// Give back what an earlier charge consumed.
     Refund {
-        /// Where the charge was booked.
+        /// Where the charge was recorded.
         mark: Mark,
-        /// How much it took.
+        /// Units that it consumed.
         cost: u64,
     },
     /// Extend a lease to a full lease length from now.
@@ -40,20 +40,20 @@ pub enum Operation {
         /// The lease.
         token: Token,
     },
-    /// Hold `cost` until it is settled, cancelled or has expired.
+    /// Hold `cost` until it is settled, cancelled or expired.
     Reserve {
-        /// How much.
+        /// Units to hold.
         cost: u64,
-        /// The reservation this creates.
+        /// Token of the reservation that this creates.
         token: Token,
-        /// How long it is held at most.
+        /// When it expires, counted from now.
         hold: Span,
     },
-    /// Turn a reservation into consumption of `actual`, which may be more or less than was held.
+    /// Turn a reservation into consumption of `actual` units, which may be more or less than it held.
     Settle {
         /// The reservation.
         token: Token,
-        /// What was really used.
+        /// Units that were really used.
         actual: u64,
     },
     /// Drop a reservation.
@@ -61,22 +61,22 @@ pub enum Operation {
         /// The reservation.
         token: Token,
     },
-    /// Tell a penalty how the attempt went.
+    /// Report the result of an attempt to a penalty.
     Report {
-        /// What happened.
+        /// The result.
         result: Report,
     },
-    /// Forget the state (for administrators).
+    /// Delete the state. An administrator's operation.
     Reset,
 }
 
 impl Operation {
-    /// A charge that creates no lease.
+    /// Returns a charge that creates no lease.
     pub const fn charge(cost: u64) -> Operation {
         Operation::Charge { cost, token: Token::NONE }
     }
 
-    /// The cost this operation asks to be admitted for; `None` if it does not ask for admission.
+    /// Returns the cost for which it asks admission, or `None` if it is a follow-up.
     pub const fn cost(&self) -> Option<u64> {
         match *self {
             Operation::Charge { cost, .. } | Operation::Peek { cost } | Operation::Reserve { cost, .. } => {
@@ -87,39 +87,39 @@ impl Operation {
     }
 }
 
-/// How an attempt guarded by a penalty went.
+/// The result of an attempt that a penalty guards.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Report {
-    /// It succeeded: earlier failures are forgotten.
+    /// The attempt succeeded. Earlier failures are cleared.
     Success,
-    /// It failed: the wait grows.
+    /// The attempt failed. The wait grows.
     Failure,
 }
 
-/// The unguessable name of a lease or reservation, chosen by its owner. Whoever has it is the owner.
+/// The secret name of a lease or reservation, chosen at random by its owner. It proves ownership.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u128);
 
 impl Token {
-    /// No lease and no reservation.
+    /// The token of no lease and no reservation.
     pub const NONE: Token = Token(0);
 }
 
 impl fmt::Debug for Token {
-    /// A token is a credential: logs get its first bytes only.
+    /// Prints the first bytes only, because a token is a credential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}…", (self.0 >> 96) as u32)
     }
 }
 
-/// Where an admission was booked, so that a later operation can find it again.
+/// Where a charge was recorded, so that a follow-up can find it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mark {
-    /// Nothing was booked: cost 0, or an algorithm that takes nothing back.
+    /// Nowhere: the cost was 0, or the algorithm has no refund.
     None,
     /// In the window, bucket or period that starts here.
     Window {
-        /// Its first instant.
+        /// Start of the window, bucket or period.
         start: Time,
     },
     /// At this effective instant.
@@ -127,11 +127,11 @@ pub enum Mark {
         /// The instant.
         time: Time,
     },
-    /// Under this token until then.
+    /// Under a token, until it expires.
     Held {
         /// The lease or reservation.
         token: Token,
-        /// When it ends by itself.
+        /// When it expires.
         until: Time,
     },
     /// On a plain counter.
@@ -139,8 +139,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// The operation that gives back to `limit` what was booked here: release of a lease, cancel of a reservation, or
-    /// refund.
+    /// Returns the operation that gives the charge back: release of a lease, cancellation of a reservation, or refund.
     pub const fn undo(self, cost: u64, limit: &Limit) -> Operation {
         match (self, limit) {
             (Mark::Held { token, .. }, Limit::Concurrency(_)) => Operation::Release { token },

@@ -1,4 +1,4 @@
-//! What an admission hands out so that it can be taken back.
+//! Receipts: proof of one admission, needed to give it back.
 
 use crate::decision::PlanDecision;
 use crate::key::Subject;
@@ -9,40 +9,40 @@ use crate::time::{EXACT_MAX, Time};
 
 const VERSION: u8 = 1;
 
-/// Proof of one admission under one rule, opaque to whoever holds it.
+/// Proof of one admission under one rule. Opaque to callers.
 ///
 /// Its bytes are: version, mark kind, length of the rule id, then as 64-bit little-endian words the version of the
 /// rules, tag (2 words), subject (2 words), cost and the mark's three words, then the rule id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
-    /// The rule that admitted it.
+    /// Id of the rule that admitted the request.
     pub rule: String,
-    /// The version of the rule set in force then.
+    /// Version of the rule set that was in force.
     pub rules_version: u64,
-    /// What decides the key's slot.
+    /// The hash tag of the key.
     pub tag: Subject,
-    /// Who was charged.
+    /// The subject that was charged.
     pub subject: Subject,
-    /// Where it was booked.
+    /// Where the charge was recorded.
     pub mark: Mark,
-    /// How much it took.
+    /// Units charged.
     pub cost: u64,
 }
 
-/// Bytes that are no receipt of this version.
+/// The bytes are not a receipt of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this is no receipt: {0}")]
-pub struct BadReceipt(&'static str);
+#[error("invalid receipt: {0}")]
+pub struct ReceiptError(&'static str);
 
 impl Receipt {
-    /// The receipts of an admitted check: one for each rule that booked something and enforces it.
+    /// Returns the receipts of an allowed check: one for each item that recorded a charge.
     pub fn of(plan: &Plan<'_>, decision: &PlanDecision, rules_version: u64) -> Vec<Receipt> {
-        let booked = plan.items().iter().zip(&decision.rules).filter(|_| decision.allowed);
-        booked
+        let charged = plan.items().iter().zip(&decision.rules).filter(|_| decision.allowed);
+        charged
             .filter_map(|(item, rule)| {
                 let mark = rule.numbers.map(|numbers| numbers.mark).filter(|&mark| mark != Mark::None)?;
                 Some(Receipt {
-                    rule: item.key.scope().rule().to_owned(),
+                    rule: item.key.keyspace().rule().to_owned(),
                     rules_version,
                     tag: item.key.tag(),
                     subject: item.key.subject(),
@@ -53,12 +53,12 @@ impl Receipt {
             .collect()
     }
 
-    /// The operation that gives it back to `limit`: release of a lease, cancel of a reservation, or refund.
+    /// Returns the operation that gives the charge back: release of a lease, cancellation of a reservation, or refund.
     pub const fn undo(&self, limit: &Limit) -> Operation {
         self.mark.undo(self.cost, limit)
     }
 
-    /// The token, if it is held under one.
+    /// Returns the token of its lease or reservation, if it has one.
     pub const fn token(&self) -> Option<Token> {
         match self.mark {
             Mark::Held { token, .. } => Some(token),
@@ -66,7 +66,7 @@ impl Receipt {
         }
     }
 
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, words) = match self.mark {
             Mark::None => (0, [0, 0, 0]),
@@ -84,32 +84,32 @@ impl Receipt {
             subject as u64,
             self.cost,
         ];
-        // A rule id is at most 64 bytes long (see `Scope::new`).
+        // A rule id is at most 64 bytes long (see `Keyspace::new`).
         let mut bytes = vec![VERSION, kind, self.rule.len() as u8];
         head.iter().chain(&words).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         bytes.extend_from_slice(self.rule.as_bytes());
         bytes
     }
 
-    /// From bytes that anybody may have sent.
-    pub fn decode(bytes: &[u8]) -> Result<Receipt, BadReceipt> {
+    /// Decodes bytes from an untrusted source.
+    pub fn decode(bytes: &[u8]) -> Result<Receipt, ReceiptError> {
         let [VERSION, kind, rule_len, rest @ ..] = bytes else {
-            return Err(BadReceipt("it is too short or of another version"));
+            return Err(ReceiptError("too short, or unsupported version"));
         };
         let Some((words, rule)) = rest.split_at_checked(9 * 8) else {
-            return Err(BadReceipt("it is too short"));
+            return Err(ReceiptError("too short"));
         };
         if rule.len() != usize::from(*rule_len) {
-            return Err(BadReceipt("its length is wrong"));
+            return Err(ReceiptError("wrong length"));
         }
-        let rule = std::str::from_utf8(rule).map_err(|_| BadReceipt("its rule id is not text"))?;
+        let rule = std::str::from_utf8(rule).map_err(|_| ReceiptError("rule id is not UTF-8"))?;
         let word = |index: usize| {
             words[index * 8..][..8].iter().rev().fold(0_u64, |sum, &byte| sum << 8 | u64::from(byte))
         };
         let wide = |index: usize| u128::from(word(index)) << 64 | u128::from(word(index + 1));
         let exact = |index: usize| Some(word(index)).filter(|&number| number <= EXACT_MAX);
         let (Some(cost), Some(instant)) = (exact(5), exact(6)) else {
-            return Err(BadReceipt("a number is out of range"));
+            return Err(ReceiptError("number out of range"));
         };
         let mark = match kind {
             0 => Mark::None,
@@ -117,7 +117,7 @@ impl Receipt {
             2 => Mark::At { time: Time::from_us(instant) },
             3 => Mark::Held { token: Token(wide(7)), until: Time::from_us(instant) },
             4 => Mark::Counter,
-            _ => return Err(BadReceipt("its kind is not known")),
+            _ => return Err(ReceiptError("unknown kind of mark")),
         };
         Ok(Receipt {
             rule: rule.to_owned(),

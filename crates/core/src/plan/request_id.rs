@@ -1,4 +1,4 @@
-//! The name of a request that may be sent more than once and is to be charged once.
+//! Request ids, which make a check idempotent: the same id charges once.
 
 use std::hash::Hasher;
 
@@ -9,31 +9,31 @@ use crate::plan::Item;
 use crate::plan::operation::{Operation, Report, Token};
 use crate::time::Span;
 
-/// How long an id is remembered unless told otherwise.
+/// Default time for which a store remembers an id.
 pub const HORIZON_DEFAULT: Span = Span::from_secs(60);
 
-/// A caller's id for one request, bound to what the request asks for.
+/// A caller's id for one request, bound to the content of the request.
 ///
-/// A store that has booked a Plan under an id answers the same id in the same way for `horizon`, and books nothing again.
-/// The same id for anything else is an error. Only what was booked is remembered: a refusal may be asked again.
+/// For `horizon` after it charged a Plan under an id, a store returns the same answer to the same id and charges nothing
+/// again. The same id with other content is an error. Refusals are not remembered, so they can be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestId {
     /// The caller's id, hashed like a subject.
     pub id: Subject,
-    /// How long it is remembered.
+    /// How long a store remembers it.
     pub horizon: Span,
-    /// Tells what is asked for from anything else: version of the rules, keys, operations, costs and tokens.
+    /// Hash of the request's content: version of the rules, keys, operations, costs and tokens.
     pub content: u128,
 }
 
 impl RequestId {
     /// Binds `id` to these items under this version of the rules.
     pub(crate) fn new(id: Subject, horizon: Span, rules_version: u64, items: &[Item<'_>]) -> RequestId {
-        // No secret: the digest never leaves the store, and who holds the id could send anything under it anyway.
+        // Unkeyed: the digest never leaves the store, and a caller could send any content under its id anyway.
         let mut hasher = SipHasher24::new();
         hasher.write_u64(rules_version);
         for item in items {
-            let (kind, amount, token) = asked(&item.operation);
+            let (kind, amount, token) = content(&item.operation);
             hasher.write_u128(item.key.fingerprint());
             hasher.write_u8(kind);
             hasher.write_u64(amount);
@@ -43,9 +43,9 @@ impl RequestId {
     }
 }
 
-/// Which operation, for how much, and under which token: who sends a request again sends its token again, because what
-/// is held is held under the first.
-const fn asked(operation: &Operation) -> (u8, u64, Token) {
+/// Returns the kind of the operation, its amount and its token. A caller that retries must send the same token, because
+/// the first attempt may have taken a lease under it.
+const fn content(operation: &Operation) -> (u8, u64, Token) {
     match *operation {
         Operation::Charge { cost, token } => (0, cost, token),
         Operation::Peek { cost } => (1, cost, Token::NONE),

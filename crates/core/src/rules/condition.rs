@@ -1,78 +1,78 @@
-//! What a request must look like for a rule to apply.
+//! Conditions: which attribute values a request must have for a rule to match.
 
 use crate::attributes::Attributes;
 
-/// One attribute and what its value must be.
+/// A test of one attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
     /// The attribute's name.
     pub attribute: String,
-    /// What its value must be. An attribute that is absent meets no test.
+    /// The test of its value. An absent attribute passes no test.
     pub test: Test,
 }
 
-/// What a value must be.
+/// A test of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Test {
-    /// One of these, exactly.
+    /// The value is exactly one of these.
     OneOf(Vec<String>),
-    /// Anything that starts so.
+    /// The value starts with this.
     Prefix(String),
-    /// Anything of this form; `*` stands for any characters, `?` for one.
+    /// The value matches this glob. `*` stands for any characters, `?` for one character.
     Glob(String),
-    /// A path of this form, segment by segment.
+    /// The value is a path that matches this pattern, segment by segment.
     Path(PathPattern),
 }
 
-/// A path's form: `/v1/items/{id}`, `/files/{*rest}`.
+/// A path pattern, such as `/v1/items/{id}` or `/files/{*rest}`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathPattern {
     pub(super) segments: Vec<Segment>,
 }
 
-/// One segment of a path's form.
+/// One segment of a path pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Segment {
-    /// Exactly this.
+    /// Exactly this text.
     Literal(String),
-    /// Any one segment that is not empty.
+    /// Any segment that is not empty.
     Any,
-    /// All segments from here on, at least one.
+    /// All remaining segments, at least one.
     Rest,
 }
 
-/// A path's form that makes no sense.
+/// Why a path pattern is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PathPatternError {
-    /// Paths start with a slash.
-    #[error("a path pattern starts with `/`")]
+    /// The pattern does not start with a slash.
+    #[error("path pattern does not start with `/`")]
     NoSlash,
-    /// Braces hold a name, and a segment is either literal or a name.
-    #[error("segment {segment:?} must be text, a name in braces like {{id}}, or {{*rest}} at the end")]
+    /// A segment is neither text nor a name in braces.
+    #[error("invalid segment {segment:?}; use text, a name in braces like {{id}}, or {{*rest}} at the end")]
     Segment {
         /// The segment.
         segment: String,
     },
-    /// Nothing can follow the rest.
-    #[error("{{*rest}} takes everything, so it must be the last segment")]
+    /// A segment follows the rest.
+    #[error("{{*rest}} is not the last segment; it matches everything that follows")]
     RestNotLast,
-    /// Longer than any path of ours.
-    #[error("a path pattern has at most {SEGMENTS_MAX} segments")]
+    /// The pattern has too many segments.
+    #[error("path pattern has more than {SEGMENTS_MAX} segments")]
     TooLong,
 }
 
-/// More segments than this no pattern needs. No path is searched beyond those of a pattern.
+/// Largest number of segments in a pattern. It also bounds how much of a path is compared.
 const SEGMENTS_MAX: usize = 64;
 
 impl Condition {
-    /// Whether the request meets it.
+    /// Whether the request meets the condition.
     pub fn holds(&self, attributes: &Attributes<'_>) -> bool {
         attributes.get(&self.attribute).is_some_and(|value| self.test.holds(value))
     }
 }
 
 impl Test {
-    /// Whether the value passes.
+    /// Whether the value passes the test.
     pub fn holds(&self, value: &str) -> bool {
         match self {
             Test::OneOf(values) => values.iter().any(|allowed| allowed == value),
@@ -83,8 +83,8 @@ impl Test {
     }
 }
 
-/// Whether `text` has the form of `pattern`. The work is at most the product of the lengths: after a mismatch only the
-/// last `*` is tried again, one character further.
+/// Whether `text` matches `pattern`. The work is at most the product of the lengths: after a mismatch, only the last `*`
+/// is tried again, one character further.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -95,7 +95,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 p += 1;
             }
             Some(&byte) if byte == text[t] => (p, t) = (p + 1, t + 1),
-            // One character, which may be several bytes.
+            // `?` matches one character, which can be several bytes.
             Some(b'?') => {
                 p += 1;
                 t += 1;
@@ -116,7 +116,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 impl PathPattern {
-    /// Reads a path's form.
+    /// Parses a path pattern.
     pub fn parse(text: &str) -> Result<PathPattern, PathPatternError> {
         let rest = text.strip_prefix('/').ok_or(PathPatternError::NoSlash)?;
         let segments = rest.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
@@ -130,7 +130,7 @@ impl PathPattern {
         Ok(PathPattern { segments })
     }
 
-    /// Whether a path has this form. A query is not part of it.
+    /// Whether a path matches. The query is ignored.
     pub fn matches(&self, path: &str) -> bool {
         let Some(mut parts) = segments_of(path) else { return false };
         for segment in &self.segments {
@@ -145,12 +145,12 @@ impl PathPattern {
     }
 }
 
-/// A path's segments; `None` if it is no path.
+/// Returns the segments of a path, or `None` if it does not start with a slash.
 fn segments_of(path: &str) -> Option<Segments<'_>> {
     Some(Segments { rest: Some(path.as_bytes().strip_prefix(b"/")?) })
 }
 
-/// Splits at slashes, up to a query. Bytes, because no character holds a byte of those it splits at.
+/// Splits at slashes, up to the query. It works on bytes: the separators are ASCII and never part of another character.
 struct Segments<'p> {
     rest: Option<&'p [u8]>,
 }
@@ -161,8 +161,8 @@ impl<'p> Iterator for Segments<'p> {
     fn next(&mut self) -> Option<&'p [u8]> {
         let rest = self.rest?;
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-        let (segment, behind) = rest.split_at(end);
-        self.rest = behind.strip_prefix(b"/");
+        let (segment, tail) = rest.split_at(end);
+        self.rest = tail.strip_prefix(b"/");
         Some(segment)
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_match_whole_values() {
+    fn a_glob_matches_the_whole_value() {
         for (pattern, text, matches) in [
             ("*", "", true),
             ("a*", "abc", true),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_glob_stays_cheap() {
+    fn a_glob_with_many_stars_takes_bounded_work() {
         let pattern = "*a".repeat(500);
         let text = "a".repeat(499) + "b";
         assert!(!glob(pattern.as_bytes(), text.as_bytes()));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_path_pattern_says_what_is_allowed() {
+    fn invalid_path_patterns_are_rejected() {
         for pattern in ["v1", "/a{b}", "/{}", "/{*rest}/x", "/{a-b}", "/{"] {
             assert!(PathPattern::parse(pattern).is_err(), "{pattern}");
         }

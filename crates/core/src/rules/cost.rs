@@ -1,4 +1,4 @@
-//! What a request costs under a rule.
+//! How a rule computes the cost of a request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,71 +6,71 @@ use std::sync::Arc;
 
 use crate::attributes::Attributes;
 
-/// How a rule prices a request.
+/// How a rule computes the cost of a request.
 #[derive(Clone, Debug)]
 pub enum Cost {
-    /// What the caller says; 1 if it says nothing.
-    Asked,
-    /// Always this.
+    /// The cost in the request, or 1 if it has none.
+    FromRequest,
+    /// The same for every request.
     Constant(u64),
-    /// By the value of an attribute.
+    /// Depends on the value of an attribute.
     Table {
         /// The attribute.
         attribute: String,
-        /// Costs by its value.
+        /// Cost per value.
         costs: HashMap<String, u64>,
-        /// For other values and for none.
+        /// Cost for other values, and if the attribute is absent.
         default: u64,
     },
-    /// By an expression over the attributes.
+    /// Computed by an expression over the attributes.
     Expression {
-        /// As it was written, for people who ask why.
+        /// The source text, for explanations.
         text: String,
-        /// The expression.
+        /// The compiled expression.
         value: Expression,
-        /// If it fails.
+        /// Cost if the expression fails.
         default: u64,
     },
 }
 
-/// A compiled expression. Its language is not core's business.
+/// A compiled expression. Core does not know its language.
 #[derive(Clone)]
 pub struct Expression(Arc<Evaluate>);
 
-/// Answers `None` when it fails.
+/// Returns `None` if the expression fails.
 type Evaluate = dyn Fn(&Attributes<'_>) -> Option<u64> + Send + Sync;
 
-/// A price, and whether the rule had to fall back to its default.
+/// The cost of one request, and whether the expression failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Priced {
+pub struct ResolvedCost {
     /// The cost.
     pub cost: u64,
-    /// The expression failed and the default was charged: to be counted and logged.
+    /// Whether the expression failed, so that the default applies. The caller counts and logs this.
     pub failed: bool,
 }
 
 impl Cost {
-    /// The price of a request for which the caller asks `asked`.
-    pub fn of(&self, attributes: &Attributes<'_>, asked: u64) -> Priced {
-        let fine = |cost| Priced { cost, failed: false };
+    /// Returns the cost of a request. `requested` is the cost in the request itself.
+    pub fn resolve(&self, attributes: &Attributes<'_>, requested: u64) -> ResolvedCost {
+        let ok = |cost| ResolvedCost { cost, failed: false };
         match self {
-            Cost::Asked => fine(asked),
-            Cost::Constant(cost) => fine(*cost),
+            Cost::FromRequest => ok(requested),
+            Cost::Constant(cost) => ok(*cost),
             Cost::Table { attribute, costs, default } => {
                 let value = attributes.get(attribute);
-                fine(value.and_then(|value| costs.get(value)).copied().unwrap_or(*default))
+                ok(value.and_then(|value| costs.get(value)).copied().unwrap_or(*default))
             }
             Cost::Expression { value, default, .. } => match (value.0)(attributes) {
-                Some(cost) => fine(cost),
-                None => Priced { cost: *default, failed: true },
+                Some(cost) => ok(cost),
+                None => ResolvedCost { cost: *default, failed: true },
             },
         }
     }
 
-    /// The largest cost that can be told without a request; `None` if only a request can tell.
-    pub fn largest(&self) -> Option<u64> {
+    /// Returns the largest possible cost, or `None` if it depends on the request.
+    pub fn max_cost(&self) -> Option<u64> {
         match self {
-            Cost::Asked | Cost::Expression { .. } => None,
+            Cost::FromRequest | Cost::Expression { .. } => None,
             Cost::Constant(cost) => Some(*cost),
             Cost::Table { costs, default, .. } => Some(costs.values().copied().fold(*default, u64::max)),
         }
@@ -78,7 +78,7 @@ impl Cost {
 }
 
 impl Expression {
-    /// An expression that this function evaluates; it answers `None` when it fails.
+    /// Creates an expression from a function that returns `None` on failure.
     pub fn new(evaluate: impl Fn(&Attributes<'_>) -> Option<u64> + Send + Sync + 'static) -> Expression {
         Expression(Arc::new(evaluate))
     }

@@ -1,8 +1,8 @@
-//! Finds the rules that may match without looking at the others.
+//! Finds the rules that may match a request without checking all rules.
 //!
-//! Each rule is filed under one of its conditions, the one that the fewest other rules share, in a tree for the attribute
-//! that it is about. A request looks up its own values; of what it finds there, that one condition holds and the others
-//! are then checked. Rules without such a condition are looked at every time.
+//! Each rule is indexed under one of its conditions: the one that the fewest other rules share. There is one prefix tree
+//! per attribute. A lookup of the request's values returns the rules whose indexed condition holds. The caller then
+//! checks their other conditions. Rules without a condition that can be indexed are checked every time.
 
 use std::collections::HashMap;
 
@@ -12,49 +12,49 @@ use super::condition::{Condition, Segment, Test};
 use super::tree::Tree;
 use crate::attributes::Attributes;
 
-/// Positions of rules in their file.
+/// Indexes of rules, in the order of the file.
 pub(super) type Found = SmallVec<[u32; 8]>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     attributes: Vec<(String, Tree)>,
     always: Vec<u32>,
-    /// Per rule, those of its conditions that it is not filed under, by place.
-    unfiled: Vec<Vec<usize>>,
+    /// Per rule, the indexes of the conditions that the tree does not check.
+    unindexed: Vec<Vec<usize>>,
 }
 
 impl Index {
-    /// Files rules by their conditions, given in the order of the rules.
+    /// Builds the index. `rules` are the conditions of each rule, in the order of the rules.
     pub(super) fn new<'c>(rules: impl Iterator<Item = &'c [Condition]> + Clone) -> Index {
         let mut shared: HashMap<(&str, String), usize> = HashMap::new();
         for condition in rules.clone().flatten() {
-            for place in places(&condition.test) {
-                *shared.entry((&condition.attribute, place)).or_default() += 1;
+            for entry in entries(&condition.test) {
+                *shared.entry((&condition.attribute, entry)).or_default() += 1;
             }
         }
-        // How many rules lie at most where this condition would file one; nowhere for a form that cannot be filed.
-        let crowd = |condition: &Condition| {
-            let places = places(&condition.test).into_iter();
-            places.filter_map(|place| shared.get(&(condition.attribute.as_str(), place))).max().copied()
+        // The largest number of rules that share an index entry with this condition. `None` if it cannot be indexed.
+        let sharing = |condition: &Condition| {
+            let entries = entries(&condition.test).into_iter();
+            entries.filter_map(|entry| shared.get(&(condition.attribute.as_str(), entry))).max().copied()
         };
         let mut index = Index::default();
         for (number, conditions) in rules.enumerate() {
             let number = number as u32;
-            let crowds = conditions.iter().enumerate().filter_map(|(at, each)| Some((crowd(each)?, at)));
-            let under = crowds.min_by_key(|&(crowd, _)| crowd).map(|(_, at)| at);
-            match under.map(|at| &conditions[at]) {
-                Some(condition) => index.tree(&condition.attribute).file(&condition.test, number),
+            let indexable = conditions.iter().enumerate().filter_map(|(at, each)| Some((sharing(each)?, at)));
+            let indexed = indexable.min_by_key(|&(sharing, _)| sharing).map(|(_, at)| at);
+            match indexed.map(|at| &conditions[at]) {
+                Some(condition) => index.tree(&condition.attribute).insert(&condition.test, number),
                 None => index.always.push(number),
             }
-            index.unfiled.push((0..conditions.len()).filter(|&at| Some(at) != under).collect());
+            index.unindexed.push((0..conditions.len()).filter(|&at| Some(at) != indexed).collect());
         }
         index
     }
 
-    /// The rules that may match, in the order of the file.
+    /// Returns the rules that may match, in the order of the file.
     pub(super) fn candidates(&self, attributes: &Attributes<'_>) -> Found {
         let mut found = Found::new();
-        // Few, so one by one is quicker than as a block.
+        // A loop is faster than `extend_from_slice` for so few rules.
         for &rule in &self.always {
             found.push(rule);
         }
@@ -70,10 +70,10 @@ impl Index {
         found
     }
 
-    /// Whether a candidate really matches, given its conditions.
+    /// Whether a candidate's other conditions hold.
     #[inline]
     pub(super) fn confirms(&self, rule: u32, conditions: &[Condition], attributes: &Attributes<'_>) -> bool {
-        self.unfiled[rule as usize].iter().all(|&at| conditions[at].holds(attributes))
+        self.unindexed[rule as usize].iter().all(|&at| conditions[at].holds(attributes))
     }
 
     fn tree(&mut self, attribute: &str) -> &mut Tree {
@@ -85,19 +85,19 @@ impl Index {
     }
 }
 
-/// Names for the places where a rule with this test lies.
-fn places(test: &Test) -> Vec<String> {
+/// Returns names for the tree entries of a test. A glob has none.
+fn entries(test: &Test) -> Vec<String> {
     match test {
         Test::OneOf(values) => values.iter().map(|value| format!("={value}")).collect(),
         Test::Prefix(prefix) => vec![format!("^{prefix}")],
-        Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::place).collect()],
+        Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::entry).collect()],
         Test::Glob(_) => Vec::new(),
     }
 }
 
 impl Segment {
-    /// Braces cannot stand in a literal segment, so these never run together.
-    fn place(&self) -> String {
+    /// A literal segment contains no braces, so different patterns never get the same name.
+    fn entry(&self) -> String {
         match self {
             Segment::Literal(literal) => format!("/{literal}"),
             Segment::Any => "/{}".to_owned(),

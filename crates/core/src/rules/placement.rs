@@ -1,10 +1,10 @@
-//! Where subjects lie in a cluster.
+//! How subjects are distributed over the hash slots of a cluster.
 
-/// What decides the slots of a rule set's keys. Without anything each subject has its own.
+/// How the hash tags of a rule set's keys are chosen. By default each subject has a separate tag.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Placement {
-    /// Attributes by which subjects share a slot. A rule whose subjects do not always have them keeps to its own.
+    /// Attributes by which subjects share a hash tag. It applies to rules whose subjects always include all of them.
     pub partition: Vec<String>,
-    /// Into so many slots they are divided, so that checks of different subjects can travel together.
+    /// Number of hash tags. Fewer tags let checks of different subjects share one call.
     pub slots: Option<u16>,
 }

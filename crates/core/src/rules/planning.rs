@@ -1,50 +1,51 @@
-//! From a request to a Plan, and the story of how it came about.
+//! Turns a request into a Plan, and explains how each rule sees a request.
 
-use super::cost::Priced;
-use super::per::Subjects;
+use super::cost::ResolvedCost;
 use super::placement::Placement;
 use super::rule::{Missing, Mode, Override, Rule};
 use super::rule_limit::RuleLimit;
-use super::rule_set::{Exception, RuleSet};
+use super::rule_set::{ListEntry, RuleSet};
+use super::subject_selector::SubjectParts;
 use crate::attributes::Attributes;
 use crate::key::{Key, Subject, SubjectHasher, SubjectHashers};
 use crate::plan::operation::{Operation, Token};
 use crate::plan::{Item, Plan, PlanError};
 use crate::time::Time;
 
-/// A check, before rules have been looked at.
+/// A request to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What is known of it.
+    /// Its attributes.
     pub attributes: &'a Attributes<'a>,
-    /// What the caller says it costs, for rules that do not say it themselves.
+    /// Its cost, for rules that take the cost from the request.
     pub cost: u64,
-    /// The token of any lease it takes.
+    /// Token of the leases that it takes.
     pub token: Token,
-    /// Its id, if it may be sent more than once and is to be charged once.
+    /// Its request id, which makes it idempotent.
     pub id: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
-    /// A request that costs 1 unless a rule says otherwise.
+    /// Creates a request with a cost of 1.
     pub const fn new(attributes: &'a Attributes<'a>) -> Request<'a> {
         Request { attributes, cost: 1, token: Token::NONE, id: None }
     }
 
-    /// The same at another cost.
+    /// Sets the cost.
     #[must_use]
     pub const fn cost(self, cost: u64) -> Request<'a> {
         Request { cost, ..self }
     }
 
-    /// The same under an id of the caller's own: sent again within the limiter's horizon, it gets the same answer and is
-    /// not charged again. Only what was admitted is remembered. Never take an id from whom the limit is meant for.
+    /// Sets the request id. A repeat within the limiter's horizon gets the same answer and is not charged again.
+    ///
+    /// Only admissions are remembered. Never take the id from the client that is being limited.
     #[must_use]
     pub const fn id(self, id: &'a str) -> Request<'a> {
         Request { id: Some(id), ..self }
     }
 
-    /// The same with a token of the caller's own for any lease it takes.
+    /// Sets the token of the leases that it takes.
     #[must_use]
     pub const fn token(self, token: Token) -> Request<'a> {
         Request { token, ..self }
@@ -57,62 +58,62 @@ impl<'a> From<&'a Attributes<'a>> for Request<'a> {
     }
 }
 
-/// What the rules make of a request.
+/// The Plan of a request, or a decision that needs no store.
 #[derive(Clone, Debug)]
 pub enum Planned<'r, P = Plan<'r>> {
-    /// On the deny list: refused before any store is asked.
-    Denied(&'r Exception),
-    /// On the bypass list: allowed before any store is asked.
-    Bypassed(&'r Exception),
-    /// A rule refuses without asking: it allows nothing, or the subject it demands is not there.
+    /// The deny list matched. The request is refused without the store.
+    Denied(&'r ListEntry),
+    /// The bypass list matched. The request is allowed without the store.
+    Bypassed(&'r ListEntry),
+    /// A rule refuses without the store: it denies everything, or its required subject is missing.
     Refused {
         /// The rule.
         rule: &'r Rule,
-        /// Where it stands.
+        /// Its index in the rule set.
         rule_index: u32,
-        /// Which of its limits it refuses by (see [`Item::variant`]).
+        /// Which of its limits refuses (see [`Item::variant`]).
         variant: u32,
         /// Whether the subject is missing.
         missing: bool,
     },
-    /// To be asked of the store.
+    /// The store must decide.
     Plan {
-        /// The Plan, or nothing where it was made elsewhere.
+        /// The Plan, or `()` if the caller passed a Plan to fill.
         plan: P,
-        /// Rules that matched but found no subject: to be counted.
+        /// Number of rules that matched but found no subject. The caller counts them.
         skipped: u32,
-        /// Rules whose cost expression failed: to be counted and logged.
+        /// Number of rules whose cost expression failed. The caller counts and logs them.
         cost_failed: u32,
     },
 }
 
-/// How one rule looks at a request.
+/// How one rule sees a request.
 #[derive(Clone, Debug)]
-pub struct Explained<'r, 'a> {
+pub struct RuleTrace<'r, 'a> {
     /// The rule.
     pub rule: &'r Rule,
-    /// The conditions that do not hold; it matches if there are none and it is not off.
+    /// The conditions that do not hold. The rule matches if this is empty and the rule is not off.
     pub unmet: Vec<&'r super::condition::Condition>,
-    /// Who is counted, or the chain of attributes none of which is there.
-    pub subject: Result<Subjects<'a>, &'a [String]>,
-    /// The override that gives the number in force, if one does.
+    /// The subject, or the fallback chain without a present attribute.
+    pub subject: Result<SubjectParts<'a>, &'a [String]>,
+    /// The override that applies, if one does.
     pub changed_by: Option<&'r Override>,
-    /// The number in force.
+    /// The limit in force.
     pub limit: &'r RuleLimit,
-    /// What it costs.
-    pub cost: Priced,
-    /// Whether the subject is in the rollout.
+    /// The cost of the request.
+    pub cost: ResolvedCost,
+    /// Whether the rollout includes the subject.
     pub in_rollout: bool,
-    /// Whether its refusal counts.
+    /// Whether its refusal would refuse the request.
     pub blocking: bool,
 }
 
 impl RuleSet {
-    /// The Plan for a request at `now`, or what is decided without one.
+    /// Returns the Plan of a request at `now`, or a decision that needs no store.
     ///
-    /// `now` is the caller's clock: it chooses calendar periods and ends overrides, and the store corrects the former.
-    /// While one hash key takes the place of another, every rule is charged under both (see [`SubjectHashers`]); who is
-    /// in a rollout is decided by the current one.
+    /// `now` is the caller's time. It selects calendar periods, which the store checks by its own clock, and it ends
+    /// overrides. During a rotation of the hash key every rule is charged under both keys (see [`SubjectHashers`]). The
+    /// current key decides which subjects are in a rollout.
     pub fn plan<'r>(
         &'r self,
         request: &Request<'_>,
@@ -130,8 +131,7 @@ impl RuleSet {
         })
     }
 
-    /// [`plan`](RuleSet::plan) into an empty Plan that is there already: a Plan is large, and moving it costs more than
-    /// making it.
+    /// Like [`plan`](RuleSet::plan), but fills an empty Plan. Moving a Plan costs more than making it.
     pub fn plan_into<'r>(
         &'r self,
         request: &Request<'_>,
@@ -147,24 +147,24 @@ impl RuleSet {
             return Ok(Planned::Bypassed(bypassed));
         }
         let (mut skipped, mut cost_failed) = (0, 0);
-        // Rules that follow each other mostly count the same subjects: found and hashed once.
-        let (mut counted_like, mut subjects) = (None, Subjects::default());
+        // Consecutive rules mostly count the same subject, so it is found and hashed once.
+        let (mut last_subject, mut subjects) = (None, SubjectParts::default());
         for &rule_index in &self.candidates(attributes) {
             if !self.matches(rule_index, attributes) {
                 continue;
             }
             let rule_index = rule_index as usize;
             let rule = &self.rules[rule_index];
-            let like = self.compiled[rule_index].counts_like;
-            let subject = match counted_like {
-                Some((known, subject)) if known == like => subject,
+            let same_as = self.compiled[rule_index].same_subject_as;
+            let subject = match last_subject {
+                Some((last, subject)) if last == same_as => subject,
                 _ if rule.per.find_into(attributes, &mut subjects).is_ok() => {
                     let subject = subjects.hash(hashers.current());
-                    counted_like = Some((like, subject));
+                    last_subject = Some((same_as, subject));
                     subject
                 }
                 _ => {
-                    counted_like = None;
+                    last_subject = None;
                     match rule.missing {
                         Missing::Skip => skipped += 1,
                         Missing::Refuse if rule.mode == Mode::Enforce => {
@@ -189,14 +189,14 @@ impl RuleSet {
                 }
                 continue;
             };
-            let Priced { cost, failed } = rule.cost.of(attributes, request.cost);
+            let ResolvedCost { cost, failed } = rule.cost.resolve(attributes, request.cost);
             cost_failed += u32::from(failed);
             let item = Item {
                 key: self.key(rule_index, &subjects, subject, hashers.current()),
                 limit,
                 operation: Operation::Charge { cost, token: request.token },
                 blocking,
-                on_failure: rule.on_failure.of(attributes),
+                on_failure: rule.on_failure.for_request(attributes),
                 rule_index: rule_index as u32,
                 variant,
                 ip_subjects_max: rule.ip_subjects_max.filter(|_| subjects.is_anonymous()),
@@ -204,19 +204,19 @@ impl RuleSet {
             plan.push(item)?;
             if let Some(previous) = hashers.previous() {
                 let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);
-                plan.push_again(key)?;
+                plan.push_copy_of_last(key)?;
             }
         }
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
     }
 
-    /// How every rule looks at a request, whether it matches or not.
+    /// Returns how every rule sees a request, whether it matches or not.
     pub fn explain<'r, 'a>(
         &'r self,
         request: &Request<'a>,
         hasher: &SubjectHasher,
         now: Time,
-    ) -> Vec<Explained<'r, 'a>>
+    ) -> Vec<RuleTrace<'r, 'a>>
     where
         'r: 'a,
     {
@@ -227,13 +227,13 @@ impl RuleSet {
             let (variant, limit) = self.in_force(rule_index, attributes, now);
             let changed_by =
                 variant.checked_sub(1).map(|number| &self.overrides_of(rule_index)[number as usize]);
-            Explained {
+            RuleTrace {
                 rule,
                 unmet: rule.conditions.iter().filter(|condition| !condition.holds(attributes)).collect(),
                 subject,
                 changed_by,
                 limit,
-                cost: rule.cost.of(attributes, request.cost),
+                cost: rule.cost.resolve(attributes, request.cost),
                 in_rollout: hash.is_some_and(|hash| rule.rollout.includes(hash)),
                 blocking: hash.is_some_and(|hash| rule.blocks(hash)),
             }
@@ -241,24 +241,27 @@ impl RuleSet {
         self.rules.iter().enumerate().map(explain).collect()
     }
 
-    /// A tag depends on nothing but the rule's own subject, or one subject's count would be split over slots.
+    /// Returns the key of a subject. The hash tag depends only on the subject, so that its count stays in one place.
     fn key(
         &self,
         rule_index: usize,
-        subjects: &Subjects<'_>,
+        subjects: &SubjectParts<'_>,
         subject: Subject,
         hasher: &SubjectHasher,
     ) -> Key<'_> {
-        let scope = &self.rules[rule_index].scope;
+        let keyspace = &self.rules[rule_index].keyspace;
         let Placement { partition, slots } = &self.placement;
-        let tag =
-            if self.compiled[rule_index].shares_slot { subjects.hash_of(hasher, partition) } else { subject };
-        scope.key_tagged(slots.map_or(tag, |slots| tag.one_of(slots)), subject)
+        let tag = if self.compiled[rule_index].uses_partition_tag {
+            subjects.hash_partition(hasher, partition)
+        } else {
+            subject
+        };
+        keyspace.key_tagged(slots.map_or(tag, |slots| tag.slot_tag(slots)), subject)
     }
 }
 
 impl Rule {
-    /// Whether its refusal counts for this subject.
+    /// Whether its refusal refuses requests of this subject.
     fn blocks(&self, subject: Subject) -> bool {
         self.mode == Mode::Enforce && self.rollout.includes(subject)
     }

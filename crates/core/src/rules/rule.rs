@@ -1,48 +1,48 @@
-//! One rule, and what changes its numbers for some.
+//! One rule and its overrides.
 
 use std::collections::HashMap;
 
 use super::condition::Condition;
 use super::cost::Cost;
-use super::per::Per;
 use super::rule_limit::RuleLimit;
+use super::subject_selector::SubjectSelector;
 use crate::attributes::Attributes;
 use crate::decision::OnFailure;
-use crate::key::{Scope, Subject};
+use crate::key::{Keyspace, Subject};
 use crate::time::Time;
 
-/// Which requests, on whose account, how much.
+/// Which requests are limited, per which subject, by which limit.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Namespace and id.
-    pub scope: Scope,
-    /// For people.
+    /// Its namespace and id.
+    pub keyspace: Keyspace,
+    /// For readers of the rules.
     pub description: String,
-    /// All of these must hold.
+    /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
-    /// Who is counted.
-    pub per: Per,
-    /// How many subjects known by nothing but their address are counted one by one; further ones share one account.
+    /// Which subject is counted.
+    pub per: SubjectSelector,
+    /// Largest number of anonymous subjects that are counted separately. Further ones share the overflow subject.
     pub ip_subjects_max: Option<u32>,
-    /// What a request without a subject gets.
+    /// What happens when a request has no subject.
     pub missing: Missing,
-    /// What is allowed.
+    /// The limit.
     pub limit: RuleLimit,
-    /// What a request costs.
+    /// How the cost of a request is computed.
     pub cost: Cost,
-    /// What happens when the store cannot answer.
-    pub on_failure: FailureRule,
-    /// Whether it counts.
+    /// What to answer if the store cannot decide.
+    pub on_failure: FailurePolicy,
+    /// Whether it is enforced.
     pub mode: Mode,
-    /// For whom it is enforced.
+    /// The share of subjects for which it is enforced.
     pub rollout: Rollout,
-    /// For people and metrics.
+    /// Labels for readers and metrics.
     pub tags: Vec<String>,
-    /// Where it is written.
+    /// Where it is defined.
     pub origin: Origin,
 }
 
-/// What a rule does with a request in which none of the subject's attributes is there.
+/// What happens when no attribute of a rule's `per` is present.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Missing {
     /// The rule does not apply.
@@ -52,96 +52,96 @@ pub enum Missing {
     Refuse,
 }
 
-/// Whether a rule counts.
+/// Whether a rule is enforced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
-    /// It refuses.
+    /// The rule counts and refuses.
     #[default]
     Enforce,
-    /// It is counted and never refuses.
+    /// The rule counts and reports, but never refuses.
     Shadow,
-    /// It is as if it were not there.
+    /// The rule is ignored.
     Off,
 }
 
-/// The share of subjects for which a rule is enforced; for the others it is a shadow.
+/// The share of subjects for which a rule is enforced. For the others it is a shadow rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rollout {
-    /// In hundredths of a percent, at most 10 000.
+    /// In hundredths of a percent, at most 10,000.
     basis_points: u16,
 }
 
 impl Rollout {
-    /// Everybody.
+    /// All subjects.
     pub const ALL: Rollout = Rollout { basis_points: 10_000 };
 
-    /// So many hundredths of a percent; `None` above all.
+    /// Creates a share in hundredths of a percent. Returns `None` above 10,000.
     pub const fn new(basis_points: u16) -> Option<Rollout> {
         if basis_points > 10_000 { None } else { Some(Rollout { basis_points }) }
     }
 
-    /// In hundredths of a percent.
+    /// Returns the share in hundredths of a percent.
     pub const fn basis_points(self) -> u16 {
         self.basis_points
     }
 
-    /// Whether this subject is in, the same on every server and for as long as the share does not shrink.
+    /// Whether it includes this subject. The same on every server, and stable while the share grows.
     pub const fn includes(self, subject: Subject) -> bool {
-        // The low bits pick places in maps and the high ones shards: these are neither.
+        // Uses neither the low bits, which select map entries, nor the high bits, which select shards.
         ((subject.to_u128() >> 32) as u32 % 10_000) < self.basis_points as u32
     }
 }
 
 /// A failure policy that may depend on the request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FailureRule {
-    /// For all others.
+pub struct FailurePolicy {
+    /// The policy for all other requests.
     pub default: OnFailure,
-    /// By the value of an attribute.
+    /// An attribute, and policies by its value.
     pub by: Option<(String, HashMap<String, OnFailure>)>,
 }
 
-impl FailureRule {
-    /// The policy for this request.
-    pub fn of(&self, attributes: &Attributes<'_>) -> OnFailure {
+impl FailurePolicy {
+    /// Returns the policy for this request.
+    pub fn for_request(&self, attributes: &Attributes<'_>) -> OnFailure {
         let special = self.by.as_ref().and_then(|(name, policies)| policies.get(attributes.get(name)?));
         special.copied().unwrap_or(self.default)
     }
 }
 
-/// Other numbers for some requests under a rule.
+/// Another limit for the requests of one rule that meet its conditions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Override {
-    /// All of these must hold.
+    /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
-    /// What is allowed instead.
+    /// The limit that replaces the rule's.
     pub limit: RuleLimit,
-    /// It holds until then. An override that ends is an emergency and beats all that do not.
+    /// When it ends. An override with an end is an emergency and beats those without.
     pub until: Option<Time>,
-    /// For people.
+    /// For readers of the rules.
     pub reason: String,
-    /// Where it is written.
+    /// Where it is defined.
     pub origin: Origin,
 }
 
 impl Override {
-    /// Whether it applies.
+    /// Whether it applies to this request.
     pub fn holds(&self, attributes: &Attributes<'_>, now: Time) -> bool {
         self.until.is_none_or(|until| now < until)
             && self.conditions.iter().all(|condition| condition.holds(attributes))
     }
 
-    /// What makes it beat others, before its place in the file.
+    /// Returns its precedence: the highest rank wins, and of equals the last in the file.
     pub fn rank(&self) -> (bool, usize) {
         (self.until.is_some(), self.conditions.len())
     }
 }
 
-/// Where something is written, for people.
+/// Where a rule, override or list entry is defined.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
     /// The file.
     pub file: String,
-    /// The line in it, from 1; 0 if it was not written in lines.
+    /// The line, counted from 1. 0 if it does not come from a file.
     pub line: u32,
 }

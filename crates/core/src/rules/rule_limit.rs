@@ -1,4 +1,4 @@
-//! A rule's limit: numbers that stand for themselves, or a calendar from which they follow.
+//! The limit of a rule or override: deny, fixed numbers, or a calendar quota.
 
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::calendar::Calendar;
@@ -9,35 +9,35 @@ use crate::time::Time;
 /// What a rule or an override allows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RuleLimit {
-    /// Nothing.
+    /// Refuses everything.
     Deny,
     /// The same numbers at any time.
     Fixed(Limit),
-    /// A quota by the calendar.
+    /// A quota per calendar period.
     Calendar {
         /// Units per period.
         allowance: u64,
-        /// Units on top.
+        /// Extra units that are admitted.
         grace: u64,
-        /// When periods begin.
+        /// When the periods begin.
         calendar: Calendar,
     },
 }
 
 impl RuleLimit {
-    /// A quota by the calendar, if the numbers make one.
+    /// Creates a quota per calendar period.
     pub fn quota(allowance: u64, grace: u64, calendar: Calendar) -> Result<RuleLimit, LimitError> {
         Quota::new(allowance, grace, QuotaPeriod::Calendar(calendar.around(Time::ZERO)))?;
         Ok(RuleLimit::Calendar { allowance, grace, calendar })
     }
 
-    /// The limit for a Plan made at `now`; `None` if nothing is allowed.
+    /// Returns the limit for a Plan made at `now`, or `None` if it refuses everything.
     pub fn at(&self, now: Time) -> Option<Limit> {
         match self {
             RuleLimit::Deny => None,
             RuleLimit::Fixed(limit) => Some(*limit),
             RuleLimit::Calendar { allowance, grace, calendar } => {
-                // The numbers were checked when the rule was made.
+                // Cannot fail: `quota` validated the numbers.
                 Quota::new(*allowance, *grace, QuotaPeriod::Calendar(calendar.around(now)))
                     .ok()
                     .map(Limit::Quota)
@@ -45,7 +45,7 @@ impl RuleLimit {
         }
     }
 
-    /// Its algorithm; `None` if nothing is allowed.
+    /// Returns its algorithm, or `None` if it refuses everything.
     pub fn algorithm(&self) -> Option<Algorithm> {
         match self {
             RuleLimit::Deny => None,
@@ -54,7 +54,7 @@ impl RuleLimit {
         }
     }
 
-    /// The largest cost that could ever be admitted.
+    /// Returns the largest cost that it could ever admit.
     pub fn capacity(&self) -> u64 {
         match self {
             RuleLimit::Deny => 0,

@@ -1,4 +1,4 @@
-//! All rules together, compiled.
+//! All rules that are in force together, compiled.
 
 use std::collections::HashSet;
 
@@ -11,59 +11,59 @@ use crate::attributes::Attributes;
 use crate::limit::Algorithm;
 use crate::time::Time;
 
-/// What is in force, valid by construction and only read.
+/// All rules that are in force together. Valid by construction and read-only.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     pub(super) rules: Vec<Rule>,
-    /// Per rule.
+    /// What was computed per rule.
     pub(super) compiled: Vec<Compiled>,
-    pub(super) deny: Vec<Exception>,
-    pub(super) bypass: Vec<Exception>,
+    pub(super) deny: Vec<ListEntry>,
+    pub(super) bypass: Vec<ListEntry>,
     pub(super) placement: Placement,
-    leases: bool,
-    timeless: bool,
+    takes_leases: bool,
+    time_independent: bool,
     index: Index,
 }
 
-/// What follows from a rule and its company.
+/// What is computed from a rule and the other rules.
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
-    /// The one that wins first.
+    /// Ordered by precedence, highest first.
     overrides: Vec<Override>,
-    /// The first rule that counts the same subjects.
-    pub(super) counts_like: u32,
-    /// Whether its subjects lie in the slot of their partition.
-    pub(super) shares_slot: bool,
+    /// Index of the first rule that counts the same subjects.
+    pub(super) same_subject_as: u32,
+    /// Whether its keys use the hash tag of their partition.
+    pub(super) uses_partition_tag: bool,
 }
 
-/// Requests that no rule is asked about.
+/// An entry of the deny list or the bypass list. No rule is checked for requests that match it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exception {
-    /// All of these must hold.
+pub struct ListEntry {
+    /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
-    /// For people.
+    /// For readers of the rules.
     pub reason: String,
-    /// Where it is written.
+    /// Where it is defined.
     pub origin: Origin,
 }
 
-/// Rules that do not go together.
+/// Why rules do not form a valid rule set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleSetError {
-    /// Two rules would share their counters.
-    #[error("two rules have the id {id:?}")]
+    /// Two rules have the same id and would share their state.
+    #[error("duplicate rule id {id:?}")]
     DuplicateId {
         /// The id.
         id: String,
     },
-    /// An override of nothing.
-    #[error("an override names the rule {rule:?}, which is not there")]
+    /// An override names a rule that does not exist.
+    #[error("unknown rule {rule:?} in an override")]
     UnknownRule {
         /// The name.
         rule: String,
     },
-    /// Switching algorithms back and forth would forget what was consumed each time.
-    #[error("an override of rule {rule:?} changes its algorithm; it may change numbers, or deny")]
+    /// An override changes the algorithm, which would lose the consumption at each switch.
+    #[error("an override of rule {rule:?} changes its algorithm; it can only change numbers, or deny")]
     OtherAlgorithm {
         /// The rule.
         rule: String,
@@ -71,23 +71,22 @@ pub enum RuleSetError {
 }
 
 impl RuleSet {
-    /// Compiles rules, the overrides of them by rule id, requests that are always refused, requests that always pass,
-    /// and where subjects lie in a cluster.
+    /// Compiles rules, their overrides by rule id, the deny list, the bypass list and the placement in a cluster.
     pub fn new(
         rules: Vec<Rule>,
         overrides: Vec<(String, Override)>,
-        deny: Vec<Exception>,
-        bypass: Vec<Exception>,
+        deny: Vec<ListEntry>,
+        bypass: Vec<ListEntry>,
         placement: Placement,
     ) -> Result<RuleSet, RuleSetError> {
         let mut ids = HashSet::new();
-        if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.scope.rule())) {
-            return Err(RuleSetError::DuplicateId { id: twice.scope.rule().to_owned() });
+        if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.keyspace.rule())) {
+            return Err(RuleSetError::DuplicateId { id: twice.keyspace.rule().to_owned() });
         }
         let mut by_rule: Vec<Vec<Override>> = vec![Vec::new(); rules.len()];
-        // The later of equals wins: reversed, a stable sort leaves it in front.
+        // Reversed, so that after the stable sort the later of equals comes first and wins.
         for (id, change) in overrides.into_iter().rev() {
-            let Some(at) = rules.iter().position(|rule| rule.scope.rule() == id) else {
+            let Some(at) = rules.iter().position(|rule| rule.keyspace.rule() == id) else {
                 return Err(RuleSetError::UnknownRule { rule: id });
             };
             let (own, other) = (rules[at].limit.algorithm(), change.limit.algorithm());
@@ -100,73 +99,74 @@ impl RuleSet {
             changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
         }
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
-        let leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
+        let takes_leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
-        let timeless = !rules.iter().any(|rule| by_calendar(&rule.limit))
+        let time_independent = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
         let partition = &placement.partition;
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
             overrides,
-            counts_like: rules.iter().take_while(|other| other.per != rule.per).count() as u32,
-            shares_slot: !partition.is_empty() && partition.iter().all(|name| rule.per.always_has(name)),
+            same_subject_as: rules.iter().take_while(|other| other.per != rule.per).count() as u32,
+            uses_partition_tag: !partition.is_empty()
+                && partition.iter().all(|name| rule.per.always_includes(name)),
         };
         let compiled = rules.iter().zip(by_rule).map(compile).collect();
-        Ok(RuleSet { rules, compiled, deny, bypass, placement, leases, timeless, index })
+        Ok(RuleSet { rules, compiled, deny, bypass, placement, takes_leases, time_independent, index })
     }
 
-    /// All rules, in the order of the file.
+    /// Returns all rules, in the order of the file.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The overrides of the rule at this index, the one that wins first.
+    /// Returns the overrides of the rule at this index, in order of precedence.
     pub fn overrides_of(&self, rule: usize) -> &[Override] {
         &self.compiled[rule].overrides
     }
 
-    /// Requests that are always refused.
-    pub fn deny(&self) -> &[Exception] {
+    /// Returns the deny list.
+    pub fn deny(&self) -> &[ListEntry] {
         &self.deny
     }
 
-    /// Requests that always pass.
-    pub fn bypass(&self) -> &[Exception] {
+    /// Returns the bypass list.
+    pub fn bypass(&self) -> &[ListEntry] {
         &self.bypass
     }
 
-    /// The attributes by which subjects share a slot.
+    /// Returns the attributes by which subjects share a hash tag.
     pub fn partition(&self) -> &[String] {
         &self.placement.partition
     }
 
-    /// Where subjects lie in a cluster.
+    /// Returns how subjects are distributed over hash slots.
     pub const fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// The rule with this id, and its index.
+    /// Returns the rule with this id, and its index.
     pub fn find(&self, id: &str) -> Option<(usize, &Rule)> {
-        self.rules.iter().enumerate().find(|(_, rule)| rule.scope.rule() == id)
+        self.rules.iter().enumerate().find(|(_, rule)| rule.keyspace.rule() == id)
     }
 
-    /// Whether a request may need a token, because some rule hands out leases.
+    /// Whether some rule takes leases, so that a request may need a token.
     pub const fn takes_leases(&self) -> bool {
-        self.leases
+        self.takes_leases
     }
 
-    /// Whether Plans are the same at any time: no calendar, nothing that ends.
-    pub const fn is_timeless(&self) -> bool {
-        self.timeless
+    /// Whether Plans do not depend on the time: no calendar quota, and no override with an end.
+    pub const fn is_time_independent(&self) -> bool {
+        self.time_independent
     }
 
-    /// The places of the rules that match, in the order of the file. Rules that are off match nothing.
+    /// Returns the indexes of the rules that match, in the order of the file. Rules that are off never match.
     pub fn matching(&self, attributes: &Attributes<'_>) -> Found {
         let mut found = self.candidates(attributes);
         found.retain(|rule_index| self.matches(*rule_index, attributes));
         found
     }
 
-    /// The places of the rules that may match, in the order of the file.
+    /// Returns the indexes of the rules that may match, in the order of the file.
     #[inline]
     pub(super) fn candidates(&self, attributes: &Attributes<'_>) -> Found {
         self.index.candidates(attributes)
@@ -179,7 +179,7 @@ impl RuleSet {
         rule.mode != Mode::Off && self.index.confirms(rule_index, &rule.conditions, attributes)
     }
 
-    /// What is in force for a request under the rule at this index, and which variant of the rule that is.
+    /// Returns the limit in force for a request under this rule, and its variant (see [`Item::variant`](crate::plan::Item::variant)).
     #[inline]
     pub(super) fn in_force(
         &self,
@@ -194,7 +194,7 @@ impl RuleSet {
         }
     }
 
-    /// What a variant of a rule allows (see [`Item::variant`](crate::plan::Item)), if there is such a rule and variant.
+    /// Returns the limit of a rule's variant (see [`Item::variant`](crate::plan::Item::variant)), if it exists.
     pub fn variant(&self, rule_index: u32, variant: u32) -> Option<&RuleLimit> {
         let rule = self.rules.get(rule_index as usize)?;
         match variant.checked_sub(1) {
@@ -204,7 +204,7 @@ impl RuleSet {
     }
 }
 
-impl Exception {
+impl ListEntry {
     pub(super) fn holds(&self, attributes: &Attributes<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(attributes))
     }

@@ -1,34 +1,35 @@
-//! The tests of one attribute as a tree of bytes: what they begin with alike is compared once, and a value finds all that
-//! it passes on one way down.
+//! A prefix tree over the tests of one attribute. A lookup walks down the tree once and returns every rule whose test the
+//! value passes.
 
 use super::condition::{Segment, Test};
 use super::index::Found;
 use crate::short_bytes;
 
-/// A place in the tree: what lies on the way to it is the beginning of a value.
+/// A node of the tree. The texts on the path to it are the start of a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
-    /// What leads here from the place above.
+    /// Text between the parent and this node.
     text: Vec<u8>,
-    /// Rules whose test ends here, and what of a value may follow.
-    filed: Vec<(Follows, u32)>,
-    /// Where the forms of paths go on that have any one segment here.
-    any: Option<Box<Tree>>,
-    /// The places below, and the bytes they begin with, in order.
-    firsts: Vec<u8>,
-    below: Vec<Tree>,
+    /// Rules whose test ends here, and what may follow in a value.
+    rules: Vec<(Follows, u32)>,
+    /// Continues path patterns that have `{name}` here, after that segment.
+    any_segment: Option<Box<Tree>>,
+    /// First byte of each child, sorted.
+    first_bytes: Vec<u8>,
+    /// The children, in the order of `first_bytes`.
+    children: Vec<Tree>,
 }
 
-/// What of a value may follow where a test ends.
+/// What may follow in a value after the end of a test.
 #[derive(Clone, Copy, Debug)]
 enum Follows {
-    /// Nothing: it is the value.
+    /// Nothing: the test is the whole value.
     Nothing,
-    /// Anything: it is a prefix.
+    /// Anything: the test is a prefix.
     Anything,
-    /// Nothing but a query: it is a path.
+    /// Nothing, or a query: the test is a path.
     Query,
-    /// The rest of a path, at least one segment that is not empty.
+    /// The rest of a path, with at least one segment that is not empty.
     Segments,
 }
 
@@ -45,88 +46,90 @@ impl Follows {
 }
 
 impl Tree {
-    /// Files a rule under a test. A glob has no place here.
-    pub(super) fn file(&mut self, test: &Test, rule: u32) {
+    /// Adds a rule under a test. Globs are not indexed.
+    pub(super) fn insert(&mut self, test: &Test, rule: u32) {
         match test {
             Test::OneOf(values) => {
                 for value in values {
-                    self.down(value.as_bytes()).filed.push((Follows::Nothing, rule));
+                    self.node(value.as_bytes()).rules.push((Follows::Nothing, rule));
                 }
             }
-            Test::Prefix(prefix) => self.down(prefix.as_bytes()).filed.push((Follows::Anything, rule)),
-            Test::Path(pattern) => self.file_path(&pattern.segments, rule),
+            Test::Prefix(prefix) => self.node(prefix.as_bytes()).rules.push((Follows::Anything, rule)),
+            Test::Path(pattern) => self.insert_path(&pattern.segments, rule),
             Test::Glob(_) => (),
         }
     }
 
-    fn file_path(&mut self, segments: &[Segment], rule: u32) {
-        let (mut place, mut text) = (self, Vec::new());
+    fn insert_path(&mut self, segments: &[Segment], rule: u32) {
+        let (mut node, mut text) = (self, Vec::new());
         for segment in segments {
             text.push(b'/');
             match segment {
-                // From there on it would be a query, so no path has such a segment.
+                // `?` and `#` end a path, so no path has such a segment.
                 Segment::Literal(literal) if literal.contains(['?', '#']) => return,
                 Segment::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
-                Segment::Any => place = place.down(&std::mem::take(&mut text)).any.get_or_insert_default(),
-                Segment::Rest => return place.down(&text).filed.push((Follows::Segments, rule)),
+                Segment::Any => {
+                    node = node.node(&std::mem::take(&mut text)).any_segment.get_or_insert_default()
+                }
+                Segment::Rest => return node.node(&text).rules.push((Follows::Segments, rule)),
             }
         }
-        place.down(&text).filed.push((Follows::Query, rule));
+        node.node(&text).rules.push((Follows::Query, rule));
     }
 
-    /// The place to which this text leads from here, made if it is new.
-    fn down(&mut self, mut text: &[u8]) -> &mut Tree {
-        let mut place = self;
+    /// Returns the node that this text leads to, and creates it if it is new.
+    fn node(&mut self, mut text: &[u8]) -> &mut Tree {
+        let mut node = self;
         while let Some(first) = text.first() {
-            let at = place.firsts.binary_search(first).unwrap_or_else(|at| {
-                place.firsts.insert(at, *first);
-                place.below.insert(at, Tree { text: text.to_owned(), ..Tree::default() });
+            let at = node.first_bytes.binary_search(first).unwrap_or_else(|at| {
+                node.first_bytes.insert(at, *first);
+                node.children.insert(at, Tree { text: text.to_owned(), ..Tree::default() });
                 at
             });
-            place = &mut place.below[at];
-            let alike = place.text.iter().zip(text).take_while(|(own, other)| own == other).count();
-            place.split(alike);
-            text = &text[alike..];
+            node = &mut node.children[at];
+            let common = node.text.iter().zip(text).take_while(|(own, other)| own == other).count();
+            node.split(common);
+            text = &text[common..];
         }
-        place
+        node
     }
 
-    /// Makes a place after so many bytes of the text, if there is none.
+    /// Splits this node after `at` bytes of its text, unless it ends there.
     fn split(&mut self, at: usize) {
         if at < self.text.len() {
-            let mut below = std::mem::take(self);
-            self.text = std::mem::take(&mut below.text);
-            below.text = self.text.split_off(at);
-            self.firsts.push(below.text[0]);
-            self.below.push(below);
+            let mut child = std::mem::take(self);
+            self.text = std::mem::take(&mut child.text);
+            child.text = self.text.split_off(at);
+            self.first_bytes.push(child.text[0]);
+            self.children.push(child);
         }
     }
 
-    /// Notes the rules whose test this value passes, or the rest of one that led here.
+    /// Adds the rules whose test this value passes. Below the root, `value` is the rest after the path to this node.
     #[inline(always)]
     pub(super) fn find(&self, value: &[u8], found: &mut Found) {
-        let (mut place, mut rest) = (self, value);
+        let (mut node, mut rest) = (self, value);
         loop {
-            for &(follows, rule) in &place.filed {
+            for &(follows, rule) in &node.rules {
                 if follows.holds(rest) {
                     found.push(rule);
                 }
             }
-            if let Some(any) = &place.any
+            if let Some(any_segment) = &node.any_segment
                 && Follows::Segments.holds(rest)
             {
-                any.find_behind_segment(rest, found);
+                any_segment.find_after_segment(rest, found);
             }
-            let next = rest.first().and_then(|first| place.firsts.binary_search(first).ok());
-            let Some(next) = next.map(|at| &place.below[at]) else { return };
-            let Some(behind) = short_bytes::behind(rest, &next.text) else { return };
-            (place, rest) = (next, behind);
+            let next = rest.first().and_then(|first| node.first_bytes.binary_search(first).ok());
+            let Some(next) = next.map(|at| &node.children[at]) else { return };
+            let Some(after) = short_bytes::strip_prefix(rest, &next.text) else { return };
+            (node, rest) = (next, after);
         }
     }
 
-    /// The same for what follows the first segment of a path. Never inlined, so that the way without such segments is.
+    /// Skips the first segment of `path` and continues the search. Never inlined, so that `find` can be.
     #[inline(never)]
-    fn find_behind_segment(&self, path: &[u8], found: &mut Found) {
+    fn find_after_segment(&self, path: &[u8], found: &mut Found) {
         let is_end = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
         let end = path.iter().position(is_end).unwrap_or(path.len());
         self.find(&path[end..], found);
@@ -140,14 +143,14 @@ mod tests {
     use super::super::condition::PathPattern;
     use super::*;
 
-    /// Few letters and short words, so that tests share beginnings and values come close.
+    /// A small alphabet and short texts, so that tests share prefixes and values nearly match.
     const TEXT: &str = "[ab/?é]{0,4}";
 
     fn test() -> impl Strategy<Value = Test> {
         let segment = prop_oneof![3 => "[ab?#]{0,2}", 1 => Just("{id}".to_owned())];
         let path = (prop::collection::vec(segment, 1..4), any::<bool>()).prop_map(|(segments, rest)| {
             let form = format!("/{}{}", segments.join("/"), if rest { "/{*rest}" } else { "" });
-            Test::Path(PathPattern::parse(&form).expect("the form is one"))
+            Test::Path(PathPattern::parse(&form).expect("a valid pattern"))
         });
         prop_oneof![
             prop::collection::vec(TEXT, 1..3).prop_map(Test::OneOf),
@@ -158,13 +161,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_finds_the_tests_that_it_passes_and_no_others(
+        fn a_value_finds_exactly_the_tests_that_it_passes(
             tests in prop::collection::vec(test(), 1..20),
             values in prop::collection::vec("[/]?[ab/?#é]{0,7}", 1..20),
         ) {
             let mut tree = Tree::default();
             for (rule, test) in tests.iter().enumerate() {
-                tree.file(test, rule as u32);
+                tree.insert(test, rule as u32);
             }
             for value in &values {
                 let mut found = Found::new();

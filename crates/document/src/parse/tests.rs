@@ -1,4 +1,4 @@
-//! Bytes become a tree, or problems with their places, and never anything else.
+//! Any bytes become a tree, or problems with positions.
 
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
@@ -12,37 +12,37 @@ fn read(text: &str) -> (Option<Node>, Vec<String>) {
     let mut problems = Problems::new();
     let node = parse(&source, &mut problems);
     let codes = problems.in_order().into_iter().map(|problem| {
-        let at = source.position(problem.label.place.start);
+        let at = source.position(problem.label.span.start);
         format!("{}:{} {}", at.line, at.column, problem.code)
     });
     (node, codes.collect())
 }
 
-/// A tree in one line: `key@start..end` and so on, without places of maps and lists.
-fn drawn(node: &Node) -> String {
-    let Place { start, end } = node.place;
+/// A tree on one line: `key@start..end` for every node.
+fn one_line(node: &Node) -> String {
+    let SourceSpan { start, end } = node.span;
     match &node.value {
         Value::Null => format!("null@{start}..{end}"),
         Value::Bool(value) => format!("{value}@{start}..{end}"),
         Value::Text(Text { text, quoted: false }) => format!("{text}@{start}..{end}"),
         Value::Text(Text { text, quoted: true }) => format!("{text:?}@{start}..{end}"),
         Value::List(items) => {
-            let items: Vec<String> = items.iter().map(drawn).collect();
+            let items: Vec<String> = items.iter().map(one_line).collect();
             format!("[{}]@{start}..{end}", items.join(", "))
         }
         Value::Map(entries) => {
             let entries: Vec<String> = entries
                 .iter()
-                .map(|entry| format!("{}: {}", drawn(&entry.key), drawn(&entry.value)))
+                .map(|entry| format!("{}: {}", one_line(&entry.key), one_line(&entry.value)))
                 .collect();
             format!("{{{}}}@{start}..{end}", entries.join(", "))
         }
-        Value::Refused => format!("refused@{start}..{end}"),
+        Value::Invalid => format!("invalid@{start}..{end}"),
     }
 }
 
 #[test]
-fn every_node_knows_its_bytes() {
+fn every_node_has_its_byte_range() {
     for (text, expected) in [
         ("a: b", "{a@0..1: b@3..4}@0..4"),
         ("ü: [ä, {c: ö}]", "{ü@0..2: [ä@5..7, {c@10..11: ö@13..15}@9..16]@4..17}@0..17"),
@@ -61,16 +61,16 @@ fn every_node_knows_its_bytes() {
         ("---\na: 1\n...\n", "{a@4..5: 1@7..8}@4..8"),
     ] {
         let (node, problems) = read(text);
-        assert_eq!(node.as_ref().map(drawn).as_deref(), Some(expected), "{text:?}");
+        assert_eq!(node.as_ref().map(one_line).as_deref(), Some(expected), "{text:?}");
         assert!(problems.is_empty(), "{text:?}: {problems:?}");
     }
 }
 
 #[test]
-fn what_can_be_passed_over_is_reported_and_the_rest_is_read() {
+fn unsupported_yaml_is_reported_and_the_rest_is_parsed() {
     for (text, tree, expected) in [
-        ("a: &x 1\nb: *x", "{a@0..1: 1@6..7, b@8..9: refused@11..13}@0..13", vec!["1:4 alias", "2:4 alias"]),
-        ("b: *x\nc: 1", "{b@0..1: refused@3..5, c@6..7: 1@9..10}@0..10", vec!["1:4 alias"]),
+        ("a: &x 1\nb: *x", "{a@0..1: 1@6..7, b@8..9: invalid@11..13}@0..13", vec!["1:4 alias", "2:4 alias"]),
+        ("b: *x\nc: 1", "{b@0..1: invalid@3..5, c@6..7: 1@9..10}@0..10", vec!["1:4 alias"]),
         ("&x a: 1", "{a@3..4: 1@6..7}@0..7", vec!["1:1 alias"]),
         ("a: !foo 1\nb: !!str 2", "{a@0..1: 1@8..9, b@10..11: 2@19..20}@0..20", vec!["1:4 tag", "2:4 tag"]),
         ("a: !foo [1]", "{a@0..1: [1@9..10]@8..11}@0..11", vec!["1:4 tag"]),
@@ -80,19 +80,19 @@ fn what_can_be_passed_over_is_reported_and_the_rest_is_read() {
             vec!["3:1 duplicate-key"],
         ),
         ("{a: 1, 'a': 2}", r#"{a@1..2: 1@4..5, "a"@7..10: 2@12..13}@0..14"#, vec!["1:8 duplicate-key"]),
-        ("[a]: 1\nb: 2", "{refused@0..3: 1@5..6, b@7..8: 2@10..11}@0..11", vec!["1:1 key-not-text"]),
-        (": 1", "{refused@0..0: 1@2..3}@0..3", vec!["1:1 key-not-text"]),
-        ("<<: {a: 1}", "{refused@0..2: {a@5..6: 1@8..9}@4..10}@0..10", vec!["1:1 merge-key"]),
+        ("[a]: 1\nb: 2", "{invalid@0..3: 1@5..6, b@7..8: 2@10..11}@0..11", vec!["1:1 key-not-text"]),
+        (": 1", "{invalid@0..0: 1@2..3}@0..3", vec!["1:1 key-not-text"]),
+        ("<<: {a: 1}", "{invalid@0..2: {a@5..6: 1@8..9}@4..10}@0..10", vec!["1:1 merge-key"]),
         ("a: 1\n---\nb: 2", "{a@0..1: 1@3..4}@0..4", vec!["2:1 several-documents"]),
     ] {
         let (node, problems) = read(text);
-        assert_eq!(node.as_ref().map(drawn).as_deref(), Some(tree), "{text:?}");
+        assert_eq!(node.as_ref().map(one_line).as_deref(), Some(tree), "{text:?}");
         assert_eq!(problems, expected, "{text:?}");
     }
 }
 
 #[test]
-fn what_cannot_be_passed_over_is_one_problem() {
+fn a_syntax_error_ends_parsing_with_one_problem() {
     for (text, expected) in [
         ("a: [1, 2", "1:4 syntax"),
         ("a: \"x", "1:4 syntax"),
@@ -115,14 +115,14 @@ fn what_cannot_be_passed_over_is_one_problem() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_are_placed_on_their_line() {
+fn invalid_utf8_is_reported_at_its_position() {
     let source = Source::new("f", b"a: 1\nb: \xc3\x28\nc: [");
     let mut problems = Problems::new();
     assert_eq!(parse(&source, &mut problems), None);
     assert_eq!(problems.len(), 1);
     let problem = problems.in_order()[0];
-    assert_eq!((problem.code, problem.label.place.start), ("not-utf8", 8));
-    assert_eq!(problem.message, "the byte 0xc3 at offset 8 is not UTF-8");
+    assert_eq!((problem.code, problem.label.span.start), ("not-utf8", 8));
+    assert_eq!(problem.message, "invalid UTF-8: byte 0xc3 at offset 8");
 
     let mut problems = Problems::new();
     let utf16: Vec<u8> = "\u{feff}a: 1".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -131,7 +131,7 @@ fn bytes_that_are_not_utf8_are_placed_on_their_line() {
 }
 
 #[test]
-fn the_limits_hold_to_the_one() {
+fn depth_size_and_node_limits_are_exact() {
     let flow = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let block = |depth: usize| format!("{}x", "- ".repeat(depth));
     let mixed = |depth: usize| format!("{}[{}]", "- ".repeat(depth / 2), flow(depth - depth / 2 - 1));
@@ -155,15 +155,15 @@ fn the_limits_hold_to_the_one() {
     assert_eq!((node, problems), (None, vec!["1:1 too-large".to_owned()]));
 }
 
-/// Everything that is done with a file, on any bytes.
-fn whole_way(bytes: &[u8]) -> Problems {
+/// Parses, checks and renders any bytes.
+fn process(bytes: &[u8]) -> Problems {
     let source = Source::new("f", bytes);
     let problems = example::problems(&source);
     let (plain, coloured) = (problems.render(&source, Colour::Plain), problems.render(&source, Colour::Ansi));
     assert_eq!((plain.is_empty(), coloured.is_empty()), (problems.is_empty(), problems.is_empty()));
     let headers = plain.lines().filter(|line| line.trim_start().starts_with("--> "));
     for (header, problem) in headers.zip(problems.in_order()) {
-        let at = source.position(problem.label.place.start);
+        let at = source.position(problem.label.span.start);
         assert!(header.ends_with(&format!(" f:{}:{}", at.line, at.column)), "{header} for {at:?}");
     }
     let listed = problems.len().min(crate::problem::PROBLEMS_MAX + 1);
@@ -172,24 +172,20 @@ fn whole_way(bytes: &[u8]) -> Problems {
     problems
 }
 
-/// Every node's bytes are on character boundaries, in the source, and inside those of what holds it.
-fn places_nest(source: &Source, node: &Node, within: Place) {
-    assert!(source.text().get(node.place.start..node.place.end).is_some());
-    assert!(
-        within.start <= node.place.start && node.place.end <= within.end,
-        "{:?} in {within:?}",
-        node.place
-    );
+/// Asserts that every span is on character boundaries and inside the span of its parent.
+fn spans_nest(source: &Source, node: &Node, within: SourceSpan) {
+    assert!(source.text().get(node.span.start..node.span.end).is_some());
+    assert!(within.start <= node.span.start && node.span.end <= within.end, "{:?} in {within:?}", node.span);
     for item in node.list().unwrap_or_default() {
-        places_nest(source, item, node.place);
+        spans_nest(source, item, node.span);
     }
     for entry in node.entries() {
-        places_nest(source, &entry.key, node.place);
-        places_nest(source, &entry.value, node.place);
+        spans_nest(source, &entry.key, node.span);
+        spans_nest(source, &entry.value, node.span);
     }
 }
 
-/// A text of pieces that mean something to YAML or to the example's shape.
+/// A text of pieces that are special to YAML or to the example's shape.
 fn yamlish() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a",
@@ -259,24 +255,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        whole_way(&bytes);
+    fn any_bytes_are_processed(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        process(&bytes);
     }
 
     #[test]
-    fn no_text_is_too_odd(text in yamlish()) {
-        let problems = whole_way(text.as_bytes());
+    fn any_yaml_like_text_is_processed(text in yamlish()) {
+        let problems = process(text.as_bytes());
         let source = Source::new("f", text.as_bytes());
         match parse(&source, &mut Problems::new()) {
-            Some(node) => places_nest(&source, &node, Place::new(0, source.text().len())),
+            Some(node) => spans_nest(&source, &node, SourceSpan::new(0, source.text().len())),
             None => prop_assert!(problems.has_errors()),
         }
     }
 }
 
-/// The worst that fits into a file, each kind of it, stays far below a time that anybody would notice as a hang.
+/// The worst cases of the largest file stay far below a noticeable delay.
 #[test]
-fn the_largest_files_are_read_in_bounded_time() {
+fn the_largest_files_are_processed_in_bounded_time() {
     let fill = |head: &str, piece: &str| {
         let mut text = head.to_owned();
         while text.len() + piece.len() <= SOURCE_BYTES_MAX {
@@ -334,7 +330,7 @@ fn the_largest_files_are_read_in_bounded_time() {
     }
     for text in texts {
         let start = Instant::now();
-        whole_way(text.as_bytes());
+        process(text.as_bytes());
         let took = start.elapsed();
         let head: String = text.chars().take(40).collect();
         assert!(took < Duration::from_secs(10), "{took:?} for {head:?}");

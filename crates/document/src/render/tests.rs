@@ -1,4 +1,4 @@
-//! What people and programs get to see of a broken file.
+//! The text, JSON and SARIF output for a broken file.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::example::{problems, rendered};
 use crate::problem::PROBLEMS_MAX;
 
 #[test]
-fn a_file_with_many_problems_shows_all_of_them() {
+fn all_problems_of_a_file_are_rendered() {
     let text = "\
 version: 2
 rules:
@@ -25,7 +25,7 @@ rules:
 1 | version: 2
   |          ^
 
-error[bad-text]: `id`: "Search" is not a name; names have a-z, 0-9 and -
+error[bad-text]: `id`: invalid name "Search"; use a-z, 0-9 and -
  --> rules.yaml:3:9
   |
 3 |   - id: Search
@@ -45,7 +45,7 @@ error[unknown-key]: unknown key `brust`
 4 |     limit: { token-bucket: 100, brust: none }
   |                                 ^^^^^ did you mean `burst`?
   |
-  = help: a token bucket has `token-bucket` and `burst`
+  = help: allowed keys in a token bucket: `token-bucket` and `burst`
 
 error[bad-choice]: `mode`: found "enforced", expected `enforce` or `shadow`
  --> rules.yaml:5:11
@@ -67,19 +67,19 @@ error[wrong-type]: `sticky`: found "yes", expected `true` or `false`
   |
   = help: write `true`
 
-error[wrong-type]: `limit`: found nothing, expected a limit
+error[wrong-type]: `limit`: found no value, expected a limit
  --> rules.yaml:8:5
   |
 8 |   - limit:
   |     ^^^^^
 
-error[missing-key]: a rule needs the key `id`
+error[missing-key]: missing key `id` in a rule
  --> rules.yaml:8:5
   |
 8 |   - limit:
-  |     ^^^^^ `id` is missing
+  |     ^^^^^ `id` is required here
   |
-  = help: What the rule is called.
+  = help: The name of the rule.
 
 error[wrong-type]: `rules`, item 3: found "deny", expected a rule, a map with `id` and `limit`
  --> rules.yaml:9:5
@@ -92,26 +92,26 @@ error[wrong-type]: `rules`, item 3: found "deny", expected a rule, a map with `i
 }
 
 #[test]
-fn both_places_of_a_problem_are_shown() {
+fn both_spans_of_a_problem_are_rendered() {
     let near = "version: 1\nrules: []\nversion: 1\n";
-    let expected = r#"error[duplicate-key]: the key "version" is there twice
+    let expected = r#"error[duplicate-key]: duplicate key "version"
  --> rules.yaml:3:1
   |
 1 | version: 1
   | ------- first here
 2 | rules: []
 3 | version: 1
-  | ^^^^^^^ again here
+  | ^^^^^^^ repeated here
 
 "#;
     assert_eq!(rendered(near), expected);
 
     let far = format!("version: 1\nrules: []{}version: 1\n", "\n".repeat(100));
-    let expected = r#"error[duplicate-key]: the key "version" is there twice
+    let expected = r#"error[duplicate-key]: duplicate key "version"
    --> rules.yaml:102:1
     |
 102 | version: 1
-    | ^^^^^^^ again here
+    | ^^^^^^^ repeated here
     |
    ::: rules.yaml:1:1
     |
@@ -123,44 +123,44 @@ fn both_places_of_a_problem_are_shown() {
 }
 
 #[test]
-fn a_syntax_error_says_what_to_write() {
+fn a_syntax_error_has_a_fix() {
     let text = "version: 1\nrules:\n  - { id: übung, match: { path: /v1/items/{id} } }\n";
-    let expected = r#"error[syntax]: `,` or `}` must come here
+    let expected = r#"error[syntax]: expected `,` or `}`
  --> rules.yaml:3:43
   |
 3 |   - { id: übung, match: { path: /v1/items/{id} } }
   |                                           ^
   |
-  = help: inside `{ }` and `[ ]`, quote a text that has one of `{ } [ ] ,` in it, like "/items/{id}"
+  = help: inside `{ }` and `[ ]`, quote text that contains one of `{ } [ ] ,`, like "/items/{id}"
 
 "#;
-    // In bytes it would be column 44.
+    // The column counts characters; in bytes it would be 44.
     assert_eq!(rendered(text), expected);
 }
 
 #[test]
-fn a_line_too_long_to_show_is_named() {
+fn a_line_too_long_to_print_is_referenced_by_position() {
     let blanks = " ".repeat(2_000);
     let text = format!("version: 1\nrules: [ {blanks}{{ id: a, limt: deny }} ]\n");
     let expected = "\
 error[unknown-key]: unknown key `limt`
 --> rules.yaml:2:2019
  = note: did you mean `limit`?
- = help: a rule has `id`, `limit`, `per`, `match`, `mode`, `sticky` and `labels`
+ = help: allowed keys in a rule: `id`, `limit`, `per`, `match`, `mode`, `sticky` and `labels`
 
 ";
     assert_eq!(rendered(&text), expected);
 }
 
 #[test]
-fn colour_is_only_there_when_asked_for() {
+fn plain_text_has_no_colour_codes() {
     let source = Source::new("rules.yaml", b"version: 1\nrules: [\x7f]");
     let problems = problems(&source);
     assert!(problems.render(&source, Colour::Ansi).contains("\x1b["));
     assert!(!problems.render(&source, Colour::Plain).contains('\x1b'));
     assert!(
         !problems.render(&source, Colour::Ansi).contains('\x7f'),
-        "a file must not speak to the terminal"
+        "control characters of the file are not printed"
     );
 }
 
@@ -171,12 +171,12 @@ fn json_has_every_field() {
     let expected = json!([
         {
             "file": "rules.yaml", "line": 3, "column": 11, "end": { "line": 3, "column": 12 }, "severity": "error",
-            "code": "bad-text", "message": "`id`: \"ä\" is not a name; names have a-z, 0-9 and -", "label": "",
+            "code": "bad-text", "message": "`id`: invalid name \"ä\"; use a-z, 0-9 and -", "label": "",
             "help": null, "related": [],
         },
         {
             "file": "rules.yaml", "line": 3, "column": 27, "end": { "line": 3, "column": 29 }, "severity": "error",
-            "code": "duplicate-key", "message": "the key \"id\" is there twice", "label": "again here",
+            "code": "duplicate-key", "message": "duplicate key \"id\"", "label": "repeated here",
             "help": null,
             "related": [{ "line": 3, "column": 7, "end": { "line": 3, "column": 9 }, "label": "first here" }],
         },
@@ -209,8 +209,8 @@ fn sarif_has_one_run_with_the_results_of_all_files() {
                 {
                     "ruleId": "duplicate-key",
                     "level": "error",
-                    "message": { "text": "the key \"rules\" is there twice" },
-                    "locations": [{ "physicalLocation": location(3, 6), "message": { "text": "again here" } }],
+                    "message": { "text": "duplicate key \"rules\"" },
+                    "locations": [{ "physicalLocation": location(3, 6), "message": { "text": "repeated here" } }],
                     "relatedLocations": [
                         { "physicalLocation": location(2, 6), "message": { "text": "first here" } },
                     ],
@@ -218,7 +218,7 @@ fn sarif_has_one_run_with_the_results_of_all_files() {
                 {
                     "ruleId": "unknown-key",
                     "level": "error",
-                    "message": { "text": "unknown key `limt`\n\na rules file has `version` and `rules`" },
+                    "message": { "text": "unknown key `limt`\n\nallowed keys in a rules file: `version` and `rules`" },
                     "locations": [{ "physicalLocation": location(4, 5) }],
                     "relatedLocations": [],
                 },
@@ -229,7 +229,7 @@ fn sarif_has_one_run_with_the_results_of_all_files() {
 }
 
 #[test]
-fn what_there_was_no_room_for_is_counted() {
+fn problems_beyond_the_maximum_are_counted() {
     let text = format!("version: 1\nrules:\n{}", "- x\n".repeat(PROBLEMS_MAX + 7));
     let source = Source::new("rules.yaml", text.as_bytes());
     let problems = problems(&source);

@@ -1,4 +1,4 @@
-//! The schema is stable, and refuses nothing that the check accepts.
+//! The schema is stable, and accepts everything that the check accepts.
 
 use std::cell::Cell;
 
@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::example;
 use crate::node::{Node, Value as NodeValue};
-use crate::shape::{choice, fields, list, map_of, number, one_of, text};
+use crate::shape::{RenamedKey, choice, fields, list, map_of, number, one_of, text};
 use crate::{Problems, Source, check, parse};
 
+const RENAMED: &[RenamedKey] = &[RenamedKey { old: "old", new: "new", until: "2.0" }];
+
 #[test]
-fn every_shape_has_its_schema() {
+fn each_shape_generates_its_schema() {
     let any_text = json!({ "title": "t", "type": ["string", "number"] });
     for (shape, expected) in [
         (text("t").into(), any_text.clone()),
@@ -49,6 +51,22 @@ fn every_shape_has_its_schema() {
                     "b": { "enum": ["x"], "description": "Doc.\n\n`x`: X." },
                 },
                 "required": ["a"],
+                "additionalProperties": false,
+            }),
+        ),
+        (
+            fields("f").optional("new", Shape::Bool, "Doc.").renamed(RENAMED).into(),
+            json!({
+                "title": "f",
+                "type": "object",
+                "properties": {
+                    "new": { "type": "boolean", "description": "Doc." },
+                    "old": {
+                        "type": "boolean",
+                        "description": "Old name of `new`, accepted until 2.0.",
+                        "deprecated": true,
+                    },
+                },
                 "additionalProperties": false,
             }),
         ),
@@ -91,7 +109,7 @@ fn every_shape_has_its_schema() {
 }
 
 #[test]
-fn a_shape_in_itself_is_referred_to_by_name() {
+fn a_recursive_shape_is_referenced_by_name() {
     let schema = json_schema(&example::file(), "https://example.org/rules.json", "Rules");
     assert_eq!(schema["$id"], "https://example.org/rules.json");
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
@@ -99,14 +117,14 @@ fn a_shape_in_itself_is_referred_to_by_name() {
     let rule = &schema["properties"]["rules"]["items"]["properties"];
     assert_eq!(
         rule["match"],
-        json!({ "$ref": "#/$defs/condition", "description": "Which requests it is for." })
+        json!({ "$ref": "#/$defs/condition", "description": "Which requests it applies to." })
     );
     let negation = &schema["$defs"]["condition"]["additionalProperties"]["oneOf"][2]["properties"]["not"];
     assert_eq!(negation["$ref"], "#/$defs/condition");
 }
 
 #[test]
-fn keys_are_sorted_whatever_serde_json_keeps() {
+fn keys_are_sorted_with_any_features_of_serde_json() {
     fn sorted(value: &Value) {
         if let Value::Object(object) = value {
             assert!(object.keys().is_sorted(), "{:?}", object.keys());
@@ -120,10 +138,10 @@ fn keys_are_sorted_whatever_serde_json_keeps() {
     sorted(&json_schema(&example::file(), "i", "t"));
 }
 
-/// A tree as JSON, the way a YAML reader gives it to a validator.
+/// The tree as JSON, as a YAML parser passes it to a validator.
 fn as_json(node: &Node) -> Value {
     match &node.value {
-        NodeValue::Null | NodeValue::Refused => Value::Null,
+        NodeValue::Null | NodeValue::Invalid => Value::Null,
         NodeValue::Bool(value) => json!(value),
         NodeValue::Text(text) if node.looks_like_a_number() => text
             .text
@@ -140,7 +158,7 @@ fn as_json(node: &Node) -> Value {
     }
 }
 
-/// A file of the example's shape, in which any part may be wrong.
+/// A file of the example's shape, in which any part may be invalid.
 fn file() -> impl Strategy<Value = String> {
     let scalar = || {
         prop::sample::select(vec![
@@ -183,7 +201,7 @@ fn file() -> impl Strategy<Value = String> {
     prop::collection::vec(rule, 0..2).prop_map(|rules| format!("version: 1\nrules:\n{}", rules.concat()))
 }
 
-/// What only a function knows about a text, and that a number must not be quoted, the schema cannot say.
+/// Problems that the schema cannot express: text checks by functions, and numbers in quotes.
 const BEYOND_THE_SCHEMA: [&str; 4] = ["bad-text", "no-alternative", "bad-number", "number-out-of-range"];
 
 #[test]
@@ -192,31 +210,31 @@ fn the_schema_accepts_what_the_check_accepts() {
     let mut compiler = Compiler::new();
     compiler
         .add_resource("rules.json", json_schema(&shape, "https://example.org/", "t"))
-        .expect("it is JSON");
+        .expect("valid JSON");
     let mut schemas = Schemas::new();
-    // This also compares the schema with the schema of schemas.
-    let schema = compiler.compile("rules.json", &mut schemas).expect("it is a schema");
+    // This also validates the schema against the metaschema.
+    let schema = compiler.compile("rules.json", &mut schemas).expect("a valid schema");
 
-    let (accepted, refused) = (Cell::new(0), Cell::new(0));
+    let (accepted, rejected) = (Cell::new(0), Cell::new(0));
     let each = |text: String| {
         let mut problems = Problems::new();
-        let node = parse(&Source::new("f", text.as_bytes()), &mut problems).expect("good YAML");
+        let node = parse(&Source::new("f", text.as_bytes()), &mut problems).expect("valid YAML");
         check(&shape, &node, &mut problems);
         let json = as_json(&node);
         let valid = schemas.validate(&json, schema);
         if problems.is_empty() {
             accepted.set(accepted.get() + 1);
-            prop_assert!(valid.is_ok(), "the check accepts, the schema refuses: {}", valid.unwrap_err());
+            prop_assert!(valid.is_ok(), "the check accepts, the schema rejects: {}", valid.unwrap_err());
         } else if problems.in_order().iter().any(|problem| !BEYOND_THE_SCHEMA.contains(&problem.code)) {
-            refused.set(refused.get() + 1);
-            prop_assert!(valid.is_err(), "the check refuses, the schema accepts: {:?}", problems);
+            rejected.set(rejected.get() + 1);
+            prop_assert!(valid.is_err(), "the check rejects, the schema accepts: {:?}", problems);
         }
         Ok(())
     };
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) };
     TestRunner::new(config).run(&file(), each).expect("they agree");
     assert!(
-        accepted.get() > 100 && refused.get() > 100,
-        "{accepted:?} {refused:?} are too few to mean anything"
+        accepted.get() > 100 && rejected.get() > 100,
+        "too few cases: {accepted:?} accepted, {rejected:?} rejected"
     );
 }

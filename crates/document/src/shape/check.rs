@@ -1,33 +1,32 @@
-//! The check of a tree against a shape.
+//! Checks a tree against a shape.
 //!
-//! It goes on after every problem. It looks at every map and every list once, and so takes time in proportion to the
-//! tree.
+//! It continues after every problem. It visits every map and every list once, so its time is linear in the tree.
 
 use std::cmp::Reverse;
 
 use super::{Fields, ListShape, MapOf, NumberShape, OneOf, Shape, TextShape};
 use crate::node::{Kind, Node, Value};
 use crate::number::number as whole_number;
-use crate::problem::{Problem, Problems, shown, suggest};
+use crate::problem::{Problem, Problems, quote, suggest};
 
-/// How many keys of a map without a known key are compared with the known ones.
-const NEAR_KEYS_MAX: usize = 16;
+/// How many keys are compared with the known ones when a map has none of them.
+const COMPARED_KEYS_MAX: usize = 16;
 
-/// Reports everything in which `node` differs from `shape`.
+/// Reports every difference between `node` and `shape`.
 pub fn check(shape: &Shape, node: &Node, problems: &mut Problems) {
     Check { problems, at: String::new() }.shape(shape, node);
 }
 
 struct Check<'a> {
     problems: &'a mut Problems,
-    /// What leads to the node, as messages begin with it: "`rules`, item 3". Empty for the file itself.
+    /// The path to the node, as messages start with it: "`rules`, item 3". Empty for the file itself.
     at: String,
 }
 
 impl Check<'_> {
     fn shape(&mut self, shape: &Shape, node: &Node) {
         let kind = node.kind();
-        if kind == Kind::Refused {
+        if kind == Kind::Invalid {
             return;
         }
         match shape {
@@ -46,40 +45,40 @@ impl Check<'_> {
         }
     }
 
-    /// Goes on below a key or an item.
-    fn below(&mut self, at: String, shape: &Shape, node: &Node) {
+    /// Checks the value of a key or an item of a list.
+    fn descend(&mut self, at: String, shape: &Shape, node: &Node) {
         let outer = std::mem::replace(&mut self.at, at);
         self.shape(shape, node);
         self.at = outer;
     }
 
-    /// Reports something about the node that was reached.
-    fn report(&mut self, code: &'static str, node: &Node, words: impl FnOnce() -> Words) {
+    /// Adds an error about `node`, with the path in front of its message.
+    fn report(&mut self, code: &'static str, node: &Node, build: impl FnOnce() -> Report) {
         let at = &self.at;
         self.problems.push_error_with(|| {
-            let Words { message, near, help } = words();
+            let Report { message, near, help } = build();
             let message = if at.is_empty() { message } else { format!("{at}: {message}") };
             let label = near.map(did_you_mean).unwrap_or_default();
-            Problem { help, ..Problem::error(code, node.place, message).label(label) }
+            Problem { help, ..Problem::error(code, node.span, message).label(label) }
         });
     }
 
     fn wrong_type(&mut self, shape: &Shape, node: &Node) {
         self.report("wrong-type", node, || {
-            let words = Words::found(node, &expected(shape));
+            let report = Report::found(node, &expected(shape));
             match &node.value {
-                Value::Null => words,
+                Value::Null => report,
                 Value::Bool(value) if shape.accepts(Kind::Text) => {
-                    words.help(format!("to mean the text, write it in quotes: \"{value}\""))
+                    report.help(format!("to use it as text, write it in quotes: \"{value}\""))
                 }
                 Value::Text(text) if shape.accepts(Kind::Bool) => match text.text.as_str() {
-                    "yes" | "Yes" | "on" | "On" => words.help("write `true`"),
-                    "no" | "No" | "off" | "Off" => words.help("write `false`"),
-                    _ => words,
+                    "yes" | "Yes" | "on" | "On" => report.help("write `true`"),
+                    "no" | "No" | "off" | "Off" => report.help("write `false`"),
+                    _ => report,
                 },
                 _ => match shape {
-                    Shape::OneOf(one_of) => words.help(alternatives(one_of)),
-                    _ => words,
+                    Shape::OneOf(one_of) => report.help(alternatives(one_of)),
+                    _ => report,
                 },
             }
         });
@@ -88,21 +87,21 @@ impl Check<'_> {
     fn text(&mut self, shape: &TextShape, node: &Node) {
         let Some(text) = node.text() else { return };
         if !shape.numbers && node.looks_like_a_number() {
-            self.report("wrong-type", node, || Words::found(node, shape.what).examples(shape));
-        } else if let Some(Err(wrong)) = shape.check.map(|check| check(text)) {
-            self.report("bad-text", node, || Words::new(wrong).examples(shape));
+            self.report("wrong-type", node, || Report::found(node, shape.what).examples(shape));
+        } else if let Some(Err(fault)) = shape.check.map(|check| check(text)) {
+            self.report("bad-text", node, || Report::new(fault).examples(shape));
         }
     }
 
     fn number(&mut self, shape: NumberShape, node: &Node) {
         match node.u64() {
             Some(number) if (shape.min..=shape.max).contains(&number) => {}
-            Some(_) => self.report("number-out-of-range", node, || Words::found(node, &shape.expected())),
+            Some(_) => self.report("number-out-of-range", node, || Report::found(node, &shape.expected())),
             None => self.report("bad-number", node, || {
-                let words = Words::found(node, &shape.expected());
+                let report = Report::found(node, &shape.expected());
                 match node.text().map(whole_number) {
-                    Some(Ok(number)) => words.help(format!("without quotes: {number}")),
-                    _ => words,
+                    Some(Ok(number)) => report.help(format!("remove the quotes: {number}")),
+                    _ => report,
                 }
             }),
         }
@@ -111,9 +110,9 @@ impl Check<'_> {
     fn choice(&mut self, words: &'static [(&'static str, &'static str)], node: &Node) {
         let Some(text) = node.text() else { return };
         if words.iter().all(|(word, _)| *word != text) {
-            self.report("bad-choice", node, || Words {
+            self.report("bad-choice", node, || Report {
                 near: suggest(text, words.iter().map(|(word, _)| *word)),
-                ..Words::found(node, &any_of(words.iter().map(|(word, _)| *word)))
+                ..Report::found(node, &any_of(words.iter().map(|(word, _)| *word)))
             });
         }
     }
@@ -122,42 +121,42 @@ impl Check<'_> {
         let items = node.list().unwrap_or_default();
         if items.len() < shape.len_min {
             self.report("too-few-items", node, || {
-                Words::new(format!("found {} items, expected at least {}", items.len(), shape.len_min))
+                Report::new(format!("found {} items, expected at least {}", items.len(), shape.len_min))
             });
         }
         for (index, item) in items.iter().enumerate() {
             let comma = if self.at.is_empty() { "" } else { ", " };
-            self.below(format!("{}{comma}item {}", self.at, index + 1), &shape.item, item);
+            self.descend(format!("{}{comma}item {}", self.at, index + 1), &shape.item, item);
         }
     }
 
-    /// `elsewhere` are keys that were reported already.
-    fn fields(&mut self, shape: &Fields, node: &Node, elsewhere: &[&str]) {
-        let mut meant: Vec<&str> = Vec::new();
+    /// Checks the keys of a map. Keys in `reported` have been reported already.
+    fn fields(&mut self, shape: &Fields, node: &Node, reported: &[&str]) {
+        let mut suggested: Vec<&str> = Vec::new();
         for entry in node.entries() {
             let Some(key) = entry.key.text() else { continue };
             if let Some(field) = shape.fields.iter().find(|field| field.name == key) {
-                self.below(name(key), &field.shape, &entry.value);
+                self.descend(name(key), &field.shape, &entry.value);
             } else if let Some(rest) = &shape.rest {
-                self.below(name(key), rest, &entry.value);
-            } else if !elsewhere.contains(&key) {
+                self.descend(name(key), rest, &entry.value);
+            } else if !reported.contains(&key) {
                 self.problems.push_error_with(|| {
                     let names = || shape.fields.iter().map(|field| field.name);
                     let near = suggest(key, names());
-                    meant.extend(near);
-                    Problem::error("unknown-key", entry.key.place, format!("unknown key {}", name(key)))
+                    suggested.extend(near);
+                    Problem::error("unknown-key", entry.key.span, format!("unknown key {}", name(key)))
                         .label(near.map(did_you_mean).unwrap_or_default())
-                        .help(format!("{} has {}", shape.what, every(names())))
+                        .help(format!("allowed keys in {}: {}", shape.what, all_of(names())))
                 });
             }
         }
         for field in shape.fields.iter().filter(|field| field.required) {
-            // Somebody who wrote `limt` need not be told that there is no `limit`.
-            if node.entry(field.name).is_none() && !meant.contains(&field.name) {
+            // If `limt` was reported as a misspelt `limit`, do not report `limit` as missing.
+            if node.entry(field.name).is_none() && !suggested.contains(&field.name) {
                 self.problems.push_error_with(|| {
-                    let message = format!("{} needs the key {}", shape.what, name(field.name));
-                    Problem::error("missing-key", node.place, message)
-                        .label(format!("{} is missing", name(field.name)))
+                    let message = format!("missing key {} in {}", name(field.name), shape.what);
+                    Problem::error("missing-key", node.span, message)
+                        .label(format!("{} is required here", name(field.name)))
                         .help(field.doc)
                 });
             }
@@ -168,17 +167,17 @@ impl Check<'_> {
         for entry in node.entries() {
             let Some(key) = entry.key.text() else { continue };
             self.text(&shape.key, &entry.key);
-            self.below(name(key), &shape.value, &entry.value);
+            self.descend(name(key), &shape.value, &entry.value);
         }
     }
 
     fn one_of(&mut self, shape: &Shape, one_of: &OneOf, node: &Node) {
         let mut fitting = Vec::new();
-        one_of.alternatives.iter().for_each(|each| flatten(&each.shape, &mut fitting));
+        one_of.alternatives.iter().for_each(|each| collect_alternatives(&each.shape, &mut fitting));
         fitting.retain(|shape| shape.accepts(node.kind()));
         match (fitting.as_slice(), node.kind()) {
             ([], _) => self.wrong_type(shape, node),
-            // One word that fits the kind is not all that could stand here.
+            // Report all alternatives, not only the words.
             ([Shape::Choice(_)], Kind::Text | Kind::Bool) => self.one_of_scalars(one_of, &fitting, node),
             ([only], _) => self.shape(only, node),
             (shapes, Kind::Map) => self.one_of_maps(one_of, shapes, node),
@@ -187,7 +186,7 @@ impl Check<'_> {
         }
     }
 
-    /// Scalars hold nothing below them, so they can afford to be tried.
+    /// Scalars have no children, so trying every shape is cheap.
     fn one_of_scalars(&mut self, one_of: &OneOf, shapes: &[&Shape], node: &Node) {
         let fits = |shape: &&Shape| {
             let mut tried = Problems::counting();
@@ -202,7 +201,7 @@ impl Check<'_> {
                 });
                 let near = node.text().and_then(|text| suggest(text, words.map(|(word, _)| *word)));
                 let each: Vec<String> = shapes.iter().map(|shape| expected(shape)).collect();
-                Words { near, ..Words::found(node, &each.join(", or ")).help(alternatives(one_of)) }
+                Report { near, ..Report::found(node, &each.join(", or ")).help(alternatives(one_of)) }
             });
         }
     }
@@ -224,17 +223,17 @@ impl Check<'_> {
             self.fields(best, node, &mixed);
         } else if let Some(shape) = shapes.iter().find(without_required) {
             self.shape(shape, node);
-        } else if let Some(fields) = known.iter().find(|fields| nearly(fields, node)) {
+        } else if let Some(fields) = known.iter().find(|fields| has_similar_key(fields, node)) {
             self.fields(fields, node, &[]);
         } else {
             self.report("no-alternative", node, || {
                 let first = known.iter().filter_map(|fields| fields.required_names().next());
-                Words::new(format!("{} needs one of the keys {}", one_of.what, any_of(first)))
+                Report::new(format!("{} requires one of the keys {}", one_of.what, any_of(first)))
             });
         }
     }
 
-    /// Reports keys that ask for another shape than the one that was chosen, and gives them back.
+    /// Reports keys that belong to another shape than the selected one, and returns them.
     fn mixed(&mut self, chosen: &Fields, all: &[&Fields], node: &Node) -> Vec<&'static str> {
         let there = |name: &&str| node.entry(name).is_some();
         let knows =
@@ -246,13 +245,13 @@ impl Check<'_> {
             }
         }
         let Some(because) = chosen.required_names().find(there) else { return mixed };
-        let because_place = node.entry(because).map_or(node.place, |entry| entry.key.place);
+        let because_span = node.entry(because).map_or(node.span, |entry| entry.key.span);
         for other in &mixed {
-            let place = node.entry(other).map_or(node.place, |entry| entry.key.place);
+            let span = node.entry(other).map_or(node.span, |entry| entry.key.span);
             self.problems.push_error_with(|| {
-                let message = format!("{} cannot stand beside {}", name(other), name(because));
-                Problem::error("mixed-alternatives", place, message)
-                    .also(because_place, "because of this")
+                let message = format!("{} cannot be combined with {}", name(other), name(because));
+                Problem::error("mixed-alternatives", span, message)
+                    .also(because_span, "conflicts with this key")
                     .help("keep one of them")
             });
         }
@@ -260,16 +259,18 @@ impl Check<'_> {
     }
 }
 
-/// The alternatives of alternatives.
-fn flatten<'a>(shape: &'a Shape, into: &mut Vec<&'a Shape>) {
+/// Collects the alternatives of a shape, including nested ones.
+fn collect_alternatives<'a>(shape: &'a Shape, into: &mut Vec<&'a Shape>) {
     match shape {
-        Shape::OneOf(one_of) => one_of.alternatives.iter().for_each(|each| flatten(&each.shape, into)),
-        Shape::Named(_, shape) => flatten(shape(), into),
+        Shape::OneOf(one_of) => {
+            one_of.alternatives.iter().for_each(|each| collect_alternatives(&each.shape, into))
+        }
+        Shape::Named(_, shape) => collect_alternatives(shape(), into),
         _ => into.push(shape),
     }
 }
 
-/// The known keys of a shape of maps.
+/// The known keys of a shape, if it is a map.
 fn as_fields(shape: &Shape) -> Option<&Fields> {
     match shape {
         Shape::Fields(fields) => Some(fields),
@@ -279,23 +280,23 @@ fn as_fields(shape: &Shape) -> Option<&Fields> {
     }
 }
 
-/// Whether a key of the map is a near miss of one that the shape asks for.
-fn nearly(fields: &Fields, node: &Node) -> bool {
-    let keys = node.entries().iter().take(NEAR_KEYS_MAX).filter_map(|entry| entry.key.text());
+/// Whether the map has a key that is similar to a required key of the shape.
+fn has_similar_key(fields: &Fields, node: &Node) -> bool {
+    let keys = node.entries().iter().take(COMPARED_KEYS_MAX).filter_map(|entry| entry.key.text());
     keys.into_iter().any(|key| suggest(key, fields.required_names()).is_some())
 }
 
-/// What a shape is, after the word "expected".
+/// Describes a shape after the word "expected" in a message.
 fn expected(shape: &Shape) -> String {
     match shape {
         Shape::Text(text) => text.what.to_owned(),
         Shape::Number(number) => number.expected(),
         Shape::Bool => "`true` or `false`".to_owned(),
         Shape::Choice(words) => any_of(words.iter().map(|(word, _)| *word)),
-        Shape::List(list) if list.or_one => format!("{}, or a list of such", expected(&list.item)),
+        Shape::List(list) if list.or_one => format!("{}, or a list of them", expected(&list.item)),
         Shape::List(_) => "a list".to_owned(),
         Shape::Fields(fields) => format!("{}, {}", fields.what, map_with(fields)),
-        Shape::MapOf(map_of) => format!("{}, a map", map_of.what),
+        Shape::MapOf(map_of) => format!("a map ({})", map_of.what),
         Shape::OneOf(one_of) => one_of.what.to_owned(),
         Shape::Any => "anything".to_owned(),
         Shape::Named(_, shape) => expected(shape()),
@@ -313,7 +314,7 @@ impl NumberShape {
     }
 }
 
-/// What `a limit` is, in words.
+/// Describes the alternatives: "a limit is `deny`, or a map with ...".
 fn alternatives(one_of: &OneOf) -> String {
     let mut each = Vec::new();
     let mut keys = Vec::new();
@@ -331,31 +332,31 @@ fn alternatives(one_of: &OneOf) -> String {
 
 fn map_with(fields: &Fields) -> String {
     let mut required = fields.required_names().peekable();
-    if required.peek().is_none() { "a map".to_owned() } else { format!("a map with {}", every(required)) }
+    if required.peek().is_none() { "a map".to_owned() } else { format!("a map with {}", all_of(required)) }
 }
 
-/// What to say about a node.
-struct Words {
+/// The text of an error about a node.
+struct Report {
     message: String,
-    /// The word that was probably meant.
+    /// The most similar allowed word.
     near: Option<&'static str>,
     help: Option<String>,
 }
 
-impl Words {
-    fn new(message: String) -> Words {
-        Words { message, near: None, help: None }
+impl Report {
+    fn new(message: String) -> Report {
+        Report { message, near: None, help: None }
     }
 
-    fn found(node: &Node, expected: &str) -> Words {
-        Words::new(format!("found {}, expected {expected}", node.found()))
+    fn found(node: &Node, expected: &str) -> Report {
+        Report::new(format!("found {}, expected {expected}", node.found()))
     }
 
-    fn help(self, help: impl Into<String>) -> Words {
-        Words { help: Some(help.into()), ..self }
+    fn help(self, help: impl Into<String>) -> Report {
+        Report { help: Some(help.into()), ..self }
     }
 
-    fn examples(self, shape: &TextShape) -> Words {
+    fn examples(self, shape: &TextShape) -> Report {
         match shape.examples {
             [] => self,
             examples => self.help(format!("for example {}", any_of(examples.iter().copied()))),
@@ -367,11 +368,11 @@ fn did_you_mean(word: &str) -> String {
     format!("did you mean {}?", name(word))
 }
 
-/// A name in a message. Long or odd ones come from the file and are quoted like any text of it.
+/// Formats a name for a message. Long or unusual names are quoted like any text from the file.
 fn name(name: &str) -> String {
     let plain =
         !name.is_empty() && name.len() <= 60 && name.chars().all(|c| c.is_ascii_graphic() && c != '`');
-    if plain { format!("`{name}`") } else { shown(name) }
+    if plain { format!("`{name}`") } else { quote(name) }
 }
 
 /// `a`, `b` or `c`.
@@ -380,7 +381,7 @@ fn any_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// `a`, `b` and `c`.
-fn every<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+fn all_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     enumerated(names, "and")
 }
 

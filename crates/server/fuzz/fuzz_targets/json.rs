@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../json.rs"]
-mod json;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| json::body(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tollgate_server::fuzzing::json(bytes));

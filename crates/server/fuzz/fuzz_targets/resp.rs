@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../resp.rs"]
-mod resp;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| resp::holds(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tollgate_server::fuzzing::resp(bytes));

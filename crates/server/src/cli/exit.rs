@@ -1,24 +1,24 @@
-//! Exit codes. They mean the same in every command; each command's help says which of them it uses.
+//! Exit codes. They have the same meaning in every command; each command's help lists those that it uses.
 
 use std::process::ExitCode;
 
-/// Done, and there is nothing to object to.
-pub(crate) const GOOD: ExitCode = ExitCode::SUCCESS;
+/// The command is done, or its answer is yes.
+pub(crate) const SUCCESS: ExitCode = ExitCode::SUCCESS;
 
-/// Done, and the answer is no: a file has problems, a request was refused.
-pub(crate) const BAD: ExitCode = ExitCode::FAILURE;
+/// The answer of the command is no: a file has problems, a request was refused.
+pub(crate) const NEGATIVE: ExitCode = ExitCode::FAILURE;
 
-/// Not done: the command line is wrong, or a file it names cannot be used. The parser of the command line uses it too.
-pub(crate) fn unusable() -> ExitCode {
+/// The command line, the configuration or an input file is invalid. The command-line parser uses this code too.
+pub(crate) fn invalid_input() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Not done: the store that the command line names could not decide.
-pub(crate) fn unavailable() -> ExitCode {
+/// The store did not answer, or could not decide.
+pub(crate) fn store_failed() -> ExitCode {
     ExitCode::from(3)
 }
 
-/// Nobody reads the output any more. What a shell reports for a program that SIGPIPE ended.
-pub(crate) fn unread() -> ExitCode {
+/// The reader closed standard output. A shell reports this code for a program that SIGPIPE ended.
+pub(crate) fn broken_pipe() -> ExitCode {
     ExitCode::from(141)
 }

@@ -1,6 +1,5 @@
-//! What the terminal gets to see: text with colours, which are dropped when nobody could see them or `NO_COLOR` is set.
+//! Output for the terminal. Colours are dropped if the output is not a terminal, or if `NO_COLOR` is set.
 
-use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -8,9 +7,11 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use tollgate::core::Time;
-use tollgate_document::{Colour, Problems, Source, shown};
+use tollgate_document::{Colour, Problems, Source, quote};
 
 use crate::cli::exit;
+use crate::failure::{Failure, FailureKind};
+use crate::stderr;
 
 pub(crate) const STRONG: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -18,34 +19,8 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 const ERROR: Style = RED.bold();
+const WARNING: Style = YELLOW.bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
-
-/// What went wrong, and what to do about it.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    what: String,
-    hint: String,
-    code: ExitCode,
-}
-
-impl Failure {
-    pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { what: what.into(), hint: hint.into(), code: exit::unusable() }
-    }
-
-    /// The same about a store that could not decide.
-    pub(crate) fn of_store(what: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { code: exit::unavailable(), ..Failure::new(what, hint) }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
@@ -53,28 +28,28 @@ pub(crate) fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Writes to standard error.
-pub(crate) fn complain(text: &str) {
-    match anstream::stderr().lock().write_all(text.as_bytes()) {
-        // Once standard error is closed there is nobody left to tell.
-        Ok(()) | Err(_) => (),
-    }
+/// Prints a warning and its hint to standard error.
+pub(crate) fn warn(what: &str, hint: &str) {
+    stderr::write(&format!("{WARNING}warning:{WARNING:#} {what}\n\n{HINT}hint:{HINT:#} {hint}\n"));
 }
 
-/// Says what went wrong, then the hint, if there is one; gives the exit code.
+/// Prints the error and its hint, and returns the exit code.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let unread = |cause: &(dyn std::error::Error + 'static)| {
+    let is_broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
     };
-    if error.chain().any(unread) {
-        return exit::unread();
+    if error.chain().any(is_broken_pipe) {
+        return exit::broken_pipe();
     }
     let failure = error.downcast_ref::<Failure>();
-    complain(&said(&format!("{error:#}"), failure.map(|failure| failure.hint.as_str())));
-    failure.map_or_else(exit::unusable, |failure| failure.code)
+    stderr::write(&error_text(&format!("{error:#}"), failure.map(Failure::hint)));
+    match failure.map_or(FailureKind::Input, Failure::kind) {
+        FailureKind::Input => exit::invalid_input(),
+        FailureKind::Store => exit::store_failed(),
+    }
 }
 
-fn said(what: &str, hint: Option<&str>) -> String {
+fn error_text(what: &str, hint: Option<&str>) -> String {
     let error = format!("{ERROR}error:{ERROR:#} {what}\n");
     match hint {
         Some(hint) => format!("{error}\n{HINT}hint:{HINT:#} {hint}\n"),
@@ -82,30 +57,21 @@ fn said(what: &str, hint: Option<&str>) -> String {
     }
 }
 
-/// A sentence from a file, without what a terminal would obey.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
-}
-
-/// The problems of a file, for people.
+/// Formats the problems of a file for the terminal.
 pub(crate) fn problems(problems: &Problems, source: &Source) -> String {
     problems.render(source, Colour::Ansi)
 }
 
-/// A value as it was typed; in quotes, and cut if it is long, where it would confuse the terminal or the reader.
-pub(crate) fn typed(value: &str) -> String {
-    let quoted = shown(value);
+/// Formats a value for the terminal. It is quoted, and cut if it is long, unless it is one plain word.
+pub(crate) fn quoted_unless_plain(value: &str) -> String {
+    let quoted = quote(value);
     let plain =
         !value.is_empty() && !value.contains([' ', ',']) && quoted.get(1..quoted.len() - 1) == Some(value);
     if plain { value.to_owned() } else { quoted }
 }
 
-/// Milliseconds, or larger units from where these are easier to read; then rounded up to seconds.
-pub(crate) fn length(ms: u64) -> String {
+/// Formats milliseconds. From 100 seconds on, they are rounded up to seconds and split into larger units.
+pub(crate) fn duration(ms: u64) -> String {
     if ms < 100_000 {
         return format!("{ms}ms");
     }
@@ -120,7 +86,7 @@ pub(crate) fn length(ms: u64) -> String {
     text
 }
 
-/// An instant as people and programs write it.
+/// Formats an instant as in RFC 3339.
 pub(crate) fn instant(time: Time) -> String {
     timestamp(time).map_or_else(|| format!("{time:?}"), |timestamp| timestamp.to_string())
 }

@@ -1,18 +1,19 @@
-//! The flags of commands that take settings, made from the table.
+//! The flags of commands that accept settings, generated from the table.
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
+use tollgate_document::shape::RenamedKey;
 
 use super::CONFIG_VARIABLE;
-use super::settings::{Kind, SETTINGS, Setting};
+use super::settings::{Kind, RENAMED, SETTINGS, Setting, flag_name};
 
-/// What the command line says about a server.
+/// The flags of one command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
-    /// The file with settings.
+    /// The configuration file.
     pub(crate) file: Option<PathBuf>,
-    /// By name, as typed.
+    /// Names of settings and their values as typed. A name may be an old one.
     pub(crate) settings: Vec<(&'static str, String)>,
 }
 
@@ -24,8 +25,9 @@ impl clap::Args for Flags {
             .long(FILE)
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
-            .help(format!("A file with settings; or put its path into {CONFIG_VARIABLE}"));
-        SETTINGS.iter().filter_map(argument).fold(command.arg(file), Command::arg)
+            .help(format!("Configuration file [env: {CONFIG_VARIABLE}]"));
+        let command = SETTINGS.iter().filter_map(argument).fold(command.arg(file), Command::arg);
+        RENAMED.iter().filter_map(renamed_argument).fold(command, Command::arg)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -41,11 +43,18 @@ fn argument(setting: &Setting) -> Option<Arg> {
         .help_heading(setting.group)
         .help(help(setting));
     Some(match setting.kind {
-        // Several at once, or the flag several times.
-        Kind::Blocks | Kind::Scopes | Kind::Names => argument.action(ArgAction::Append),
-        Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        // A list can be given at once, or one item per flag.
+        Kind::CidrBlocks | Kind::Scopes | Kind::AttributeNames => argument.action(ArgAction::Append),
+        Kind::Bool => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         _ => argument,
     })
+}
+
+/// The flag of an old name, which the help does not list.
+fn renamed_argument(renamed: &RenamedKey) -> Option<Arg> {
+    let setting = SETTINGS.iter().find(|setting| setting.name == renamed.new)?;
+    let flag = flag_name(renamed.old);
+    Some(argument(setting)?.id(renamed.old).long(flag.trim_start_matches("--").to_owned()).hide(true))
 }
 
 fn help(setting: &Setting) -> String {
@@ -56,11 +65,15 @@ fn help(setting: &Setting) -> String {
         }
         _ => String::new(),
     };
+    let details = match setting.details {
+        "" => String::new(),
+        details => format!(". {details}"),
+    };
     let default = match setting.default {
         "" => String::new(),
         default => format!(" [default: {}]", default.trim_matches(['(', ')'])),
     };
-    format!("{}{words}{default}", setting.help)
+    format!("{}{words}{details}{default}", setting.help)
 }
 
 fn value_name(kind: Kind) -> &'static str {
@@ -69,13 +82,13 @@ fn value_name(kind: Kind) -> &'static str {
         Kind::Store | Kind::Endpoint => "URL",
         Kind::Address => "ADDRESS",
         Kind::Number(..) => "N",
-        Kind::Span(..) => "TIME",
-        Kind::Switch => "BOOL",
+        Kind::Duration(..) => "DURATION",
+        Kind::Bool => "BOOL",
         Kind::Choice(_) => "WORD",
-        Kind::Blocks => "BLOCKS",
+        Kind::CidrBlocks => "BLOCKS",
         Kind::Scopes => "SCOPES",
-        Kind::Filter => "FILTER",
-        Kind::Names => "KEY=ATTRIBUTE",
+        Kind::LogFilter => "FILTER",
+        Kind::AttributeNames => "KEY=ATTRIBUTE",
         Kind::Tokens | Kind::Secret => "VALUE",
     }
 }
@@ -89,10 +102,12 @@ impl FromArgMatches for Flags {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.file = matches.get_one(FILE).cloned();
-        for setting in SETTINGS.iter().filter(|setting| setting.flag().is_some()) {
-            if let Some(values) = matches.get_many::<String>(setting.name) {
+        let current = SETTINGS.iter().filter(|setting| setting.flag().is_some()).map(|setting| setting.name);
+        for name in current.chain(RENAMED.iter().map(|renamed| renamed.old)) {
+            // A renamed setting that is not accepted as a flag has no argument.
+            if let Ok(Some(values)) = matches.try_get_many::<String>(name) {
                 let values: Vec<&str> = values.map(String::as_str).collect();
-                self.settings.push((setting.name, values.join(",")));
+                self.settings.push((name, values.join(",")));
             }
         }
         Ok(())

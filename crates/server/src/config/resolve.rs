@@ -1,4 +1,4 @@
-//! What the given settings mean together.
+//! Converts the values of the layers to a configuration.
 
 use std::fs::File;
 use std::io;
@@ -8,24 +8,25 @@ use std::time::Duration;
 
 use tollgate::core::{Cidr, Prefixes, ProxyHeader, SubjectHasher, SubjectHashers, TrustedProxies};
 use tollgate::headers::{Dialect, Reset};
-use tollgate_document::{Node, Place, Problem};
+use tollgate_document::{Node, Problem, SourceSpan};
 
 use super::layers::{Layers, Origin};
-use super::settings::SETTINGS;
-use super::{Config, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes};
+use super::settings::{SETTINGS, variable_name};
+use super::{
+    AttributeNames, Config, GrpcConfig, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes,
+};
 use crate::access::{Access, Digest, Scopes, Token};
-use crate::cli::input;
-use crate::cli::store_args::{has_sentinels, settings_of};
+use crate::files;
 use crate::protocol::Protocol;
-use crate::serve::edge::grpc::{Messages, Names};
+use crate::store_url::{has_sentinels, settings_of};
 
-/// Makes a configuration. It is good for nothing if there are problems among the layers afterwards.
+/// Resolves the configuration and reports problems to the layers. It must not be used if the layers then have errors.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
     let (access, tls) = (access(layers), tls(layers));
-    let guarded = !access.is_empty() || tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    let anonymous = match layers.given("anonymous") {
+    let has_credentials = !access.is_empty() || tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    let anonymous = match layers.get("anonymous") {
         Some(_) => scopes(layers, "anonymous"),
-        None if guarded => Scopes::NONE,
+        None if has_credentials => Scopes::NONE,
         None => Scopes::CHECK.and(Scopes::READ),
     };
     let hashers = hashers(layers);
@@ -33,87 +34,87 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         rules: file(layers, "rules"),
         store: store(layers, hashers.is_some()),
         hashers,
-        request_id_horizon: span(layers, "request_id_horizon"),
+        request_id_horizon: duration(layers, "request_id_horizon"),
         addresses: Protocol::ALL.map(|protocol| (protocol, address(layers, protocol.name()))),
         tls,
         anonymous,
         certified: scopes(layers, "certified"),
-        threads: layers.given("threads").map_or(cores, |_| size(layers, "threads")),
+        threads: layers.get("threads").map_or(cores, |_| size(layers, "threads")),
         connections_max: size(layers, "connections_max"),
         dialect: dialect(layers),
-        grpc_messages: Messages {
-            reflection: word(layers, "grpc_reflection") == "true",
-            names: Names::new(names(layers)),
+        grpc: GrpcConfig {
+            reflection: scalar(layers, "grpc_reflection") == "true",
+            names: AttributeNames::new(attribute_names(layers)),
         },
         proxies: proxies(layers),
         prefixes: prefixes(layers),
-        grace: span(layers, "grace"),
+        shutdown_timeout: duration(layers, "shutdown_timeout"),
         log: LogConfig {
-            format: if word(layers, "log_format") == "json" { LogFormat::Json } else { LogFormat::Text },
-            filter: word(layers, "log_filter").to_owned(),
+            format: if scalar(layers, "log_format") == "json" { LogFormat::Json } else { LogFormat::Text },
+            filter: scalar(layers, "log_filter").to_owned(),
             refusals_per_second: u32::try_from(number(layers, "log_refusals_per_second")).unwrap_or(u32::MAX),
         },
         traces: traces(layers),
         access,
     };
-    ports(layers, &config, guarded);
+    check_listeners(layers, &config, has_credentials);
     config
 }
 
-/// What was given, or else the default.
-fn word<'l>(layers: &'l Layers, name: &str) -> &'l str {
-    let given = layers.given(name).and_then(|given| given.node.scalar());
-    given.unwrap_or_else(|| {
+/// Returns the value of a setting, or its default.
+fn scalar<'l>(layers: &'l Layers, name: &str) -> &'l str {
+    let value = layers.get(name).and_then(|value| value.node.scalar());
+    value.unwrap_or_else(|| {
         SETTINGS.iter().find(|setting| setting.name == name).map_or("", |setting| setting.default)
     })
 }
 
 fn number(layers: &Layers, name: &str) -> u64 {
-    tollgate_document::number(word(layers, name)).unwrap_or(0)
+    tollgate_document::number(scalar(layers, name)).unwrap_or(0)
 }
 
 fn size(layers: &Layers, name: &str) -> usize {
     usize::try_from(number(layers, name)).unwrap_or(usize::MAX)
 }
 
-fn span(layers: &Layers, name: &str) -> Duration {
-    shapes::span(word(layers, name)).unwrap_or_default()
+fn duration(layers: &Layers, name: &str) -> Duration {
+    shapes::duration(scalar(layers, name)).unwrap_or_default()
 }
 
 fn address(layers: &Layers, name: &str) -> Option<SocketAddr> {
-    shapes::address(word(layers, name)).unwrap_or_default()
+    shapes::address(scalar(layers, name)).unwrap_or_default()
 }
 
-/// The texts of a list, each with its place; those of the default have none.
-fn words(layers: &Layers, name: &str) -> Vec<(String, Option<Place>)> {
-    match layers.given(name) {
-        Some(given) => texts(&given.node),
-        None => word(layers, name)
+/// Returns the items of a list, each with its span. The items of a default have no span.
+fn items(layers: &Layers, name: &str) -> Vec<(String, Option<SourceSpan>)> {
+    match layers.get(name) {
+        Some(value) => texts(&value.node),
+        None => scalar(layers, name)
             .split(", ")
-            .filter(|word| !word.is_empty())
-            .map(|word| (word.to_owned(), None))
+            .filter(|item| !item.is_empty())
+            .map(|item| (item.to_owned(), None))
             .collect(),
     }
 }
 
-fn texts(node: &Node) -> Vec<(String, Option<Place>)> {
-    node.one_or_many().iter().filter_map(|item| Some((item.text()?.to_owned(), Some(item.place)))).collect()
+fn texts(node: &Node) -> Vec<(String, Option<SourceSpan>)> {
+    node.one_or_many().iter().filter_map(|item| Some((item.text()?.to_owned(), Some(item.span)))).collect()
 }
 
 fn scopes(layers: &mut Layers, name: &str) -> Scopes {
-    let words = words(layers, name);
+    let words = items(layers, name);
     if words.len() > 1
-        && let Some((_, place)) = words.iter().find(|(word, _)| word == "none")
+        && let Some((_, span)) = words.iter().find(|(word, _)| word == "none")
     {
-        let message = "`none` stands beside other scopes";
-        layers.report(name, *place, |at| {
-            Problem::error("none-and-more", at, message).help("keep one or the other")
+        let message = "`none` is combined with other scopes";
+        layers.report(name, *span, |at| {
+            Problem::error("none-and-more", at, message).help("remove `none`, or the other scopes")
         });
     }
     words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and)
 }
 
-/// A file that can be opened.
+/// Returns the path in a setting. Reports a problem if the file cannot be opened.
 fn file(layers: &mut Layers, name: &str) -> Option<PathBuf> {
     let path = layers.path(name)?;
     let opened = File::open(&path).and_then(|file| file.metadata()).and_then(|metadata| {
@@ -125,33 +126,34 @@ fn file(layers: &mut Layers, name: &str) -> Option<PathBuf> {
             _ => "in the current directory",
         };
         let message = format!("cannot read {}: {error}", path.display());
-        let help = format!("check the path, and who may read it; relative paths start {folder}");
+        let help = format!("check the path and the permissions; relative paths start {folder}");
         layers.report(name, None, |at| Problem::error("unreadable-file", at, message).help(help));
     }
     Some(path)
 }
 
-/// What a variable holds, or the file that a setting names: the higher layer counts, and of one layer the file.
+/// Returns a secret and the setting that it comes from: a variable, or the file that another setting names. The higher
+/// layer wins; within one layer, the file wins.
 fn secret(
     layers: &mut Layers,
     variable: &'static str,
     file_setting: &'static str,
 ) -> Option<(String, &'static str)> {
-    let by_file = layers.given(file_setting).map(|given| given.origin.layer());
-    let by_variable = layers.given(variable).map(|given| given.origin.layer());
+    let by_file = layers.get(file_setting).map(|given| given.origin.layer());
+    let by_variable = layers.get(variable).map(|given| given.origin.layer());
     if by_file.is_some() && by_file >= by_variable {
         let path = file(layers, file_setting)?;
-        let text = input::read(&path).ok()?.text().trim_ascii().to_owned();
+        let text = files::read(&path).ok()?.text().trim_ascii().to_owned();
         if text.is_empty() {
             let message = format!("{} is empty", path.display());
             layers.report(file_setting, None, |at| {
-                Problem::error("empty-secret", at, message).help("put the secret into it")
+                Problem::error("empty-secret", at, message).help("write the secret to it")
             });
             return None;
         }
         return Some((text, file_setting));
     }
-    let given = layers.given(variable)?;
+    let given = layers.get(variable)?;
     Some((given.node.text()?.to_owned(), variable))
 }
 
@@ -159,12 +161,12 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
     let keys_max = size(layers, "keys_max");
     let password = secret(layers, "store_password", "store_password_file");
     let sentinel_password = secret(layers, "store_sentinel_password", "store_sentinel_password_file");
-    let url = word(layers, "store").to_owned();
+    let url = scalar(layers, "store").to_owned();
     if url == "memory" {
         for name in ["store_password_file", "store_sentinel_password_file"] {
-            if layers.given(name).is_some() {
-                let message = format!("`{name}` is given, and the store is in memory");
-                let help = "leave it out, or name the store: store: redis://HOST:PORT";
+            if layers.get(name).is_some() {
+                let message = format!("unused setting `{name}`: the memory store has no password");
+                let help = "remove it, or set store: redis://HOST:PORT";
                 layers.report(name, None, |at| Problem::error("unused-setting", at, message).help(help));
             }
         }
@@ -173,25 +175,25 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
     if shapes::store(&url).is_err() {
         return StoreConfig::Memory { keys_max };
     }
-    if !has_sentinels(&url) && layers.given("store_sentinel_password_file").is_some() {
-        let message = "`store_sentinel_password_file` is given, and the store has no sentinels";
-        let help = "leave it out, or write redis+sentinel://HOST:PORT/NAME";
+    if !has_sentinels(&url) && layers.get("store_sentinel_password_file").is_some() {
+        let message = "unused setting `store_sentinel_password_file`: the store has no sentinels";
+        let help = "remove it, or write redis+sentinel://HOST:PORT/NAME";
         layers.report("store_sentinel_password_file", None, |at| {
             Problem::error("unused-setting", at, message).help(help)
         });
     }
     let sentinel_password = sentinel_password.filter(|_| has_sentinels(&url));
-    let keyed = ["hash_key", "hash_key_file"].iter().any(|name| layers.given(name).is_some());
+    let keyed = ["hash_key", "hash_key_file"].iter().any(|name| layers.get(name).is_some());
     if !has_hash_key && !keyed {
-        let message = "a shared store needs the hash key of your servers";
-        let help = "make one with `openssl rand -hex 32 > key`, give it to every server, and name it with hash_key_file, or \
-                    put it into the variable TOLLGATE_HASH_KEY";
+        let message = "missing hash key: servers that share a store need the same one";
+        let help = "create one with `openssl rand -hex 32 > key` and give it to every server, with hash_key_file or in the \
+                    variable TOLLGATE_HASH_KEY";
         layers.report("store", None, |at| Problem::error("no-hash-key", at, message).help(help));
     }
     let text = |secret: &Option<(String, &str)>| secret.as_ref().map(|(text, _)| text.clone());
     match settings_of(&url, text(&password).as_deref(), text(&sentinel_password).as_deref()) {
-        Ok(settings) => StoreConfig::Redis(Box::new(settings.deadline(span(layers, "store_deadline")))),
-        // The passwords are written as a URL needs them.
+        Ok(settings) => StoreConfig::Redis(Box::new(settings.deadline(duration(layers, "store_deadline")))),
+        // Cannot happen: the URL was checked, and passwords are percent-encoded.
         Err(_) => StoreConfig::Memory { keys_max },
     }
 }
@@ -201,11 +203,10 @@ fn hashers(layers: &mut Layers) -> Option<SubjectHashers> {
     let previous = hasher(layers, "previous_hash_key", "previous_hash_key_file", "previous_hash_key_id");
     match (current, previous) {
         (Some((current, _)), None) => Some(current.into()),
-        (Some((current, _)), Some((previous, name))) => match SubjectHashers::changing(current, previous) {
+        (Some((current, _)), Some((previous, name))) => match SubjectHashers::rotating(current, previous) {
             Ok(hashers) => Some(hashers),
             Err(error) => {
-                let help = "while a key takes the place of another they differ, and so do hash_key_id and \
-                            previous_hash_key_id";
+                let help = "the two keys must differ, and so must hash_key_id and previous_hash_key_id";
                 layers.report(name, None, |at| {
                     Problem::error("bad-rotation", at, error.to_string()).help(help)
                 });
@@ -213,10 +214,9 @@ fn hashers(layers: &mut Layers) -> Option<SubjectHashers> {
             }
         },
         (None, Some((_, name))) => {
-            if layers.given("hash_key").is_none() && layers.given("hash_key_file").is_none() {
-                let message = "there is a previous hash key, and no current one";
-                let help =
-                    "name the current one with hash_key_file, or put it into the variable TOLLGATE_HASH_KEY";
+            if layers.get("hash_key").is_none() && layers.get("hash_key_file").is_none() {
+                let message = "missing hash key: only the previous one is set";
+                let help = "set hash_key_file or the variable TOLLGATE_HASH_KEY";
                 layers.report(name, None, |at| Problem::error("no-hash-key", at, message).help(help));
             }
             None
@@ -225,7 +225,7 @@ fn hashers(layers: &mut Layers) -> Option<SubjectHashers> {
     }
 }
 
-/// A hash key, and the setting that it comes from.
+/// Returns a hash key and the setting that it comes from.
 fn hasher(
     layers: &mut Layers,
     variable: &'static str,
@@ -234,13 +234,10 @@ fn hasher(
 ) -> Option<(SubjectHasher, &'static str)> {
     let id = u8::try_from(number(layers, id_setting)).unwrap_or(0);
     let Some((text, from)) = secret(layers, variable, file_setting) else {
-        let given = [variable, file_setting].iter().any(|name| layers.given(name).is_some());
-        if layers.given(id_setting).is_some() && !given {
-            let message = format!("`{id_setting}` is given, and there is no such key");
-            let help = format!(
-                "name its file with {file_setting}, or put it into the variable TOLLGATE_{}",
-                variable.to_uppercase()
-            );
+        let is_set = [variable, file_setting].iter().any(|name| layers.get(name).is_some());
+        if layers.get(id_setting).is_some() && !is_set {
+            let message = format!("missing hash key: only `{id_setting}` is set");
+            let help = format!("set {file_setting} or the variable {}", variable_name(variable));
             layers.report(id_setting, None, |at| Problem::error("no-hash-key", at, message).help(help));
         }
         return None;
@@ -249,10 +246,10 @@ fn hasher(
         Ok(hasher) => Some((hasher, from)),
         Err(error) => {
             let message = match layers.path(file_setting).filter(|_| from == file_setting) {
-                Some(path) => format!("in {}: {error}", path.display()),
+                Some(path) => format!("{}: {error}", path.display()),
                 None => error.to_string(),
             };
-            let help = "every server has the same";
+            let help = "use the same key on every server";
             layers.report(from, None, |at| Problem::error("bad-hash-key", at, message).help(help));
             None
         }
@@ -262,62 +259,62 @@ fn hasher(
 fn tls(layers: &mut Layers) -> Option<TlsConfig> {
     let [certificate, key, client_ca] =
         ["tls_certificate", "tls_key", "tls_client_ca"].map(|name| file(layers, name));
-    let lacks = match (&certificate, &key, &client_ca) {
+    let incomplete = match (&certificate, &key, &client_ca) {
         (Some(_), None, _) => Some(("tls_certificate", "tls_key")),
         (None, Some(_), _) => Some(("tls_key", "tls_certificate")),
         (None, None, Some(_)) => Some(("tls_client_ca", "tls_certificate")),
         _ => None,
     };
-    if let Some((given, lacking)) = lacks {
-        let message = format!("`{given}` is given, and `{lacking}` is not");
-        let help = "TLS needs tls_certificate and tls_key; tls_client_ca comes on top of them";
-        layers.report(given, None, |at| Problem::error("incomplete-tls", at, message).help(help));
+    if let Some((set, missing)) = incomplete {
+        let message = format!("missing setting `{missing}`: `{set}` requires it");
+        let help = "TLS needs tls_certificate and tls_key; tls_client_ca is optional";
+        layers.report(set, None, |at| Problem::error("incomplete-tls", at, message).help(help));
     }
     Some(TlsConfig { certificate: certificate?, key: key?, client_ca })
 }
 
 fn access(layers: &mut Layers) -> Access {
-    let Some(given) = layers.given("tokens") else { return Access::default() };
+    let Some(value) = layers.get("tokens") else { return Access::default() };
     let mut tokens: Vec<Token> = Vec::new();
     let mut problems = Vec::new();
-    for item in given.node.list().unwrap_or_default() {
+    for item in value.node.list().unwrap_or_default() {
         let text = |key: &str| item.get(key).and_then(Node::text);
         let (Some(name), Some(digest)) =
             (text("name"), text("digest").and_then(|text| text.parse::<Digest>().ok()))
         else {
             continue;
         };
-        let place = |key: &str| item.get(key).map_or(item.place, |node| node.place);
+        let span = |key: &str| item.get(key).map_or(item.span, |node| node.span);
         if tokens.iter().any(|token| token.name == name) {
-            let message = format!("two tokens are called `{name}`");
-            let help = "a name stands for one token, also while one takes the place of another";
-            problems.push((place("name"), "duplicate-token", message, help));
+            let message = format!("duplicate token name `{name}`");
+            let help = "give each token its own name, also during a rotation";
+            problems.push((span("name"), "duplicate-token", message, help));
         }
         if let Some(other) = tokens.iter().find(|token| token.digest == digest) {
-            let message = format!("`{name}` has the digest of `{}`", other.name);
+            let message = format!("duplicate digest: the tokens `{}` and `{name}` are the same", other.name);
             problems.push((
-                place("digest"),
+                span("digest"),
                 "duplicate-token",
                 message,
-                "make another one with `tollgate token`",
+                "create another token with `tollgate token`",
             ));
         }
         let words = item.get("scopes").map(texts).unwrap_or_default();
         if let Some((_, Some(at))) = words.iter().find(|(word, _)| word == "none") {
-            let message = format!("`{name}` may do nothing");
-            problems.push((*at, "useless-token", message, "give it check, read or admin, or leave it out"));
+            let message = format!("token `{name}` has no scope");
+            problems.push((*at, "useless-token", message, "give it check, read or admin, or remove it"));
         }
         let scopes = words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and);
         tokens.push(Token { name: name.to_owned(), digest, scopes });
     }
-    for (place, code, message, help) in problems {
-        layers.report("tokens", Some(place), |at| Problem::error(code, at, message).help(help));
+    for (span, code, message, help) in problems {
+        layers.report("tokens", Some(span), |at| Problem::error(code, at, message).help(help));
     }
     Access::new(tokens)
 }
 
 fn dialect(layers: &Layers) -> Dialect {
-    match word(layers, "headers") {
+    match scalar(layers, "headers") {
         "ietf-07" => Dialect::Ietf07,
         "ietf-06" => Dialect::Ietf06,
         "x-ratelimit-epoch" => Dialect::XRateLimit { reset: Reset::Epoch },
@@ -328,47 +325,48 @@ fn dialect(layers: &Layers) -> Dialect {
 
 fn proxies(layers: &mut Layers) -> TrustedProxies {
     let blocks: Vec<Cidr> =
-        words(layers, "trusted_proxies").iter().filter_map(|(word, _)| word.parse().ok()).collect();
-    let header = match word(layers, "proxy_header") {
+        items(layers, "trusted_proxies").iter().filter_map(|(word, _)| word.parse().ok()).collect();
+    let header = match scalar(layers, "proxy_header") {
         "forwarded" => ProxyHeader::Forwarded,
         "x-forwarded-for" => ProxyHeader::XForwardedFor,
         _ => ProxyHeader::None,
     };
     if header == ProxyHeader::None && !blocks.is_empty() {
-        let message = "proxies are trusted, and no header field to read from them is named";
-        let help = "name the one that your proxies write: proxy_header: x-forwarded-for or forwarded";
+        let message = "missing setting `proxy_header`: `trusted_proxies` requires it";
+        let help = "set the header that your proxies write: proxy_header: x-forwarded-for or forwarded";
         layers
             .report("trusted_proxies", None, |at| Problem::error("no-proxy-header", at, message).help(help));
-    } else if header != ProxyHeader::None && blocks.is_empty() && layers.given("trusted_proxies").is_none() {
-        let message = "a header field is to be read, and no proxy is trusted to write it";
-        let help = "anybody can send it; name your proxies' addresses: trusted_proxies: 10.0.0.0/8";
+    } else if header != ProxyHeader::None && blocks.is_empty() && layers.get("trusted_proxies").is_none() {
+        let message = "missing setting `trusted_proxies`: `proxy_header` requires it";
+        let help =
+            "any client can send the header; set the addresses of your proxies: trusted_proxies: 10.0.0.0/8";
         layers.report("proxy_header", None, |at| Problem::error("no-proxies", at, message).help(help));
     }
     TrustedProxies::new(blocks, header)
 }
 
-/// The attributes that entries of descriptors are, by their keys.
-fn names(layers: &Layers) -> Vec<(String, String)> {
-    let pair = |(word, _): &(String, Option<Place>)| {
-        let (key, name) = shapes::key_and_name(word).ok()?;
+/// Returns the additional attribute names of descriptor entries, by key.
+fn attribute_names(layers: &Layers) -> Vec<(String, String)> {
+    let pair = |(word, _): &(String, Option<SourceSpan>)| {
+        let (key, name) = shapes::attribute_name(word).ok()?;
         Some((key.to_owned(), name.to_owned()))
     };
-    words(layers, "grpc_attributes").iter().filter_map(pair).collect()
+    items(layers, "grpc_attributes").iter().filter_map(pair).collect()
 }
 
 fn prefixes(layers: &Layers) -> Prefixes {
     let bits = |name| u8::try_from(number(layers, name)).unwrap_or(u8::MAX);
-    // What is out of range was told by the shape.
+    // The shape has reported what is out of range.
     Prefixes::new(bits("client_prefix_v4"), bits("client_prefix_v6")).unwrap_or_default()
 }
 
 fn traces(layers: &mut Layers) -> Option<TraceConfig> {
     let one_in = u32::try_from(number(layers, "traces_one_in")).unwrap_or(u32::MAX);
-    let endpoint = word(layers, "traces_endpoint").to_owned();
+    let endpoint = scalar(layers, "traces_endpoint").to_owned();
     if endpoint.is_empty() {
-        if layers.given("traces_one_in").is_some() {
-            let message = "`traces_one_in` is given, and there is nowhere to send traces";
-            let help = "name the collector: traces_endpoint: http://localhost:4317";
+        if layers.get("traces_one_in").is_some() {
+            let message = "unused setting `traces_one_in`: no endpoint receives traces";
+            let help = "set traces_endpoint: http://localhost:4317, or remove it";
             layers
                 .report("traces_one_in", None, |at| Problem::error("unused-setting", at, message).help(help));
         }
@@ -377,34 +375,34 @@ fn traces(layers: &mut Layers) -> Option<TraceConfig> {
     Some(TraceConfig { endpoint, one_in })
 }
 
-/// Nobody is to find out later that a limiter was open to everybody.
-fn ports(layers: &mut Layers, config: &Config, guarded: bool) {
+/// Checks the listeners. A server must not be reachable by other machines without credentials by accident.
+fn check_listeners(layers: &mut Layers, config: &Config, has_credentials: bool) {
     let open: Vec<(&str, SocketAddr)> = config
         .addresses
         .iter()
         .filter_map(|(protocol, address)| Some((protocol.name(), (*address)?)))
         .collect();
     if open.is_empty() {
-        let message = "every port is off";
-        let help = "let the server listen somewhere: http: 127.0.0.1:8080";
+        let message = "no listener: all of them are off";
+        let help = "switch one on, like http: 127.0.0.1:8080";
         layers.report("http", None, |at| Problem::error("no-port", at, message).help(help));
     }
     for (index, (name, address)) in open.iter().enumerate() {
         let same = open.iter().take(index).find(|(_, other)| other == address && address.port() != 0);
         if let Some((other, _)) = same {
-            // One of the two was given: the defaults differ.
-            let (given, other) = if layers.given(name).is_some() { (*name, *other) } else { (*other, *name) };
-            let message = format!("`{given}` and `{other}` listen on {address}");
-            layers.report(given, None, |at| {
-                Problem::error("same-port", at, message).help("give each its own port, or switch one off")
+            // At least one of the two is not a default: the defaults differ.
+            let (set, other) = if layers.get(name).is_some() { (*name, *other) } else { (*other, *name) };
+            let message = format!("duplicate address {address}: `{set}` and `{other}` listen on it");
+            layers.report(set, None, |at| {
+                Problem::error("same-port", at, message)
+                    .help("use different ports, or switch one listener off")
             });
         }
-        if !is_loopback(address.ip()) && !guarded && word(layers, "insecure") != "true" {
-            let message =
-                format!("`{name}` listens on {address}, where others can reach it, and anybody could ask");
+        if !is_loopback(address.ip()) && !has_credentials && scalar(layers, "insecure") != "true" {
+            let message = format!("public listener without access control: `{name}` listens on {address}");
             let help = format!(
-                "make a token with `tollgate token` and put its digest into tokens; or let only clients with certificates in, \
-                 by tls_client_ca; or listen on 127.0.0.1:{}; or say --insecure if the network lets nobody else through",
+                "create a token with `tollgate token` and add its digest to tokens; or verify client certificates with \
+                 tls_client_ca; or listen on 127.0.0.1:{}; or set --insecure if only trusted callers can reach it",
                 address.port()
             );
             layers.report(name, None, |at| Problem::error("public-without-access", at, message).help(help));

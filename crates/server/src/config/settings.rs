@@ -1,361 +1,383 @@
-//! Every setting of a server: the one table from which the file's keys, the variables, the flags, what
-//! `tollgate config` prints and the page docs/reference/config.md are made.
+//! The table of all settings of a server.
 //!
-//! It knows nothing but itself, so that the page can be made from it without the server.
+//! The keys of the configuration file, the environment variables, the flags, the output of `tollgate config` and the page
+//! docs/reference/config.md are all generated from it. The table does not depend on the server, so that the page can be
+//! generated without it.
 
-/// One setting. Its name is its key in the file; the names of its variable and of its flag follow from it.
+use tollgate_document::shape::RenamedKey;
+
+/// One setting. Its key in the configuration file is its name; the variable and the flag are derived from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) given: Given,
-    /// What holds if it is not given, as it would be written; in words if it starts with a parenthesis; empty for nothing.
-    pub(crate) default: &'static str,
-    /// What it is, in one sentence without a full stop, then more if it needs more.
-    pub(crate) help: &'static str,
-    pub(crate) group: &'static str,
+pub struct Setting {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub accepted_in: AcceptedIn,
+    /// The default as it would be written in the file; a description if it starts with a parenthesis; empty for none.
+    pub default: &'static str,
+    /// A short description without a full stop.
+    pub help: &'static str,
+    /// Sentences that follow the description; usually empty.
+    pub details: &'static str,
+    pub group: &'static str,
 }
 
-/// What a value looks like.
+/// The type of a setting's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The path of a file.
     File,
     /// `memory`, or the URL of a store.
     Store,
-    /// An address and a port, or `off`.
+    /// An IP address and a port, or `off`.
     Address,
-    /// A whole number from the first to the second.
+    /// A whole number between two bounds, both included.
     Number(u64, u64),
-    /// A length of time, in milliseconds from the first to the second.
-    Span(u64, u64),
+    /// A duration between two bounds in milliseconds, both included.
+    Duration(u64, u64),
     /// `true` or `false`.
-    Switch,
-    /// One of these words, each with what it means.
+    Bool,
+    /// One of these words, each with its meaning.
     Choice(&'static [(&'static str, &'static str)]),
-    /// Blocks of addresses.
-    Blocks,
-    /// Any of `check`, `read` and `admin`; an empty list for none.
+    /// A list of CIDR blocks.
+    CidrBlocks,
+    /// A list of scopes, or `none`.
     Scopes,
-    /// Names, digests and scopes.
+    /// Tokens: names, digests and scopes.
     Tokens,
-    /// Which events are told.
-    Filter,
-    /// The address of a collector of traces.
+    /// Levels of log events, by target.
+    LogFilter,
+    /// The URL of an OpenTelemetry collector.
     Endpoint,
-    /// Names for keys, like `remote_address=ip`.
-    Names,
-    /// Something that nobody else may read.
+    /// Attribute names by key of a descriptor entry, like `remote_address=ip`.
+    AttributeNames,
+    /// A secret, which is never printed.
     Secret,
 }
 
-/// Where a setting may be given.
+/// Where a setting is accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Given {
-    /// In the file, as a variable and as a flag.
-    Anywhere,
-    /// In the file only: too much for one line.
+pub enum AcceptedIn {
+    /// In the configuration file, as a variable and as a flag.
+    Everywhere,
+    /// In the configuration file only: the value does not fit on one line.
     File,
-    /// As a variable only: files are copied, and others can see command lines.
+    /// As a variable only: files are copied, and other users can see command lines.
     Variable,
 }
 
-const STATE: &str = "Rules and state";
-const PORTS: &str = "Ports";
-const ACCESS: &str = "Who may ask";
+const STATE: &str = "Rules and store";
+const LISTENERS: &str = "Listeners";
+const ACCESS: &str = "Access";
 const CLIENTS: &str = "Clients and proxies";
-const RUNNING: &str = "Running";
-const TELLING: &str = "Logs and traces";
+const RUNTIME: &str = "Runtime";
+const OBSERVABILITY: &str = "Logs and traces";
 
 const DAY_MS: u64 = 86_400_000;
 
-const fn anywhere(
+const fn setting(
     group: &'static str,
     name: &'static str,
     kind: Kind,
     default: &'static str,
     help: &'static str,
 ) -> Setting {
-    Setting { name, kind, given: Given::Anywhere, default, help, group }
+    Setting { name, kind, accepted_in: AcceptedIn::Everywhere, default, help, details: "", group }
 }
 
 const fn secret(group: &'static str, name: &'static str, help: &'static str) -> Setting {
-    Setting { name, kind: Kind::Secret, given: Given::Variable, default: "", help, group }
+    Setting { accepted_in: AcceptedIn::Variable, ..setting(group, name, Kind::Secret, "", help) }
 }
 
-/// The dialects of header fields.
 const HEADERS: Kind = Kind::Choice(&[
-    ("ietf-08", "`RateLimit-Policy` and `RateLimit` as drafts 08 to 11 of the IETF have them."),
-    ("ietf-07", "`RateLimit` as a dictionary, draft 07."),
-    ("ietf-06", "`RateLimit-Limit`, `-Remaining` and `-Reset`, draft 06 and before."),
-    ("x-ratelimit-epoch", "`X-RateLimit-…`, the reset as seconds since 1970."),
-    ("x-ratelimit-delta", "`X-RateLimit-…`, the reset as seconds from now."),
+    ("ietf-08", "`RateLimit-Policy` and `RateLimit`, as in the IETF drafts 08 to 11."),
+    ("ietf-07", "`RateLimit` as a dictionary, as in draft 07."),
+    ("ietf-06", "`RateLimit-Limit`, `-Remaining` and `-Reset`, as in draft 06 and earlier."),
+    ("x-ratelimit-epoch", "`X-RateLimit-…`; the reset is a Unix time in seconds."),
+    ("x-ratelimit-delta", "`X-RateLimit-…`; the reset is in seconds from now."),
 ]);
 
 const PROXY_HEADER: Kind = Kind::Choice(&[
-    ("none", "No header is believed."),
+    ("none", "No header is trusted."),
     ("forwarded", "`Forwarded` (RFC 7239)."),
     ("x-forwarded-for", "`X-Forwarded-For`."),
 ]);
 
 const LOG_FORMAT: Kind =
-    Kind::Choice(&[("text", "For people."), ("json", "For programs, an object a line.")]);
+    Kind::Choice(&[("text", "For people."), ("json", "For programs: one JSON object per line.")]);
 
-/// The table, in the order in which it is shown.
-pub(crate) const SETTINGS: &[Setting] = &[
-    anywhere(
+/// Old names of settings. The file, the variables and the flags accept them, with a warning, until the named release.
+pub const RENAMED: &[RenamedKey] = &[RenamedKey { old: "grace", new: "shutdown_timeout", until: "0.2.0" }];
+
+/// All settings, in the order in which they are printed.
+pub const SETTINGS: &[Setting] = &[
+    setting(
         STATE,
         "rules",
         Kind::File,
         "(the starter rules)",
-        "The rules file; `tollgate lint` finds its problems",
+        "Rules file; `tollgate lint` finds its problems",
     ),
-    anywhere(
-        STATE,
-        "store",
-        Kind::Store,
-        "memory",
-        "Where state is kept: memory, or a Redis or Valkey that servers share: redis://USER@HOST:PORT/DATABASE, \
-         redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME or redis+cluster://USER@HOST:PORT,HOST:PORT; with rediss instead of \
-         redis for TLS; never with a password",
-    ),
-    secret(STATE, "store_password", "The password of the store"),
-    anywhere(STATE, "store_password_file", Kind::File, "", "A file with the password of the store"),
-    secret(STATE, "store_sentinel_password", "The password of the store's sentinels"),
-    anywhere(
+    Setting {
+        details: "URLs are redis://USER@HOST:PORT/DATABASE, redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME and \
+                  redis+cluster://USER@HOST:PORT,HOST:PORT. Write rediss instead of redis for TLS. Leave the password \
+                  out of the URL.",
+        ..setting(
+            STATE,
+            "store",
+            Kind::Store,
+            "memory",
+            "Where state is kept: memory, or the URL of a shared Redis or Valkey",
+        )
+    },
+    secret(STATE, "store_password", "Password of the store"),
+    setting(STATE, "store_password_file", Kind::File, "", "File that contains the password of the store"),
+    secret(STATE, "store_sentinel_password", "Password of the store's sentinels"),
+    setting(
         STATE,
         "store_sentinel_password_file",
         Kind::File,
         "",
-        "A file with the password of the store's sentinels",
+        "File that contains the password of the store's sentinels",
     ),
-    anywhere(
+    setting(
         STATE,
         "store_deadline",
-        Kind::Span(1, 60_000),
+        Kind::Duration(1, 60_000),
         "25ms",
-        "How long the store may take to decide; after that each rule's `on_failure` answers",
+        "How long the store may take to decide; then each rule's `on_failure` applies",
     ),
-    anywhere(
+    setting(
         STATE,
         "keys_max",
         Kind::Number(1, 1_000_000_000),
         "10000000",
-        "The most keys that the store in memory holds; beyond that new subjects share one account",
+        "Maximum number of keys in the memory store; further subjects share one overflow subject",
     ),
+    secret(STATE, "hash_key", "Hash key of your servers, 64 hexadecimal digits; required for a shared store"),
+    setting(STATE, "hash_key_file", Kind::File, "", "File that contains the hash key of your servers"),
+    setting(STATE, "hash_key_id", Kind::Number(0, 255), "0", "Id of the hash key; a new key needs a new id"),
     secret(
         STATE,
-        "hash_key",
-        "The hash key of your servers: 64 hexadecimal digits; a shared store needs one",
+        "previous_hash_key",
+        "Hash key that is being replaced; requests are charged under both keys for a while",
     ),
-    anywhere(STATE, "hash_key_file", Kind::File, "", "A file with the hash key of your servers"),
-    anywhere(
-        STATE,
-        "hash_key_id",
-        Kind::Number(0, 255),
-        "0",
-        "The id of the hash key; another key, another id",
-    ),
-    secret(STATE, "previous_hash_key", "The hash key that is being replaced: both are charged for a while"),
-    anywhere(
+    setting(
         STATE,
         "previous_hash_key_file",
         Kind::File,
         "",
-        "A file with the hash key that is being replaced",
+        "File that contains the hash key that is being replaced",
     ),
-    anywhere(
+    setting(
         STATE,
         "previous_hash_key_id",
         Kind::Number(0, 255),
         "0",
-        "The id of the hash key that is being replaced",
+        "Id of the hash key that is being replaced",
     ),
-    anywhere(
+    setting(
         STATE,
         "request_id_horizon",
-        Kind::Span(1_000, DAY_MS),
+        Kind::Duration(1_000, DAY_MS),
         "1min",
-        "How long a request that is sent again under the same id gets the same answer and is charged once",
+        "How long a request id is remembered: the same id gets the same answer and is charged once",
     ),
-    anywhere(PORTS, "http", Kind::Address, "127.0.0.1:8080", "Where HTTP is spoken"),
-    anywhere(PORTS, "resp", Kind::Address, "127.0.0.1:6380", "Where the protocol of Redis is spoken"),
-    anywhere(PORTS, "grpc", Kind::Address, "off", "Where gRPC is spoken, like Envoy's rate limit service"),
-    anywhere(
-        PORTS,
+    setting(LISTENERS, "http", Kind::Address, "127.0.0.1:8080", "Address of the HTTP listener"),
+    setting(
+        LISTENERS,
+        "resp",
+        Kind::Address,
+        "127.0.0.1:6380",
+        "Address of the listener for the Redis protocol (RESP)",
+    ),
+    setting(
+        LISTENERS,
+        "grpc",
+        Kind::Address,
+        "off",
+        "Address of the gRPC listener, which speaks Envoy's rate limit service",
+    ),
+    setting(
+        LISTENERS,
         "grpc_reflection",
-        Kind::Switch,
+        Kind::Bool,
         "false",
-        "Tell clients of gRPC which services there are and what their messages look like",
+        "Offer gRPC server reflection, so that clients can list services and message types",
     ),
-    anywhere(
-        PORTS,
+    setting(
+        LISTENERS,
         "tls_certificate",
         Kind::File,
         "",
-        "A file with the certificate of this server and those above it, in PEM form: all ports speak TLS",
+        "Certificate chain of this server, in PEM format; turns on TLS on all listeners",
     ),
-    anywhere(
-        PORTS,
-        "tls_key",
-        Kind::File,
-        "",
-        "A file with the private key of that certificate, in PEM form",
-    ),
-    anywhere(
-        PORTS,
+    setting(LISTENERS, "tls_key", Kind::File, "", "Private key of the certificate, in PEM format"),
+    setting(
+        LISTENERS,
         "tls_client_ca",
         Kind::File,
         "",
-        "A file with the certificates of whoever vouches for clients, in PEM form; who shows a certificate of theirs may do what \
-         `certified` says",
+        "CA certificates used to verify client certificates, in PEM format",
     ),
     Setting {
-        name: "tokens",
-        kind: Kind::Tokens,
-        given: Given::File,
-        default: "",
-        help: "The tokens that clients show, as digests, each with what it may do; `tollgate token` makes one",
-        group: ACCESS,
+        accepted_in: AcceptedIn::File,
+        ..setting(
+            ACCESS,
+            "tokens",
+            Kind::Tokens,
+            "",
+            "Tokens of callers, as digests with scopes; `tollgate token` creates one",
+        )
     },
-    anywhere(
+    setting(
         ACCESS,
         "anonymous",
         Kind::Scopes,
-        "(check and read if there are neither tokens nor client certificates, else nothing)",
-        "What everybody may do who shows neither token nor certificate",
+        "(check, read; none with tokens or client CA)",
+        "Scopes of callers without a token or certificate",
     ),
-    anywhere(
+    setting(
         ACCESS,
         "certified",
         Kind::Scopes,
         "check, read",
-        "What whoever shows a certificate of tls_client_ca may do",
+        "Scopes of callers whose client certificate tls_client_ca verifies",
     ),
-    anywhere(
+    setting(
         ACCESS,
         "insecure",
-        Kind::Switch,
+        Kind::Bool,
         "false",
-        "Listen where others can reach it although there are neither tokens nor client certificates",
+        "Listen on addresses that other machines can reach, without tokens or client certificates",
     ),
-    anywhere(
+    setting(
         CLIENTS,
         "trusted_proxies",
-        Kind::Blocks,
+        Kind::CidrBlocks,
         "",
-        "The addresses of proxies that are believed when they say for whom they ask",
+        "Addresses of proxies whose proxy_header is trusted",
     ),
-    anywhere(CLIENTS, "proxy_header", PROXY_HEADER, "none", "The header field in which those proxies say it"),
-    anywhere(
+    setting(
+        CLIENTS,
+        "proxy_header",
+        PROXY_HEADER,
+        "none",
+        "Header field in which trusted proxies send the client's address",
+    ),
+    setting(
         CLIENTS,
         "client_prefix_v4",
         Kind::Number(0, 32),
         "32",
-        "How many leading bits of an IPv4 address tell clients apart",
+        "Number of leading bits of an IPv4 address that identify a client",
     ),
-    anywhere(
+    setting(
         CLIENTS,
         "client_prefix_v6",
         Kind::Number(0, 128),
         "64",
-        "How many leading bits of an IPv6 address tell clients apart",
+        "Number of leading bits of an IPv6 address that identify a client",
     ),
-    anywhere(
+    setting(
         CLIENTS,
         "grpc_attributes",
-        Kind::Names,
+        Kind::AttributeNames,
         "remote_address=ip",
-        "Entries of descriptors that are attributes under another name as well, by their keys",
+        "Additional attribute names for entries of gRPC descriptors, by key",
     ),
-    anywhere(CLIENTS, "headers", HEADERS, "ietf-08", "The header fields that tell clients where they stand"),
-    anywhere(RUNNING, "threads", Kind::Number(1, 1_024), "(one per core)", "How many threads serve"),
-    anywhere(
-        RUNNING,
+    setting(CLIENTS, "headers", HEADERS, "ietf-08", "Rate limit header fields of responses"),
+    setting(RUNTIME, "threads", Kind::Number(1, 1_024), "(one per core)", "Number of worker threads"),
+    setting(
+        RUNTIME,
         "connections_max",
         Kind::Number(1, 1_000_000),
         "10000",
-        "The most connections at a time; one more is closed at once",
+        "Maximum number of open connections; the server closes further ones at once",
     ),
-    anywhere(
-        RUNNING,
-        "grace",
-        Kind::Span(0, 3_600_000),
+    setting(
+        RUNTIME,
+        "shutdown_timeout",
+        Kind::Duration(0, 3_600_000),
         "10s",
-        "How long requests in flight may take to end when the server does",
+        "How long a shutdown waits for requests in flight",
     ),
-    anywhere(TELLING, "log_format", LOG_FORMAT, "text", "How events are written to standard error"),
-    anywhere(
-        TELLING,
+    setting(OBSERVABILITY, "log_format", LOG_FORMAT, "text", "Format of the log on standard error"),
+    setting(
+        OBSERVABILITY,
         "log_filter",
-        Kind::Filter,
+        Kind::LogFilter,
         "info",
-        "Which events are told: off, error, warn, info, debug or trace; or several, by part, like info,tollgate=debug",
+        "Events to log: off, error, warn, info, debug or trace; or by target, like info,tollgate=debug",
     ),
-    anywhere(
-        TELLING,
+    setting(
+        OBSERVABILITY,
         "log_refusals_per_second",
         Kind::Number(0, 1_000_000),
         "10",
-        "The most refusals that are told in a second; all of them are counted",
+        "Maximum number of refusals to log per second; metrics count all of them",
     ),
-    anywhere(
-        TELLING,
+    setting(
+        OBSERVABILITY,
         "traces_endpoint",
         Kind::Endpoint,
         "",
-        "Where spans are sent by OTLP, like http://localhost:4317",
+        "OTLP endpoint that receives spans, like http://localhost:4317",
     ),
-    anywhere(
-        TELLING,
+    setting(
+        OBSERVABILITY,
         "traces_one_in",
         Kind::Number(1, 1_000_000_000),
         "1000",
-        "One in so many checks has a span",
+        "Create a span for one in N checks",
     ),
 ];
 
 impl Setting {
-    /// `TOLLGATE_HASH_KEY_FILE`, if it may be given there.
-    pub(crate) fn variable(&self) -> Option<String> {
-        (self.given != Given::File).then(|| format!("TOLLGATE_{}", self.name.to_ascii_uppercase()))
+    /// The variable, like `TOLLGATE_HASH_KEY_FILE`, if the setting is accepted there.
+    pub fn variable(&self) -> Option<String> {
+        (self.accepted_in != AcceptedIn::File).then(|| variable_name(self.name))
     }
 
-    /// `--hash-key-file`, if it may be given there.
-    pub(crate) fn flag(&self) -> Option<String> {
-        (self.given == Given::Anywhere).then(|| format!("--{}", self.name.replace('_', "-")))
+    /// The flag, like `--hash-key-file`, if the setting is accepted there.
+    pub fn flag(&self) -> Option<String> {
+        (self.accepted_in == AcceptedIn::Everywhere).then(|| flag_name(self.name))
     }
 }
 
+/// `TOLLGATE_HASH_KEY_FILE` for `hash_key_file`.
+pub(crate) fn variable_name(name: &str) -> String {
+    format!("TOLLGATE_{}", name.to_ascii_uppercase())
+}
+
+/// `--hash-key-file` for `hash_key_file`.
+pub(crate) fn flag_name(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
+}
+
 impl Kind {
-    /// What a value looks like, in a few words.
-    pub(crate) fn form(self) -> String {
+    /// Describes the values in a few words.
+    pub fn description(self) -> String {
         match self {
             Kind::File => "a path".to_owned(),
             Kind::Store => "`memory` or a URL".to_owned(),
-            Kind::Address => {
-                "an address and a port, like `127.0.0.1:8080` or `[::1]:8080`, or `off`".to_owned()
-            }
-            Kind::Number(least, most) => format!("a number from {least} to {most}"),
-            Kind::Span(least, most) => format!("a length of time from {} to {}", span(least), span(most)),
-            Kind::Switch => "`true` or `false`".to_owned(),
-            Kind::Choice(words) => {
-                let words: Vec<String> = words.iter().map(|(word, doc)| format!("`{word}`: {doc}")).collect();
-                words.join(" ")
-            }
-            Kind::Blocks => "blocks of addresses, like `10.0.0.0/8`".to_owned(),
-            Kind::Scopes => "any of `check`, `read` and `admin`, or nothing".to_owned(),
-            Kind::Tokens => "a list; each has `name`, `digest` and `scopes`".to_owned(),
-            Kind::Filter => "a filter of events".to_owned(),
+            Kind::Address => "`IP:PORT` or `off`".to_owned(),
+            Kind::Number(min, max) => format!("a number from {min} to {max}"),
+            Kind::Duration(min, max) => format!("a duration from {} to {}", duration(min), duration(max)),
+            Kind::Bool => "`true` or `false`".to_owned(),
+            Kind::Choice(_) => "a word, see below".to_owned(),
+            Kind::CidrBlocks => "CIDR blocks, like `10.0.0.0/8`".to_owned(),
+            Kind::Scopes => "`check`, `read`, `admin`, or `none`".to_owned(),
+            Kind::Tokens => "a list of `name`, `digest` and `scopes`".to_owned(),
+            Kind::LogFilter => "a filter".to_owned(),
             Kind::Endpoint => "a URL".to_owned(),
-            Kind::Names => "names for keys, like `generic_key=action`".to_owned(),
+            Kind::AttributeNames => "`KEY=ATTRIBUTE` pairs".to_owned(),
             Kind::Secret => "a secret".to_owned(),
         }
     }
 }
 
-/// Milliseconds in the largest unit that leaves no rest.
-fn span(ms: u64) -> String {
+/// Milliseconds in the largest unit that divides them.
+fn duration(ms: u64) -> String {
     let units = [(DAY_MS, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
     let unit = units.into_iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
     unit.map_or_else(|| "0s".to_owned(), |(unit, name)| format!("{}{name}", ms / unit))

@@ -1,21 +1,22 @@
-//! The settings in force, each with where it comes from.
+//! The effective settings, each with its origin.
 
 use serde_json::{Value, json};
+use tollgate_document::Node;
 
-use super::layers::{Given, Layers, Origin};
+use super::layers::{Layers, Origin, SettingValue};
 use super::settings::{Kind, SETTINGS, Setting};
 use super::{Config, TOKEN_PREFIX};
 
-/// A setting in force.
+/// One effective setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct EffectiveSetting {
     pub(crate) name: &'static str,
-    /// As it would be written; secrets only by there being one; `None` for nothing.
+    /// The value as it would be written; `(secret)` for a secret; `None` if there is no value.
     pub(crate) value: Option<String>,
     pub(crate) origin: Origin,
 }
 
-impl Shown {
+impl EffectiveSetting {
     pub(crate) fn to_json(&self) -> Value {
         let mut origin = match &self.origin {
             Origin::Default => json!({ "from": "default" }),
@@ -29,40 +30,40 @@ impl Shown {
     }
 }
 
-/// All of them, in the order of the table.
-pub(super) fn all(layers: &Layers, config: &Config) -> Vec<Shown> {
-    let shown = |setting: &Setting| {
-        let value = match layers.given(setting.name) {
-            Some(given) => Some(of_given(setting, given, layers)),
-            None => of_default(setting, config),
+/// Returns all settings, in the order of the table.
+pub(super) fn effective_settings(layers: &Layers, config: &Config) -> Vec<EffectiveSetting> {
+    let effective = |setting: &Setting| {
+        let value = match layers.get(setting.name) {
+            Some(value) => Some(format_value(setting, value, layers)),
+            None => default_value(setting, config),
         };
-        Shown { name: setting.name, value, origin: layers.origin(setting.name) }
+        EffectiveSetting { name: setting.name, value, origin: layers.origin(setting.name) }
     };
-    SETTINGS.iter().map(shown).collect()
+    SETTINGS.iter().map(effective).collect()
 }
 
-fn of_given(setting: &Setting, Given { node, .. }: &Given, layers: &Layers) -> String {
+fn format_value(setting: &Setting, SettingValue { node, .. }: &SettingValue, layers: &Layers) -> String {
     match setting.kind {
         Kind::Secret => "(secret)".to_owned(),
         Kind::File => layers.path(setting.name).unwrap_or_default().display().to_string(),
         Kind::Tokens => {
-            let token = |item: &tollgate_document::Node| {
-                let text = |key: &str| item.get(key).map(texts).unwrap_or_default();
+            let token = |item: &Node| {
+                let text = |key: &str| item.get(key).map(join_texts).unwrap_or_default();
                 format!("{} ({})", text("name"), text("scopes"))
             };
             node.list().unwrap_or_default().iter().map(token).collect::<Vec<_>>().join("; ")
         }
-        Kind::Blocks | Kind::Scopes | Kind::Names => texts(node),
+        Kind::CidrBlocks | Kind::Scopes | Kind::AttributeNames => join_texts(node),
         _ => node.scalar().filter(|text| !text.starts_with(TOKEN_PREFIX)).unwrap_or_default().to_owned(),
     }
 }
 
-fn texts(node: &tollgate_document::Node) -> String {
+fn join_texts(node: &Node) -> String {
     node.one_or_many().iter().filter_map(|item| item.text()).collect::<Vec<_>>().join(", ")
 }
 
-/// What holds where nothing is given. Some depends on the machine or on other settings.
-fn of_default(setting: &Setting, config: &Config) -> Option<String> {
+/// The default of a setting. Some defaults depend on the machine or on other settings.
+fn default_value(setting: &Setting, config: &Config) -> Option<String> {
     match setting.name {
         "threads" => Some(config.threads.to_string()),
         "anonymous" => Some(config.anonymous.to_string()),

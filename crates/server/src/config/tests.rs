@@ -1,4 +1,4 @@
-//! Which value counts, and what is said about values that are wrong.
+//! Which layer wins, and how invalid values are reported.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,15 +8,16 @@ use std::time::Duration;
 use tollgate::headers::{Dialect, Reset};
 use tollgate_document::Colour;
 
-use super::settings::{Given, Kind, SETTINGS};
+use super::settings::{AcceptedIn, Kind, RENAMED, SETTINGS};
 use super::*;
+use crate::access::Digest;
 
 const KEY: &str = "6a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
 const OTHER_KEY: &str = "7a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
 const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 const CORES: usize = 3;
 
-/// A folder with a file of settings and what they may name.
+/// A folder with a configuration file and the files that it may name.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +38,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// What these layers give.
+    /// Reads these layers.
     fn read(
         &self,
         file: &str,
@@ -54,13 +55,13 @@ impl Folder {
         read(&flags, variables.collect(), CORES).expect("the file can be read")
     }
 
-    fn good(&self, file: &str, variables: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Config {
+    fn valid(&self, file: &str, variables: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Config {
         let (layers, config) = self.read(file, variables, flags);
         assert_eq!(layers.render(Colour::Plain), "", "{file} {variables:?} {flags:?}");
         config
     }
 
-    fn told(&self, file: &str, variables: &[(&str, &str)], flags: &[(&'static str, &str)]) -> String {
+    fn problems(&self, file: &str, variables: &[(&str, &str)], flags: &[(&'static str, &str)]) -> String {
         let (layers, _) = self.read(file, variables, flags);
         layers.render(Colour::Plain).replace(&format!("{}/", self.0.display()), "")
     }
@@ -68,7 +69,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A test that fails may leave it.
+        // A leftover folder does no harm.
         drop(fs::remove_dir_all(&self.0));
     }
 }
@@ -78,7 +79,7 @@ fn port(config: &Config) -> u16 {
 }
 
 #[test]
-fn every_layer_beats_the_one_below() {
+fn each_layer_overrides_the_one_below() {
     let folder = Folder::new("layers");
     let file = "http: 127.0.0.1:1001\n";
     let variable = [("TOLLGATE_HTTP", "127.0.0.1:1002")];
@@ -91,21 +92,21 @@ fn every_layer_beats_the_one_below() {
         (1003, folder.read("", &[], &flag), "--http"),
         (1003, folder.read(file, &[], &flag), "--http"),
         (1003, folder.read(file, &variable, &flag), "--http"),
-        // A variable that is empty says nothing.
+        // An empty variable counts as unset.
         (1001, folder.read(file, &[("TOLLGATE_HTTP", "")], &[]), "tollgate.yaml:1"),
     ] {
         let (layers, config) = config;
-        assert_eq!(layers.problems(), 0);
+        assert_eq!(layers.error_count(), 0);
         assert_eq!(port(&config), expected);
-        let shown = show::all(&layers, &config);
-        let http = shown.iter().find(|shown| shown.name == "http").expect("it is in the table");
+        let settings = show::effective_settings(&layers, &config);
+        let http = settings.iter().find(|setting| setting.name == "http").expect("it is in the table");
         assert_eq!(http.value.as_deref(), Some(format!("127.0.0.1:{expected}").as_str()));
         assert!(http.origin.to_string().ends_with(origin), "{} {origin}", http.origin);
     }
 }
 
 #[test]
-fn a_file_is_found_by_its_variable_and_sooner_by_its_flag() {
+fn config_flag_overrides_the_config_variable() {
     let folder = Folder::new("found");
     let [one, two] = [("one.yaml", "threads: 11\n"), ("two.yaml", "threads: 22\n")].map(|(name, text)| {
         fs::write(folder.0.join(name), text).expect("a file can be written");
@@ -120,28 +121,28 @@ fn a_file_is_found_by_its_variable_and_sooner_by_its_flag() {
 }
 
 #[test]
-fn a_secret_comes_from_the_highest_layer_and_its_file_first() {
+fn secret_comes_from_the_highest_layer_and_there_from_its_file() {
     let folder = Folder::new("secrets");
     let id = |config: &Config| config.hashers.as_ref().map(|hashers| hashers.current().fingerprint());
-    let own = id(&folder.good("hash_key_file: key\n", &[], &[]));
-    let other = id(&folder.good("", &[("TOLLGATE_HASH_KEY", OTHER_KEY)], &[]));
+    let own = id(&folder.valid("hash_key_file: key\n", &[], &[]));
+    let other = id(&folder.valid("", &[("TOLLGATE_HASH_KEY", OTHER_KEY)], &[]));
     assert!(own.is_some() && other.is_some() && own != other);
-    let above = folder.good("hash_key_file: key\n", &[("TOLLGATE_HASH_KEY", OTHER_KEY)], &[]);
-    assert_eq!(id(&above), other, "a variable beats a file of settings");
+    let above = folder.valid("hash_key_file: key\n", &[("TOLLGATE_HASH_KEY", OTHER_KEY)], &[]);
+    assert_eq!(id(&above), other, "a variable overrides the configuration file");
     let path = folder.0.join("key").display().to_string();
-    let beside = [("TOLLGATE_HASH_KEY", OTHER_KEY), ("TOLLGATE_HASH_KEY_FILE", path.as_str())];
-    assert_eq!(id(&folder.good("", &beside, &[])), own, "of one layer the file counts");
+    let both_variables = [("TOLLGATE_HASH_KEY", OTHER_KEY), ("TOLLGATE_HASH_KEY_FILE", path.as_str())];
+    assert_eq!(id(&folder.valid("", &both_variables, &[])), own, "within one layer, the file wins");
     let both =
-        folder.good("{ hash_key_file: key, hash_key_id: 1, previous_hash_key_file: other-key }", &[], &[]);
+        folder.valid("{ hash_key_file: key, hash_key_id: 1, previous_hash_key_file: other-key }", &[], &[]);
     let hashers = both.hashers.expect("there are keys");
     assert_eq!(hashers.current().key_id(), 1);
     assert_eq!(hashers.previous().map(|key| key.fingerprint()), other);
 }
 
 #[test]
-fn every_setting_can_be_given_and_means_what_it_says() {
+fn every_setting_of_the_file_reaches_the_configuration() {
     let folder = Folder::new("whole");
-    let config = folder.good(
+    let config = folder.valid(
         &format!(
             "rules: rules.yaml
 store: redis+sentinel://tollgate@s1:1,s2:2/gate
@@ -173,7 +174,7 @@ client_prefix_v6: 56
 headers: x-ratelimit-delta
 threads: 7
 connections_max: 99
-grace: 1min
+shutdown_timeout: 1min
 log_format: json
 log_filter: warn,tollgate=debug
 log_refusals_per_second: 0
@@ -185,10 +186,14 @@ traces_one_in: 10
         &[],
         &[],
     );
-    assert_eq!(config.rules, Some(folder.0.join("rules.yaml")), "paths start in the folder of the file");
+    assert_eq!(
+        config.rules,
+        Some(folder.0.join("rules.yaml")),
+        "relative paths start in the folder of the file"
+    );
     let StoreConfig::Redis(settings) = &config.store else { panic!("{:?}", config.store) };
-    let said = format!("{settings:?}");
-    assert!(said.contains("40ms") && said.contains("gate") && !said.contains("s3cr3t"), "{said}");
+    let debug = format!("{settings:?}");
+    assert!(debug.contains("40ms") && debug.contains("gate") && !debug.contains("s3cr3t"), "{debug}");
     assert_eq!(config.request_id_horizon, Duration::from_secs(300));
     assert_eq!(
         config.addresses,
@@ -200,15 +205,15 @@ traces_one_in: 10
     );
     let tls = config.tls.as_ref().expect("there is TLS");
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
-    assert_eq!(config.access.scopes_of(b"abc"), Some(Scopes::CHECK.and(Scopes::ADMIN)));
+    assert_eq!(config.access.scopes_of(&Digest::of(b"abc")), Some(Scopes::CHECK.and(Scopes::ADMIN)));
     assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
-    assert!(config.proxies.trust("10.9.8.7".parse().expect("an address")));
-    assert!(!config.proxies.trust("11.9.8.7".parse().expect("an address")));
+    assert!(config.proxies.trusts("10.9.8.7".parse().expect("an address")));
+    assert!(!config.proxies.trusts("11.9.8.7".parse().expect("an address")));
     assert_eq!(config.proxies.header().name(), Some("forwarded"));
     let block = config.prefixes.block("192.0.2.77".parse().expect("an address"));
     assert_eq!(block.to_string(), "192.0.2.0/24");
     assert_eq!(config.dialect, Dialect::XRateLimit { reset: Reset::Delta });
-    assert_eq!((config.threads, config.connections_max, config.grace.as_secs()), (7, 99, 60));
+    assert_eq!((config.threads, config.connections_max, config.shutdown_timeout.as_secs()), (7, 99, 60));
     let log = &config.log;
     assert_eq!(
         (log.format, log.filter.as_str(), log.refusals_per_second),
@@ -219,83 +224,86 @@ traces_one_in: 10
 }
 
 #[test]
-fn what_is_not_said_is_safe() {
+fn defaults_are_safe() {
     let folder = Folder::new("defaults");
-    let config = folder.good("# nothing yet\n", &[], &[]);
+    let config = folder.valid("# nothing yet\n", &[], &[]);
     for (protocol, address) in config.addresses {
         let is_on = protocol != Protocol::Grpc;
         assert_eq!(address.is_some_and(|address| address.ip().is_loopback()), is_on, "{protocol:?}");
     }
     assert_eq!(config.threads, CORES);
-    assert_eq!(config.anonymous, Scopes::CHECK.and(Scopes::READ), "this machine alone can ask");
+    assert_eq!(config.anonymous, Scopes::CHECK.and(Scopes::READ), "only this machine can connect");
     assert!(matches!(config.store, StoreConfig::Memory { keys_max: 10_000_000 }));
     assert_eq!(config.dialect, Dialect::default());
     let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
     assert_eq!(
-        folder.good(&tokens, &[], &[]).anonymous,
+        folder.valid(&tokens, &[], &[]).anonymous,
         Scopes::NONE,
-        "with tokens, whoever shows none may do nothing"
+        "with tokens, anonymous callers have no scope"
     );
     let certificates = "{ tls_certificate: cert.pem, tls_key: cert.pem, tls_client_ca: cert.pem }";
     assert_eq!(
-        folder.good(certificates, &[], &[]).anonymous,
+        folder.valid(certificates, &[], &[]).anonymous,
         Scopes::NONE,
-        "nor whoever shows no certificate"
+        "with a client CA, anonymous callers have no scope"
     );
-    let said = folder.good(&tokens, &[("TOLLGATE_ANONYMOUS", "read, check")], &[]);
-    assert_eq!(said.anonymous, Scopes::CHECK.and(Scopes::READ));
+    let granted = folder.valid(&tokens, &[("TOLLGATE_ANONYMOUS", "read, check")], &[]);
+    assert_eq!(granted.anonymous, Scopes::CHECK.and(Scopes::READ));
 }
 
 #[test]
-fn a_port_that_others_can_reach_needs_somebody_who_guards_it() {
+fn public_listener_requires_credentials_or_insecure() {
     let folder = Folder::new("public");
     let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
     let certificates = "{ tls_certificate: cert.pem, tls_key: cert.pem, tls_client_ca: cert.pem }";
     for address in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]:80"] {
         for name in ["http", "resp", "grpc"] {
-            let told = folder.told("", &[], &[(name, address)]);
+            let problems = folder.problems("", &[], &[(name, address)]);
             assert!(
-                told.contains("public-without-access") && told.contains(&format!("--> --{name}:1:1")),
-                "{told}"
+                problems.contains("public-without-access") && problems.contains(&format!("--> --{name}:1:1")),
+                "{problems}"
             );
             assert!(
-                told.contains("tollgate token") && told.contains("--insecure"),
-                "it names the fix: {told}"
+                problems.contains("tollgate token") && problems.contains("--insecure"),
+                "the report contains the fixes: {problems}"
             );
-            folder.good("", &[], &[(name, address), ("insecure", "true")]);
-            folder.good(&tokens, &[], &[(name, address)]);
-            folder.good(certificates, &[], &[(name, address)]);
+            folder.valid("", &[], &[(name, address), ("insecure", "true")]);
+            folder.valid(&tokens, &[], &[(name, address)]);
+            folder.valid(certificates, &[], &[(name, address)]);
         }
     }
     let tls_alone =
-        folder.told("{ tls_certificate: cert.pem, tls_key: cert.pem }", &[], &[("http", "0.0.0.0:80")]);
-    assert!(tls_alone.contains("public-without-access"), "TLS does not ask who it is: {tls_alone}");
+        folder.problems("{ tls_certificate: cert.pem, tls_key: cert.pem }", &[], &[("http", "0.0.0.0:80")]);
+    assert!(
+        tls_alone.contains("public-without-access"),
+        "TLS alone does not authenticate callers: {tls_alone}"
+    );
     for address in ["127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80", "off"] {
-        folder.good("", &[], &[("resp", address)]);
+        folder.valid("", &[], &[("resp", address)]);
     }
 }
 
-/// A text with something wrong in it, where that is, its code, and words of what is said about it.
+/// A file, the position of its problem, the code, and a part of the report.
 type BadFile = (&'static str, &'static str, &'static str, &'static str);
 
 #[test]
-fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
+fn every_problem_of_a_file_is_reported_with_its_position_and_a_hint() {
     let folder = Folder::new("files");
     let cases: &[BadFile] = &[
         ("htpp: off", "1:1", "unknown-key", "did you mean `http`?"),
         ("keys-max: 5", "1:1", "unknown-key", "did you mean `keys_max`?"),
         ("threads: 2\nthreads: 3", "2:1", "duplicate-key", "threads"),
         ("- http", "1:1", "wrong-type", "a configuration"),
-        ("http: [", "1:7", "syntax", "write the `]`"),
+        ("http: [", "1:7", "syntax", "add the closing `]`"),
         ("http: localhost:8080", "1:7", "bad-text", "127.0.0.1:8080 or [::1]:8080"),
-        ("http: 8080", "1:7", "bad-text", "0.0.0.0:8080 for everybody"),
-        ("http: :8080", "1:7", "bad-text", "127.0.0.1:8080 for this machine"),
-        ("http: ::1:8080", "1:7", "bad-text", "brackets: [::1]:8080"),
-        ("http: none", "1:7", "bad-text", "write off"),
+        ("http: 8080", "1:7", "bad-text", "0.0.0.0:8080 for all interfaces"),
+        ("http: :8080", "1:7", "bad-text", "127.0.0.1:8080 for this machine only"),
+        ("http: ::1:8080", "1:7", "bad-text", "in brackets, like [::1]:8080"),
+        ("http: none", "1:7", "bad-text", "write `off`"),
         ("http: 127.0.0.1:99999", "1:7", "bad-text", "like 127.0.0.1:8080"),
-        ("http: { port: 80 }", "1:7", "wrong-type", "an address and a port"),
+        ("http: { port: 80 }", "1:7", "wrong-type", "an IP address and a port"),
         ("{ http: off, resp: off }", "1:9", "no-port", "http: 127.0.0.1:8080"),
-        ("resp: 127.0.0.1:8080", "1:7", "same-port", "`resp` and `http` listen on 127.0.0.1:8080"),
+        ("resp: 127.0.0.1:8080", "1:7", "same-port", "duplicate address 127.0.0.1:8080"),
         ("http: 0.0.0.0:8080", "1:7", "public-without-access", "tollgate token"),
         ("store: memry", "1:8", "bad-text", "did you mean `memory`?"),
         ("store: http://host", "1:8", "bad-text", "redis://"),
@@ -307,8 +315,8 @@ fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
             "bad-text",
             "TOLLGATE_STORE_PASSWORD",
         ),
-        ("store_password: pw9", "1:17", "bad-text", "does not stand in this file"),
-        ("store_password_file: password", "1:22", "unused-setting", "name the store"),
+        ("store_password: pw9", "1:17", "bad-text", "secrets are not accepted in this file"),
+        ("store_password_file: password", "1:22", "unused-setting", "set store: redis://HOST:PORT"),
         (
             "{ store: 'redis://h', hash_key_file: key, store_sentinel_password_file: password }",
             "1:73",
@@ -319,20 +327,20 @@ fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
             "{ store: 'redis://h', hash_key_file: key, store_password_file: empty }",
             "1:64",
             "empty-secret",
-            "put the secret into it",
+            "write the secret to it",
         ),
         ("store_deadline: 25", "1:17", "wrong-type", "25ms"),
-        ("store_deadline: 0s", "1:17", "span-out-of-range", "from 1ms to 1min"),
+        ("store_deadline: 0s", "1:17", "duration-out-of-range", "from 1ms to 1min"),
         ("store_deadline: soon", "1:17", "bad-text", "like 30s"),
         ("keys_max: 0", "1:11", "number-out-of-range", "from 1 to 1000000000"),
         ("keys_max: many", "1:11", "bad-number", "a whole number"),
-        ("keys_max: '5'", "1:11", "bad-number", "without quotes: 5"),
+        ("keys_max: '5'", "1:11", "bad-number", "remove the quotes: 5"),
         ("rules: no/such.yaml", "1:8", "unreadable-file", "relative paths start in the folder of this file"),
         ("rules: .", "1:8", "unreadable-file", "is a directory"),
         ("hash_key_file: short-key", "1:16", "bad-hash-key", "64 hexadecimal digits"),
         ("hash_key_id: 1", "1:14", "no-hash-key", "TOLLGATE_HASH_KEY"),
         ("{ hash_key_file: key, hash_key_id: 256 }", "1:36", "number-out-of-range", "from 0 to 255"),
-        ("previous_hash_key_file: key", "1:25", "no-hash-key", "no current one"),
+        ("previous_hash_key_file: key", "1:25", "no-hash-key", "only the previous one is set"),
         (
             "{ hash_key_file: key, previous_hash_key_file: other-key }",
             "1:47",
@@ -345,10 +353,10 @@ fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
             "bad-rotation",
             "differ",
         ),
-        ("request_id_horizon: 2d", "1:21", "span-out-of-range", "from 1s to 1d"),
-        ("tls_certificate: cert.pem", "1:18", "incomplete-tls", "`tls_key` is not"),
-        ("tls_key: cert.pem", "1:10", "incomplete-tls", "`tls_certificate` is not"),
-        ("tls_client_ca: cert.pem", "1:16", "incomplete-tls", "`tls_certificate` is not"),
+        ("request_id_horizon: 2d", "1:21", "duration-out-of-range", "from 1s to 1d"),
+        ("tls_certificate: cert.pem", "1:18", "incomplete-tls", "missing setting `tls_key`"),
+        ("tls_key: cert.pem", "1:10", "incomplete-tls", "missing setting `tls_certificate`"),
+        ("tls_client_ca: cert.pem", "1:16", "incomplete-tls", "missing setting `tls_certificate`"),
         ("tokens: abc", "1:9", "wrong-type", "a list"),
         ("tokens: [{ name: a, scopes: check }]", "1:10", "missing-key", "`digest` is missing"),
         (
@@ -358,7 +366,7 @@ fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
             "64 hexadecimal digits",
         ),
         ("anonymous: chek", "1:12", "bad-choice", "did you mean `check`?"),
-        ("anonymous: [none, read]", "1:13", "none-and-more", "keep one or the other"),
+        ("anonymous: [none, read]", "1:13", "none-and-more", "remove `none`"),
         ("insecure: yes", "1:11", "wrong-type", "write `true`"),
         ("trusted_proxies: 10.0.0.1/8", "1:18", "bad-text", "`10.0.0.0/8`"),
         ("trusted_proxies: 10.0.0.0/8", "1:18", "no-proxy-header", "proxy_header: x-forwarded-for"),
@@ -368,30 +376,30 @@ fn every_bad_file_is_told_where_it_is_wrong_and_what_to_write() {
         ("headers: ietf08", "1:10", "bad-choice", "did you mean `ietf-08`?"),
         ("threads: 0", "1:10", "number-out-of-range", "from 1 to 1024"),
         ("connections_max: -1", "1:18", "bad-number", "from 1 to 1000000"),
-        ("grace: 2h", "1:8", "span-out-of-range", "from 0s to 1h"),
+        ("shutdown_timeout: 2h", "1:19", "duration-out-of-range", "from 0s to 1h"),
         ("log_format: jsn", "1:13", "bad-choice", "did you mean `json`?"),
-        ("log_filter: verbose", "1:13", "bad-text", "there are off, error, warn"),
-        ("log_filter: info,tollgate=dbg", "1:13", "bad-text", "is no level"),
+        ("log_filter: verbose", "1:13", "bad-text", "the levels are off, error, warn"),
+        ("log_filter: info,tollgate=dbg", "1:13", "bad-text", "unknown level"),
         ("traces_endpoint: localhost:4317", "1:18", "bad-text", "like http://localhost:4317"),
         ("traces_one_in: 10", "1:16", "unused-setting", "traces_endpoint: http://localhost:4317"),
     ];
     for (file, at, code, words) in cases {
-        let told = folder.told(file, &[], &[]);
+        let problems = folder.problems(file, &[], &[]);
         let expected = [format!("error[{code}]"), format!("--> tollgate.yaml:{at}\n"), (*words).to_owned()];
         for part in expected {
-            assert!(told.contains(&part), "{file} is to be told {part}\n{told}");
+            assert!(problems.contains(&part), "{file}: expected {part}\n{problems}");
         }
-        assert_eq!(told.matches("error[").count(), 1, "one mistake, one problem: {file}\n{told}");
-        assert!(!told.contains("pw9"), "{told}");
+        assert_eq!(problems.matches("error[").count(), 1, "one mistake, one problem: {file}\n{problems}");
+        assert!(!problems.contains("pw9"), "{problems}");
     }
 }
 
 #[test]
-fn every_bad_variable_and_flag_is_told_by_its_name() {
+fn every_problem_of_a_variable_or_flag_is_reported_with_its_name() {
     let folder = Folder::new("others");
     let variables: &[(&str, &str, &str, &str)] = &[
         ("TOLLGATE_HTP", "off", "environment:1:1", "did you mean TOLLGATE_HTTP?"),
-        ("TOLLGATE_TOKENS", "abc", "environment:1:1", "stands in the file only"),
+        ("TOLLGATE_TOKENS", "abc", "environment:1:1", "in the configuration file"),
         ("TOLLGATE_SOMETHING_ELSE", "x", "environment:1:1", "unset it"),
         ("TOLLGATE_HTTP", "localhost:1", "TOLLGATE_HTTP:1:1", "127.0.0.1:1"),
         ("TOLLGATE_RESP", "0.0.0.0:6380", "TOLLGATE_RESP:1:1", "tollgate token"),
@@ -400,7 +408,7 @@ fn every_bad_variable_and_flag_is_told_by_its_name() {
         ("TOLLGATE_INSECURE", "1", "TOLLGATE_INSECURE:1:1", "`true` or `false`"),
         ("TOLLGATE_INSECURE", "yes", "TOLLGATE_INSECURE:1:1", "write `true`"),
         ("TOLLGATE_ANONYMOUS", "check, reed", "TOLLGATE_ANONYMOUS:1:8", "did you mean `read`?"),
-        ("TOLLGATE_TRUSTED_PROXIES", " 10.1", "TOLLGATE_TRUSTED_PROXIES:1:2", "no block of addresses"),
+        ("TOLLGATE_TRUSTED_PROXIES", " 10.1", "TOLLGATE_TRUSTED_PROXIES:1:2", "10.1"),
         ("TOLLGATE_STORE", "redis://:pw9@host", "TOLLGATE_STORE:1:1", "TOLLGATE_STORE_PASSWORD"),
         ("TOLLGATE_STORE", "redis://host", "TOLLGATE_STORE:1:1", "TOLLGATE_HASH_KEY"),
         ("TOLLGATE_HASH_KEY", "pw9", "TOLLGATE_HASH_KEY:1:1", "64 hexadecimal digits"),
@@ -409,21 +417,24 @@ fn every_bad_variable_and_flag_is_told_by_its_name() {
             "TOLLGATE_STORE_PASSWORD_FILE",
             "Cargo.toml",
             "TOLLGATE_STORE_PASSWORD_FILE:1:1",
-            "the store is in memory",
+            "the memory store has no password",
         ),
-        ("TOLLGATE_GRACE", "10", "TOLLGATE_GRACE:1:1", "a length of time"),
+        ("TOLLGATE_SHUTDOWN_TIMEOUT", "10", "TOLLGATE_SHUTDOWN_TIMEOUT:1:1", "a duration"),
         (
             "TOLLGATE_TRACES_ENDPOINT",
             "http://u:pw9@host",
             "TOLLGATE_TRACES_ENDPOINT:1:1",
-            "no user and no password",
+            "must not contain a user or password",
         ),
     ];
     for (name, value, at, words) in variables {
-        let told = folder.told("", &[(name, value)], &[]);
-        assert!(told.contains(&format!("--> {at}\n")) && told.contains(words), "{name}={value}\n{told}");
-        assert_eq!(told.matches("error[").count(), 1, "{name}={value}\n{told}");
-        assert!(!told.contains("pw9"), "{told}");
+        let problems = folder.problems("", &[(name, value)], &[]);
+        assert!(
+            problems.contains(&format!("--> {at}\n")) && problems.contains(words),
+            "{name}={value}\n{problems}"
+        );
+        assert_eq!(problems.matches("error[").count(), 1, "{name}={value}\n{problems}");
+        assert!(!problems.contains("pw9"), "{problems}");
     }
     let flags: &[(&'static str, &str, &str)] = &[
         ("http", "8080", "127.0.0.1:8080"),
@@ -434,68 +445,68 @@ fn every_bad_variable_and_flag_is_told_by_its_name() {
         ("insecure", "maybe", "`true` or `false`"),
     ];
     for (name, value, words) in flags {
-        let told = folder.told("", &[], &[(name, value)]);
+        let problems = folder.problems("", &[], &[(name, value)]);
         let flag = name.replace('_', "-");
         assert!(
-            told.contains(&format!("--> --{flag}:1:1\n")) && told.contains(words),
-            "--{flag} {value}\n{told}"
+            problems.contains(&format!("--> --{flag}:1:1\n")) && problems.contains(words),
+            "--{flag} {value}\n{problems}"
         );
-        assert!(!told.contains("pw9"), "{told}");
+        assert!(!problems.contains("pw9"), "{problems}");
     }
-    // What a cluster puts there for a service of that name is none of ours.
-    let of_cluster = [
+    // Kubernetes sets these for a service with that name.
+    let by_kubernetes = [
         ("TOLLGATE_SERVICE_HOST", "10.0.0.9"),
         ("TOLLGATE_PORT", "tcp://10.0.0.9:80"),
         ("TOLLGATE_PORT_80_TCP_ADDR", "10.0.0.9"),
         ("TOLLGATE_HTTP_SERVICE_PORT_WEB", "80"),
     ];
-    folder.good("", &of_cluster, &[]);
+    folder.valid("", &by_kubernetes, &[]);
 }
 
 #[test]
-fn all_problems_of_all_layers_are_told_at_once() {
+fn problems_of_all_layers_are_reported_at_once() {
     let folder = Folder::new("all");
-    let told = folder.told(
+    let problems = folder.problems(
         "threads: 0\nhttp: 8080\nheadrs: ietf-08\n",
-        &[("TOLLGATE_GRACE", "soon"), ("TOLLGATE_THREADS", "2")],
+        &[("TOLLGATE_SHUTDOWN_TIMEOUT", "soon"), ("TOLLGATE_THREADS", "2")],
         &[("log_format", "xml")],
     );
     for at in [
         "tollgate.yaml:1:10",
         "tollgate.yaml:2:7",
         "tollgate.yaml:3:1",
-        "TOLLGATE_GRACE:1:1",
+        "TOLLGATE_SHUTDOWN_TIMEOUT:1:1",
         "--log-format:1:1",
     ] {
-        assert!(told.contains(at), "{at}\n{told}");
+        assert!(problems.contains(at), "{at}\n{problems}");
     }
-    assert_eq!(told.matches("error[").count(), 5, "{told}");
+    assert_eq!(problems.matches("error[").count(), 5, "{problems}");
 }
 
 #[test]
-fn no_secret_is_shown_wherever_it_was_put() {
+fn secrets_are_never_printed() {
     let folder = Folder::new("redaction");
     let file = "store: redis+cluster://tollgate@a:1,b:2\nstore_password_file: password\nhash_key_file: key\n";
     let (layers, config) = folder.read(file, &[("TOLLGATE_STORE_PASSWORD", "pw9")], &[]);
-    let shown: String =
-        show::all(&layers, &config).iter().map(|shown| format!("{}\n", shown.to_json())).collect();
+    let settings = show::effective_settings(&layers, &config);
+    let shown: String = settings.iter().map(|setting| format!("{}\n", setting.to_json())).collect();
     let debug = format!("{config:?}");
     for secret in ["s3cr3t", "pw9", KEY] {
         assert!(!shown.contains(secret) && !debug.contains(secret), "{shown}{debug}");
     }
     assert!(shown.contains(r#""value":"(secret)""#) && debug.contains("tollgate"), "{shown}{debug}");
 
-    let told = folder.told(
+    let problems = folder.problems(
         "store: redis://u:pw9@host\nhash_key: pw9\ntokens:\n  - { name: a, digest: pw9, scopes: check, x: tg_pw9 }\n  - { token: pw9 }\n",
         &[("TOLLGATE_HASH_KEY", "pw9"), ("TOLLGATE_STOR_PASSWORD", "pw9")],
         &[("store", "redis://h?password=pw9")],
     );
-    assert!(!told.contains("pw9"), "{told}");
-    assert!(told.matches("error[").count() >= 8, "{told}");
+    assert!(!problems.contains("pw9"), "{problems}");
+    assert!(problems.matches("error[").count() >= 8, "{problems}");
 }
 
 #[test]
-fn tokens_are_one_of_a_kind_and_of_some_use() {
+fn tokens_need_unique_names_and_digests_and_a_scope() {
     let folder = Folder::new("tokens");
     let other = DIGEST.replace("ad", "ae");
     for (tokens, words) in [
@@ -503,41 +514,46 @@ fn tokens_are_one_of_a_kind_and_of_some_use() {
             format!(
                 "[{{ name: a, digest: '{DIGEST}', scopes: check }}, {{ name: a, digest: '{other}', scopes: check }}]"
             ),
-            "two tokens are called `a`",
+            "duplicate token name `a`",
         ),
         (
             format!(
                 "[{{ name: a, digest: '{DIGEST}', scopes: check }}, {{ name: b, digest: '{DIGEST}', scopes: check }}]"
             ),
-            "has the digest of `a`",
+            "the tokens `a` and `b` are the same",
         ),
-        (format!("[{{ name: a, digest: '{DIGEST}', scopes: none }}]"), "may do nothing"),
+        (format!("[{{ name: a, digest: '{DIGEST}', scopes: none }}]"), "token `a` has no scope"),
         (format!("[{{ name: a, digest: '{DIGEST}', scopes: [] }}]"), "at least 1"),
-        (format!("[{{ name: 'a b', digest: '{DIGEST}', scopes: check }}]"), "is no name"),
+        (format!("[{{ name: 'a b', digest: '{DIGEST}', scopes: check }}]"), "invalid name"),
     ] {
-        let told = folder.told(&format!("tokens: {tokens}\n"), &[], &[]);
-        assert!(told.contains(words) && told.matches("error[").count() == 1, "{words}\n{told}");
+        let problems = folder.problems(&format!("tokens: {tokens}\n"), &[], &[]);
+        assert!(problems.contains(words) && problems.matches("error[").count() == 1, "{words}\n{problems}");
     }
 }
 
 #[test]
-fn the_table_names_everything_once_and_its_defaults_are_values() {
+fn setting_names_are_unique_and_defaults_are_valid() {
     let mut names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), SETTINGS.len());
     for setting in SETTINGS {
-        assert_eq!(setting.kind == Kind::Secret, setting.given == Given::Variable, "{}", setting.name);
+        assert_eq!(
+            setting.kind == Kind::Secret,
+            setting.accepted_in == AcceptedIn::Variable,
+            "{}",
+            setting.name
+        );
         assert!(!setting.help.ends_with('.') && !setting.help.contains('\n'), "{}", setting.name);
         if setting.kind == Kind::Secret {
             let file = format!("{}_file", setting.name);
             assert!(
                 SETTINGS.iter().any(|setting| setting.name == file),
-                "{file}: not everybody has variables"
+                "{file}: a secret can also come from a file"
             );
         }
-        let words = setting.default.is_empty() || setting.default.starts_with('(');
-        if let (false, Some(variable)) = (words, setting.variable()) {
+        let is_described = setting.default.is_empty() || setting.default.starts_with('(');
+        if let (false, Some(variable)) = (is_described, setting.variable()) {
             let mut layers = Layers::default();
             layers.add_variables([(OsString::from(variable), OsString::from(setting.default))]);
             assert_eq!(layers.render(Colour::Plain), "", "{}", setting.name);
@@ -546,25 +562,90 @@ fn the_table_names_everything_once_and_its_defaults_are_values() {
 }
 
 #[test]
-fn flags_are_those_of_the_table() {
+fn flags_match_the_table() {
     let command = <Flags as clap::Args>::augment_args(clap::Command::new("serve"));
     command.clone().debug_assert();
     let mut flags: Vec<String> =
         command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
     let mut expected: Vec<String> = SETTINGS.iter().filter_map(|setting| setting.flag()).collect();
     expected.push("--config".to_owned());
+    expected.extend(RENAMED.iter().map(|renamed| settings::flag_name(renamed.old)));
     flags.sort();
     expected.sort();
     assert_eq!(flags, expected);
-    let parsed = |words: &[&str]| {
+    let parse = |words: &[&str]| {
         let matches =
-            command.clone().try_get_matches_from([&["serve"], words].concat()).expect("a good command line");
+            command.clone().try_get_matches_from([&["serve"], words].concat()).expect("a valid command line");
         <Flags as clap::FromArgMatches>::from_arg_matches(&matches).expect("flags").settings
     };
-    let several = parsed(&["--trusted-proxies", "10.0.0.0/8", "--trusted-proxies=::1,::2", "--insecure"]);
+    let several = parse(&["--trusted-proxies", "10.0.0.0/8", "--trusted-proxies=::1,::2", "--insecure"]);
     assert_eq!(
         several,
         [("insecure", "true".to_owned()), ("trusted_proxies", "10.0.0.0/8,::1,::2".to_owned())]
     );
-    assert_eq!(parsed(&["--insecure=false"]), [("insecure", "false".to_owned())]);
+    assert_eq!(parse(&["--insecure=false"]), [("insecure", "false".to_owned())]);
+}
+
+#[test]
+fn old_name_of_a_setting_is_accepted_with_a_warning_in_every_layer() {
+    let folder = Folder::new("renamed");
+    let seconds = |config: &Config| config.shutdown_timeout.as_secs();
+    for (layer, read, old, new) in [
+        ("tollgate.yaml", folder.read("grace: 7s\n", &[], &[]), "`grace`", "`shutdown_timeout`"),
+        (
+            "TOLLGATE_GRACE",
+            folder.read("", &[("TOLLGATE_GRACE", "7s")], &[]),
+            "TOLLGATE_GRACE",
+            "TOLLGATE_SHUTDOWN_TIMEOUT",
+        ),
+        ("--grace", folder.read("", &[], &[("grace", "7s")]), "--grace", "--shutdown-timeout"),
+    ] {
+        let (layers, config) = read;
+        assert_eq!((layers.error_count(), seconds(&config)), (0, 7), "{layer}");
+        let warnings = layers.render(Colour::Plain);
+        let expected = format!("warning[renamed-setting]: {old} was renamed to {new}\n");
+        assert!(warnings.starts_with(&expected) && warnings.contains(layer), "{layer}\n{warnings}");
+        assert_eq!(warnings.matches("warning[").count(), 1, "{warnings}");
+    }
+    // A higher layer overrides a lower one, whatever names they use.
+    let above = folder.read("shutdown_timeout: 1s\n", &[("TOLLGATE_GRACE", "2s")], &[("grace", "3s")]);
+    assert_eq!((above.0.error_count(), seconds(&above.1)), (0, 3));
+    let above = folder.read("grace: 1s\n", &[("TOLLGATE_GRACE", "2s")], &[("shutdown_timeout", "3s")]);
+    assert_eq!((above.0.error_count(), seconds(&above.1)), (0, 3));
+    let invalid = folder.problems("grace: 2h\n", &[], &[]);
+    assert!(invalid.contains("error[duration-out-of-range]"), "{invalid}");
+}
+
+#[test]
+fn old_and_new_name_in_one_layer_are_an_error() {
+    let folder = Folder::new("both-names");
+    let variables = [("TOLLGATE_GRACE", "1s"), ("TOLLGATE_SHUTDOWN_TIMEOUT", "1s")];
+    for problems in [
+        folder.problems("grace: 1s\nshutdown_timeout: 1s\n", &[], &[]),
+        folder.problems("shutdown_timeout: 1s\ngrace: 1s\n", &[], &[]),
+        folder.problems("", &variables, &[]),
+        folder.problems("", &[], &[("shutdown_timeout", "1s"), ("grace", "1s")]),
+    ] {
+        assert!(problems.contains("error[duplicate-"), "{problems}");
+        assert_eq!(problems.matches("error[").count(), 1, "{problems}");
+    }
+}
+
+#[test]
+fn variables_of_client_commands_are_ignored() {
+    let folder = Folder::new("client-variables");
+    let variables = [
+        ("TOLLGATE_SERVER", "http://localhost:8080"),
+        ("TOLLGATE_TOKEN", "tg_00"),
+        ("TOLLGATE_TOKEN_FILE", "no/such"),
+    ];
+    folder.valid("", &variables, &[]);
+}
+
+#[test]
+fn every_old_name_leads_to_a_setting_and_is_not_one() {
+    for renamed in RENAMED {
+        assert!(SETTINGS.iter().any(|setting| setting.name == renamed.new), "{}", renamed.new);
+        assert!(SETTINGS.iter().all(|setting| setting.name != renamed.old), "{}", renamed.old);
+    }
 }

@@ -1,13 +1,13 @@
-//! What a server says when it is ready.
+//! The message of a server that is ready.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use crate::cli::terminal;
 use crate::config::{LogConfig, LogFormat};
 use crate::protocol::Protocol;
+use crate::stderr;
 
-/// Tells people where it listens and what they could try, and machines only the former.
+/// Prints the addresses and commands to try for people; logs the addresses for machines.
 pub(crate) fn ready(
     addresses: &[(Protocol, SocketAddr)],
     has_tls: bool,
@@ -28,7 +28,7 @@ pub(crate) fn ready(
             rules,
             "ready"
         ),
-        LogFormat::Text => terminal::complain(&text([http, resp, grpc], has_tls, store, rules)),
+        LogFormat::Text => stderr::write(&text([http, resp, grpc], has_tls, store, rules)),
     }
 }
 
@@ -36,7 +36,7 @@ fn text([http, resp, grpc]: [Option<SocketAddr>; 3], has_tls: bool, store: &str,
     let mut text = format!("tollgate {} is ready: {rules}, state {store}\n\n", env!("CARGO_PKG_VERSION"));
     let (s, tls) = if has_tls { ("s", " --tls") } else { ("", "") };
     let mut line = |what: std::fmt::Arguments<'_>| {
-        text.write_fmt(format_args!("  {what}\n")).expect("a string takes everything");
+        text.write_fmt(format_args!("  {what}\n")).expect("writing to a string cannot fail");
     };
     if let Some(at) = http {
         line(format_args!("HTTP  http{s}://{at}"));
@@ -49,7 +49,7 @@ fn text([http, resp, grpc]: [Option<SocketAddr>; 3], has_tls: bool, store: &str,
     }
     text.push_str("\nTry:\n\n");
     let mut line = |what: std::fmt::Arguments<'_>| {
-        text.write_fmt(format_args!("  {what}\n")).expect("a string takes everything");
+        text.write_fmt(format_args!("  {what}\n")).expect("writing to a string cannot fail");
     };
     if let Some(at) = http {
         line(format_args!(
@@ -60,8 +60,14 @@ fn text([http, resp, grpc]: [Option<SocketAddr>; 3], has_tls: bool, store: &str,
     if let Some(at) = resp {
         line(format_args!("redis-cli{tls} -h {} -p {} CL.THROTTLE user123 15 30 60 1", at.ip(), at.port()));
     }
+    if let Some(at) = grpc {
+        line(format_args!(
+            "grpcurl{} {at} grpc.health.v1.Health/Check",
+            if has_tls { "" } else { " -plaintext" }
+        ));
+    }
     text.push_str(
-        "\nRules of your own: `tollgate presets`, then `tollgate serve --rules FILE`. Ctrl-C ends it.\n",
+        "\nYour own rules: `tollgate presets`, then `tollgate serve --rules FILE`. Ctrl-C stops the server.\n",
     );
     text
 }

@@ -1,22 +1,24 @@
-//! What every transport asks: the limiter, on whatever store there is. Every answer is recorded here and nowhere else.
+//! The limiter as every transport uses it, on either store. Every answer is recorded here and nowhere else.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::HeaderMap;
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{
-    Answer, Item, Limit, Operation, Plan, PlanError, Receipt, Report, Scope, Store, StoreError,
-    SubjectHashers, Time,
+    Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store,
+    StoreError, SubjectHashers, Time,
 };
-use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, NotOurs, Returned};
+use tollgate::engine::Engine;
+use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, InvalidReceipts, Returned};
 use tollgate::store::redis::RedisStore;
-use tollgate::{Decision, Limiter};
+use tollgate::{Decision, MemoryStore};
 use tollgate_document::Source;
 
-use super::observe::{Exposition, Kind, Recorder, Watched};
+use super::observe::{Exposition, Kind, Recorder, TimedStore};
 use super::store_status::StoreStatus;
 
-/// Cheap to clone; all clones are one.
+/// The one way to ask the limiter. Cheap to clone; all clones share the same limiter.
 #[derive(Clone)]
 pub(crate) struct Gate {
     inner: Arc<Inner>,
@@ -25,19 +27,19 @@ pub(crate) struct Gate {
 struct Inner {
     limiter: Backed,
     recorder: Recorder,
-    /// Where the keys of callers who bring their own limits are counted, beside those of all rules.
-    own_limits: Scope,
+    /// The keyspace of the keys that callers send together with a limit. No rule uses it.
+    own_limits: Keyspace,
 }
 
-/// The limiter, by the store behind it.
+/// The limiter, by its store.
 pub(crate) enum Backed {
-    /// Answers at once.
-    Memory(Limiter),
+    /// Answers without waiting.
+    Memory(Engine<MemoryStore>),
     /// Answers after a round trip.
-    Redis(Limiter<Watched<RedisStore>>),
+    Redis(Engine<TimedStore<RedisStore>>),
 }
 
-/// Which way a question came in.
+/// The route of a request into the server, as metrics and logs name it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Edge {
     Http,
@@ -59,12 +61,19 @@ impl Edge {
     }
 }
 
-/// Where a question comes from.
+/// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
     pub(crate) edge: Edge,
-    /// The caller's place in a trace, as its header says it.
+    /// The caller's span, as its header `traceparent` names it.
     pub(crate) traceparent: Option<&'a str>,
+}
+
+impl<'a> Origin<'a> {
+    /// The origin of a request with these header fields.
+    pub(crate) fn from_headers(edge: Edge, headers: &'a HeaderMap) -> Origin<'a> {
+        Origin { edge, traceparent: headers.get("traceparent").and_then(|parent| parent.to_str().ok()) }
+    }
 }
 
 impl From<Edge> for Origin<'_> {
@@ -73,18 +82,40 @@ impl From<Edge> for Origin<'_> {
     }
 }
 
-/// Why a caller's own limit was not decided.
+/// The result of a call. The memory store answers at once; Redis has to be awaited.
+pub(crate) enum Call<T, P> {
+    Ready(T),
+    /// Nothing has been sent yet. Dropping it has no effect.
+    Pending(P),
+}
+
+/// A check that waits for the store.
+pub(crate) struct PendingCheck<'a> {
+    limiter: &'a Engine<TimedStore<RedisStore>>,
+    recorder: &'a Recorder,
+    origin: Origin<'a>,
+    request: Request<'a>,
+}
+
+/// A charge under the caller's own limit that waits for the store.
+pub(crate) struct PendingThrottle<'a> {
+    gate: &'a Gate,
+    edge: Edge,
+    item: Item<'a>,
+}
+
+/// Why a charge under the caller's own limit was not decided.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ThrottleError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the store gave no answer; ask again")]
+    #[error("the store returned no decision; try again")]
     Unanswered,
 }
 
-/// What came of one operation under a caller's own limit.
+/// The result of one operation under the caller's own limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Throttled {
     /// When it was decided, by the store's clock.
@@ -92,7 +123,7 @@ pub(crate) struct Throttled {
     pub(crate) answer: Answer,
 }
 
-/// The same expression on either limiter.
+/// Evaluates the same expression on either limiter.
 macro_rules! either {
     ($gate:expr, $limiter:ident => $what:expr) => {
         match &$gate.inner.limiter {
@@ -103,45 +134,29 @@ macro_rules! either {
 }
 
 impl Gate {
-    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Scope) -> Gate {
+    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace) -> Gate {
         Gate { inner: Arc::new(Inner { limiter, recorder, own_limits }) }
     }
 
-    /// [`check`](Gate::check), unless the store has to be waited for.
-    pub(crate) fn check_now<'o>(
-        &self,
-        origin: impl Into<Origin<'o>>,
-        request: Request<'_>,
-    ) -> Option<Result<Decision, CheckError>> {
-        let Backed::Memory(limiter) = &self.inner.limiter else { return None };
-        let decided = limiter.check_now(request);
-        self.inner.recorder.decided(&origin.into(), &request, &decided, None, limiter.hashers());
-        Some(decided)
-    }
-
-    /// May this proceed? If so, it is charged.
-    pub(crate) async fn check<'o>(
-        &self,
-        origin: impl Into<Origin<'o>>,
-        request: Request<'_>,
-    ) -> Result<Decision, CheckError> {
-        let origin = origin.into();
-        let limiter = match &self.inner.limiter {
+    /// Decides whether a request may proceed, and charges it if so.
+    #[inline]
+    pub(crate) fn check<'a>(
+        &'a self,
+        origin: impl Into<Origin<'a>>,
+        request: Request<'a>,
+    ) -> Call<Result<Decision, CheckError>, PendingCheck<'a>> {
+        let (origin, recorder) = (origin.into(), &self.inner.recorder);
+        match &self.inner.limiter {
             Backed::Memory(limiter) => {
                 let decided = limiter.check_now(request);
-                self.inner.recorder.decided(&origin, &request, &decided, None, limiter.hashers());
-                return decided;
+                recorder.decided(&origin, &request, &decided, None, limiter.hashers());
+                Call::Ready(decided)
             }
-            Backed::Redis(limiter) => limiter,
-        };
-        let began = Instant::now();
-        let decided = limiter.check(request).await;
-        let took = Some(began.elapsed());
-        self.inner.recorder.decided(&origin, &request, &decided, took, limiter.hashers());
-        decided
+            Backed::Redis(limiter) => Call::Pending(PendingCheck { limiter, recorder, origin, request }),
+        }
     }
 
-    /// May these proceed, all of them? If so, all are charged; if not, none.
+    /// Decides whether several requests may proceed together. Either all are charged or none.
     pub(crate) async fn check_together(
         &self,
         origin: Origin<'_>,
@@ -149,11 +164,11 @@ impl Gate {
     ) -> Result<Vec<Decision>, CheckError> {
         let is_remote = matches!(self.inner.limiter, Backed::Redis(_));
         let began = is_remote.then(Instant::now);
-        let decided = either!(self, limiter => limiter.check_together(requests).await);
+        let decided = either!(self, limiter => limiter.check_all(requests).await);
         let took = began.map(|began| began.elapsed());
         let decided: Vec<Result<Decision, CheckError>> = match decided {
             Ok(decisions) => decisions.into_iter().map(Ok).collect(),
-            // One question has no answer, and with it all of them.
+            // If one request fails, there is no decision for any of them.
             Err(error) => vec![Err(error)],
         };
         for (request, decided) in requests.iter().zip(&decided) {
@@ -162,7 +177,7 @@ impl Gate {
         decided.into_iter().collect()
     }
 
-    /// What [`check`](Gate::check) would answer, with nothing charged.
+    /// Returns what [`check`](Gate::check) would return, and charges nothing.
     pub(crate) async fn peek(&self, request: Request<'_>) -> Result<Decision, CheckError> {
         match &self.inner.limiter {
             Backed::Memory(limiter) => limiter.peek_now(request),
@@ -170,37 +185,37 @@ impl Gate {
         }
     }
 
-    /// Why [`check`](Gate::check) would answer what it would answer, with nothing charged.
+    /// Explains what [`check`](Gate::check) would return, and charges nothing.
     pub(crate) async fn explain(&self, request: Request<'_>) -> Explanation {
         either!(self, limiter => limiter.explain(request).await)
     }
 
-    /// Gives back what these receipts are for.
+    /// Refunds what these receipts charged.
     pub(crate) async fn refund(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         either!(self, limiter => limiter.refund_receipts(receipts).await)
     }
 
-    /// Keeps the leases among these receipts from running out.
+    /// Renews the leases among these receipts.
     pub(crate) async fn renew(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         either!(self, limiter => limiter.renew_receipts(receipts).await)
     }
 
-    /// Gives back the leases among these receipts.
+    /// Releases the leases among these receipts.
     pub(crate) async fn release(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         either!(self, limiter => limiter.release_receipts(receipts).await)
     }
 
-    /// What can be given back of a decision, as one text that nobody can change; none if there is nothing.
+    /// The receipts of a decision as one authenticated text; `None` if nothing can be refunded.
     pub(crate) fn seal(&self, decision: &Decision) -> Option<String> {
         either!(self, limiter => limiter.sealed_receipts(decision))
     }
 
-    /// The receipts in such a text.
-    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, NotOurs> {
+    /// The receipts in a text that [`seal`](Gate::seal) wrote.
+    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
         either!(self, limiter => limiter.open_receipts(sealed))
     }
 
-    /// Tells penalties how an attempt went.
+    /// Reports the result of an attempt to penalty limits.
     pub(crate) async fn report(
         &self,
         request: Request<'_>,
@@ -209,41 +224,30 @@ impl Gate {
         either!(self, limiter => limiter.report(request, result).await)
     }
 
-    /// Forgets what was counted for whom this request would be charged.
+    /// Deletes the consumption of the subjects that this request would be charged to.
     pub(crate) async fn reset(&self, request: Request<'_>) -> Result<Vec<Returned>, FollowUpError> {
         either!(self, limiter => limiter.reset(request).await)
     }
 
-    /// [`throttle`](Gate::throttle), unless the store has to be waited for.
-    pub(crate) fn throttle_now(
+    /// Applies one operation to a key under a limit that the caller sent along.
+    #[inline]
+    pub(crate) fn throttle(
         &self,
         edge: Edge,
         key: &str,
         limit: &Limit,
         operation: Operation,
-    ) -> Option<Result<Throttled, ThrottleError>> {
-        let Backed::Memory(limiter) = &self.inner.limiter else { return None };
-        let decided = limiter.store().apply_item(&self.own_item(key, limit, operation));
-        let throttled = decided.map(|(now, answer)| self.note_own(edge, operation, now, answer));
-        Some(throttled.map_err(ThrottleError::from))
-    }
-
-    /// One operation on a key of the caller's own, under a limit of the caller's own.
-    pub(crate) async fn throttle(
-        &self,
-        edge: Edge,
-        key: &str,
-        limit: &Limit,
-        operation: Operation,
-    ) -> Result<Throttled, ThrottleError> {
-        if let Some(throttled) = self.throttle_now(edge, key, limit, operation) {
-            return throttled;
+    ) -> Call<Result<Throttled, ThrottleError>, PendingThrottle<'_>> {
+        let item = self.own_item(key, limit, operation);
+        match &self.inner.limiter {
+            Backed::Memory(limiter) => {
+                let decided = limiter.store().apply_item(&item);
+                let throttled =
+                    decided.map(|(now, answer)| self.record_throttle(edge, operation, now, answer));
+                Call::Ready(throttled.map_err(ThrottleError::from))
+            }
+            Backed::Redis(_) => Call::Pending(PendingThrottle { gate: self, edge, item }),
         }
-        let mut plan = Plan::new();
-        plan.push(self.own_item(key, limit, operation))?;
-        let outcome = either!(self, limiter => limiter.store().apply(&plan).await)?;
-        let answer = outcome.answers.first().ok_or(ThrottleError::Unanswered)?;
-        Ok(self.note_own(edge, operation, outcome.now, *answer))
     }
 
     #[inline]
@@ -253,42 +257,51 @@ impl Gate {
     }
 
     #[inline]
-    fn note_own(&self, edge: Edge, operation: Operation, now: Time, answer: Answer) -> Throttled {
-        // Looking is not counted, and what takes something back is no question of its own.
+    fn record_throttle(&self, edge: Edge, operation: Operation, now: Time, answer: Answer) -> Throttled {
+        // Peeks and refunds are not counted as requests.
         if let Operation::Charge { .. } = operation {
             self.inner.recorder.throttled(edge, answer.is_admitted());
         }
         Throttled { now, answer }
     }
 
-    /// The keys that make subjects out of attribute values.
+    /// Whether a rule with a concurrency limit matches these attributes.
+    pub(crate) fn has_lease_rule(&self, attributes: &Attributes<'_>) -> bool {
+        self.with_rules(|rules| {
+            let is_lease =
+                |rule: u32| rules.rules()[rule as usize].limit.algorithm() == Some(Algorithm::Concurrency);
+            rules.matching(attributes).into_iter().any(is_lease)
+        })
+    }
+
+    /// The hash keys that turn attribute values into subjects.
     pub(crate) fn hashers(&self) -> &SubjectHashers {
         either!(self, limiter => limiter.hashers())
     }
 
-    /// Looks at the rules in force.
+    /// Calls a function with the rules in force.
     pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
         self.inner.limiter.with_rules(look)
     }
 
-    /// Puts other rules in force, and says which version they are.
+    /// Replaces the rules, and returns the new version number.
     pub(crate) fn replace_rules(&self, source: Source) -> Result<u64, BuildError> {
         either!(self, limiter => {
             limiter.replace_rules_source(source)?;
             let version = limiter.rules_version();
-            limiter.with_rules(|rules| self.inner.recorder.follow(version, rules));
+            limiter.with_rules(|rules| self.inner.recorder.replace_rules(version, rules));
             Ok(version)
         })
     }
 
-    /// Forgets state in memory that counts for nothing any more.
+    /// Deletes expired state of the memory store.
     pub(crate) fn sweep(&self) {
         if let Backed::Memory(limiter) = &self.inner.limiter {
             limiter.store().sweep();
         }
     }
 
-    /// What the store is and how it does.
+    /// The kind and the state of the store.
     pub(crate) fn store_status(&self) -> StoreStatus {
         match &self.inner.limiter {
             Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
@@ -296,24 +309,66 @@ impl Gate {
         }
     }
 
-    /// Everything that is counted here.
+    /// Writes the metrics of checks and of the store.
     pub(crate) fn write(&self, page: &mut Exposition) {
         self.inner.recorder.write(page);
         self.store_status().write(page);
         if let Backed::Redis(limiter) = &self.inner.limiter {
-            let help = "Checks that are under way to the store.";
+            let help = "Checks in flight to the store.";
             page.single("rate_limit_store_in_flight", Kind::Gauge, help, limiter.store().store.in_flight());
         }
     }
 
-    /// Sends what is left to be told.
+    /// Sends the remaining traces.
     pub(crate) fn end(&self) {
         self.inner.recorder.end();
     }
 }
 
+impl Call<Result<Decision, CheckError>, PendingCheck<'_>> {
+    /// Returns the decision, and waits for the store if it must.
+    pub(crate) async fn finish(self) -> Result<Decision, CheckError> {
+        match self {
+            Call::Ready(decided) => decided,
+            // Boxed, so that the future stays small where nothing has to be awaited.
+            Call::Pending(pending) => Box::pin(pending.finish()).await,
+        }
+    }
+}
+
+impl PendingCheck<'_> {
+    async fn finish(self) -> Result<Decision, CheckError> {
+        let PendingCheck { limiter, recorder, origin, request } = self;
+        let started = Instant::now();
+        let decided = limiter.check(request).await;
+        recorder.decided(&origin, &request, &decided, Some(started.elapsed()), limiter.hashers());
+        decided
+    }
+}
+
+impl Call<Result<Throttled, ThrottleError>, PendingThrottle<'_>> {
+    /// Returns the result, and waits for the store if it must.
+    pub(crate) async fn finish(self) -> Result<Throttled, ThrottleError> {
+        match self {
+            Call::Ready(throttled) => throttled,
+            Call::Pending(pending) => pending.finish().await,
+        }
+    }
+}
+
+impl PendingThrottle<'_> {
+    async fn finish(self) -> Result<Throttled, ThrottleError> {
+        let (gate, operation) = (self.gate, self.item.operation);
+        let mut plan = Plan::new();
+        plan.push(self.item)?;
+        let outcome = either!(gate, limiter => limiter.store().apply(&plan).await)?;
+        let answer = outcome.answers.first().ok_or(ThrottleError::Unanswered)?;
+        Ok(gate.record_throttle(self.edge, operation, outcome.now, *answer))
+    }
+}
+
 impl Backed {
-    /// Looks at the rules in force.
+    /// Calls a function with the rules in force.
     pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
         match self {
             Backed::Memory(limiter) => limiter.with_rules(look),

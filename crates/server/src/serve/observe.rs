@@ -1,4 +1,4 @@
-//! What happens, for people and machines that watch: the one place where it is recorded.
+//! Metrics, logs and traces of checks: the one place where they are recorded.
 
 mod counters;
 mod exposition;
@@ -6,8 +6,8 @@ mod histogram;
 pub(crate) mod log;
 mod series;
 mod store_calls;
+mod timed_store;
 mod traces;
-mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,20 @@ use tollgate::Decision;
 use tollgate::core::SubjectHashers;
 use tollgate::core::decision::Source;
 use tollgate::core::rules::{Request, RuleSet};
-use tollgate::limiter::{CheckError, RuleView};
+use tollgate::limiter::{CheckError, RuleDecision};
 
 use super::gate::{Edge, Origin};
 use crate::config::LogConfig;
+use crate::text::excerpt;
 use counters::Counters;
 pub(crate) use exposition::{Exposition, Kind};
-use log::{Throttle, harmless};
+use log::LogThrottle;
 use series::Table;
 pub(crate) use store_calls::StoreCalls;
+pub(crate) use timed_store::TimedStore;
 pub(crate) use traces::Traces;
-pub(crate) use watched::Watched;
 
-/// Counts, tells and traces what was decided.
+/// Counts, logs and traces decisions.
 pub(crate) struct Recorder {
     rules: ArcSwap<Table>,
     edges: Counters,
@@ -37,10 +38,11 @@ pub(crate) struct Recorder {
     store: Arc<StoreCalls>,
     traces: Option<Traces>,
     refusals_per_second: u32,
-    told: Throttle,
+    refusals: LogThrottle,
+    undecided: LogThrottle,
 }
 
-/// The numbers in `others`.
+/// The indexes of `others`.
 mod other {
     pub(super) const UNMATCHED: usize = 0;
     pub(super) const DENIED: usize = 1;
@@ -65,16 +67,17 @@ impl Recorder {
             store,
             traces,
             refusals_per_second: log.refusals_per_second,
-            told: Throttle::default(),
+            refusals: LogThrottle::default(),
+            undecided: LogThrottle::default(),
         }
     }
 
-    /// Other rules are in force.
-    pub(crate) fn follow(&self, version: u64, rules: &RuleSet) {
+    /// Switches to the counters of other rules.
+    pub(crate) fn replace_rules(&self, version: u64, rules: &RuleSet) {
         self.rules.store(Arc::new(Table::new(version, rules, Some(&self.rules.load()))));
     }
 
-    /// A check has its answer. `took` is how long the store was waited for, if it was.
+    /// Records a check. `took` is the time that the store took, if it had to be awaited.
     pub(crate) fn decided(
         &self,
         origin: &Origin<'_>,
@@ -87,13 +90,13 @@ impl Recorder {
         if let Some(traces) = &self.traces {
             traces.note(origin, decided, took.unwrap_or_default());
         }
-        let Ok(decision) = decided else {
-            self.others.add(other::UNDECIDED);
-            return;
+        let decision = match decided {
+            Ok(decision) => decision,
+            Err(error) => return self.record_undecided(origin.edge, error),
         };
-        let ruleless = match decision.source {
+        let ruleless = match decision.source() {
             Source::Unmatched => Some(other::UNMATCHED),
-            Source::List if decision.allowed => Some(other::BYPASSED),
+            Source::List if decision.allowed() => Some(other::BYPASSED),
             Source::List => Some(other::DENIED),
             Source::Store | Source::Fallback | Source::Rule => None,
         };
@@ -105,22 +108,33 @@ impl Recorder {
             for rule in decision.rules() {
                 let outcome = rule.outcome();
                 if let Some(series) = table.of(version, outcome, rule.rule()) {
-                    series.note(outcome, decision.source, rule.rule(), request.attributes);
+                    series.note(outcome, decision.source(), rule.rule(), request.attributes);
                 }
             }
         }
-        if decision.degraded {
+        if decision.degraded() {
             self.others.add(other::DEGRADED);
         }
-        if !decision.allowed
+        if !decision.allowed()
             && tracing::enabled!(tracing::Level::INFO)
-            && let Some(untold) = self.told.pass(self.refusals_per_second)
+            && let Some(untold) = self.refusals.pass(self.refusals_per_second)
         {
-            tell_refusal(origin.edge, request, decision, took, hashers, untold);
+            log_refusal(origin.edge, request, decision, took, hashers, untold);
         }
     }
 
-    /// A charge under a caller's own limit has its answer.
+    #[cold]
+    fn record_undecided(&self, edge: Edge, error: &CheckError) {
+        self.others.add(other::UNDECIDED);
+        // Callers get the other errors, and can fix them.
+        if let CheckError::Undecided(_) = error
+            && let Some(untold) = self.undecided.pass(1)
+        {
+            tracing::warn!(event = "undecided", edge = edge.name(), untold, "{error}");
+        }
+    }
+
+    /// Records a charge under the caller's own limit.
     pub(crate) fn throttled(&self, edge: Edge, admitted: bool) {
         self.edges.add(edge as usize);
         self.others.add(if admitted { other::THROTTLE_ALLOWED } else { other::THROTTLE_REFUSED });
@@ -128,15 +142,14 @@ impl Recorder {
 
     pub(crate) fn write(&self, page: &mut Exposition) {
         self.rules.load().write(page);
-        let mut family =
-            page.family("rate_limit_requests_total", Kind::Counter, "Checks by the way they came in.");
+        let mut family = page.family("rate_limit_requests_total", Kind::Counter, "Checks by transport.");
         for edge in Edge::ALL {
             family.sample(&[("edge", edge.name())], self.edges.sum(edge as usize));
         }
         let mut family = page.family(
             "rate_limit_ruleless_total",
             Kind::Counter,
-            "Checks that no rule answered: none matched, or a list decided.",
+            "Checks that no rule answered: no rule matched, or a list decided.",
         );
         for (number, reason) in
             [(other::UNMATCHED, "unmatched"), (other::DENIED, "denied"), (other::BYPASSED, "bypassed")]
@@ -146,7 +159,7 @@ impl Recorder {
         page.single(
             "rate_limit_undecided_total",
             Kind::Counter,
-            "Checks that ended in an error, like a cost above what could ever be admitted.",
+            "Checks that ended in an error, such as a cost above the capacity.",
             self.others.sum(other::UNDECIDED),
         );
         page.single(
@@ -158,7 +171,7 @@ impl Recorder {
         let mut family = page.family(
             "rate_limit_throttle_total",
             Kind::Counter,
-            "Charges under limits that callers brought with them (CL.THROTTLE, or `limit` of a descriptor).",
+            "Charges under limits that callers sent along (CL.THROTTLE, or `limit` of a descriptor).",
         );
         for (number, outcome) in [(other::THROTTLE_ALLOWED, "allowed"), (other::THROTTLE_REFUSED, "refused")]
         {
@@ -167,7 +180,7 @@ impl Recorder {
         self.store.write(page);
     }
 
-    /// Sends what is left to be sent.
+    /// Sends the remaining traces.
     pub(crate) fn end(&self) {
         if let Some(traces) = &self.traces {
             traces.end();
@@ -175,8 +188,8 @@ impl Recorder {
     }
 }
 
-/// Of the subject only its kind and the beginning of its hash are told; the tenant is told by name.
-fn tell_refusal(
+/// Logs the kind of the subject and the beginning of its hash; the tenant in plain text.
+fn log_refusal(
     edge: Edge,
     request: &Request<'_>,
     decision: &Decision,
@@ -185,7 +198,7 @@ fn tell_refusal(
     untold: u64,
 ) {
     let headline = decision.headline();
-    let subject = headline.and_then(|rule: RuleView<'_>| rule.rule().per.find(request.attributes).ok());
+    let subject = headline.and_then(|rule: RuleDecision<'_>| rule.rule().per.find(request.attributes).ok());
     let kind = subject.as_ref().map(|subject| {
         let kinds: Vec<&str> = subject.parts.iter().map(|&(kind, _)| kind).collect();
         kinds.join("+")
@@ -200,14 +213,14 @@ fn tell_refusal(
         event = "refused",
         edge = edge.name(),
         rule = headline.map(|rule| rule.id()),
-        tenant = request.attributes.get("tenant").map(harmless),
+        tenant = request.attributes.get("tenant").map(|tenant| excerpt(tenant, 64)),
         subject_kind = kind,
         subject,
         algorithm = headline.and_then(|rule| rule.outcome().algorithm).map(|algorithm| algorithm.name()),
         limit = numbers.map(|numbers| numbers.limit),
         remaining = numbers.map(|numbers| numbers.remaining),
         retry_after_ms = decision.retry_after().map(|wait| wait.as_millis() as u64),
-        fallback = decision.source == Source::Fallback,
+        fallback = decision.source() == Source::Fallback,
         store_latency_us = took.map(|took| took.as_micros() as u64),
         untold,
         "refused"

@@ -1,33 +1,33 @@
-//! Whether a server should be asked, and how it is.
+//! Whether the server should get requests, and the state of its parts.
 
 use serde_json::{Value, json};
 
-use super::shared::Shared;
+use super::server_state::ServerState;
 use super::store_status::StoreStatus;
 
-/// Whether it is ready, and what people and probes may want to know.
+/// Whether the server is ready, and details for people and probes.
 ///
-/// A server whose store is down is ready: it answers by the rules' failure policies, which is what they are for. Only one
-/// that is about to end is not.
+/// A server whose store is down is ready: it answers by the failure policies of its rules. Only a server that shuts down is
+/// not.
 ///
-/// Anybody may ask this, so it says that something is wrong and not what: that is for the log and for whoever may read.
-pub(crate) fn readiness(shared: &Shared) -> (bool, Value) {
-    let is_ready = !shared.ending.is_cancelled();
-    let store = shared.gate.store_status();
+/// Anonymous callers may read this, so it says that something is wrong but not what. The log has the details.
+pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
+    let is_ready = !state.ending.is_cancelled();
+    let store = state.gate.store_status();
     let kind = match &store {
         StoreStatus::Memory(_) => "memory",
         StoreStatus::Redis(_) => "redis",
     };
-    let rules = shared.rules.in_force();
-    let told = json!({
+    let rules = state.rules.in_force();
+    let details = json!({
         "ready": is_ready,
         "store": { "kind": kind, "up": store.trouble().is_none() },
-        "fleet": shared.others.as_ref().map(|others| others.borrow().to_json()),
+        "fleet": state.others.as_ref().map(|others| others.borrow().to_json()),
         "rules": {
             "version": rules.version,
             "fingerprint": rules.fingerprint,
             "refused": rules.refused.is_some(),
         },
     });
-    (is_ready, told)
+    (is_ready, details)
 }

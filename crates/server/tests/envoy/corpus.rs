@@ -1,13 +1,12 @@
-//! The reader of messages takes any bytes: the corpus of its fuzz target, cut anywhere and with any byte changed.
-
-#[path = "../../fuzz/rls.rs"]
-mod rls;
+//! Replays the corpus of the fuzz target for messages, truncated at every byte and with bytes changed.
 
 use std::fs;
 use std::path::Path;
 
+use tollgate_server::fuzzing::rls;
+
 #[test]
-fn the_corpus_of_messages_holds_cut_anywhere_and_with_any_byte_changed() {
+fn the_corpus_of_messages_holds_truncated_and_changed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/rls");
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("there is a corpus") {
@@ -15,13 +14,13 @@ fn the_corpus_of_messages_holds_cut_anywhere_and_with_any_byte_changed() {
         // The name is printed if the property fails.
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("it can be read");
-        rls::message(&bytes);
+        rls(&bytes);
         for place in 0..bytes.len() {
-            rls::message(&bytes[..place]);
+            rls(&bytes[..place]);
             let mut changed = bytes.clone();
             for byte in [0, 1, 0x0a, 0x12, b'a', 0x7f, 0x80, 0xff] {
                 changed[place] = byte;
-                rls::message(&changed);
+                rls(&changed);
             }
         }
         count += 1;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use tollgate_testkit::redis::{Certificates, Flavour, Server};
+use tollgate_testkit::serving::Serving;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code as Status, Request};
 use tonic_health::pb::HealthCheckRequest;
@@ -18,7 +19,6 @@ use crate::proto::{
     Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
     RateLimitRequest, RateLimitResponse, RateLimitServiceClient, RateLimitUnit, Unit,
 };
-use crate::serving::{self, Serving};
 
 const RULES: &str = "
 version: 1
@@ -46,8 +46,8 @@ impl Service {
         let path = folder.path().join("rules.yaml");
         std::fs::write(&path, rules).expect("a file can be written");
         let path = path.to_str().expect("text");
-        let server =
-            serving::start(&[&["--grpc", "127.0.0.1:0", "--rules", path, "--threads", "1"], args].concat());
+        let args = [&["--grpc", "127.0.0.1:0", "--rules", path, "--threads", "1"], args].concat();
+        let server = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &args);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let channel = runtime.block_on(async { endpoint(&server).connect_lazy() });
         let client = RateLimitServiceClient::new(channel.clone());
@@ -156,7 +156,7 @@ fn descriptors_of_one_request_are_charged_all_or_none() {
     let answer = service.ask(both(11)).expect("an answer");
     assert_eq!(answer.overall_code(), Code::OverLimit);
     let why = answer.dynamic_metadata.expect("a reason").fields["reason"].kind.clone();
-    let expected = "rule \"per-user\": cost 11 is above the capacity 10; it could never be admitted";
+    let expected = "rule \"per-user\": cost 11 exceeds the capacity 10; it could never be admitted";
     assert_eq!(why, Some(prost_types::value::Kind::StringValue(expected.to_owned())));
 }
 

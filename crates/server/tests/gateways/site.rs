@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tollgate_testkit::serving::Serving;
 use tollgate_testkit::tools::free_port;
 
 use crate::answer::Answer;
 use crate::recipe::Recipe;
-use crate::serving::{self, Serving};
 use crate::shop::Shop;
 
 /// On a machine that is busy with other tests.
@@ -45,9 +45,8 @@ impl Site {
             &["--trusted-proxies", "127.0.0.1"]
         };
         let header = ["--proxy-header", "x-forwarded-for"];
-        let server = serving::start(
-            &[&["--rules", path, "--grpc", "127.0.0.1:0"], &header[..], trusted, settings].concat(),
-        );
+        let args = [&["--rules", path, "--grpc", "127.0.0.1:0"], &header[..], trusted, settings].concat();
+        let server = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &args);
         let (shop, port) = (Shop::open(), free_port());
         let grpc = server.grpc.expect("it speaks gRPC").port();
         let ports = [

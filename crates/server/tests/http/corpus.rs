@@ -1,13 +1,12 @@
-//! The reader of bodies takes any bytes: the corpus of its fuzz target, cut anywhere and with any byte changed.
-
-#[path = "../../fuzz/json.rs"]
-mod json;
+//! Replays the corpus of the fuzz target for bodies, truncated at every byte and with bytes changed.
 
 use std::fs;
 use std::path::Path;
 
+use tollgate_server::fuzzing::json;
+
 #[test]
-fn the_corpus_of_bodies_holds_cut_anywhere_and_with_any_byte_changed() {
+fn the_corpus_of_bodies_holds_truncated_and_changed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/json");
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("there is a corpus") {
@@ -15,13 +14,13 @@ fn the_corpus_of_bodies_holds_cut_anywhere_and_with_any_byte_changed() {
         // The name is printed if the property fails.
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("it can be read");
-        json::body(&bytes);
+        json(&bytes);
         for place in 0..bytes.len() {
-            json::body(&bytes[..place]);
+            json(&bytes[..place]);
             let mut changed = bytes.clone();
             for byte in [0, b'"', b'0', b'{', b'\\', b',', 0xc3, 0xff] {
                 changed[place] = byte;
-                json::body(&changed);
+                json(&changed);
             }
         }
         count += 1;

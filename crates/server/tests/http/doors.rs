@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::client::{Client, request};
-use super::serving::start;
+use super::start;
 use super::{RULES, problem, search};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -108,7 +108,7 @@ fn what_is_forwarded_is_believed_from_trusted_proxies_only() {
     let trusting =
         start(&["--rules", file, "--trusted-proxies", "127.0.0.0/8", "--proxy-header", "x-forwarded-for"]);
     let wary = start(&["--rules", file]);
-    let ask = |server: &super::serving::Serving, fields: &[(&str, &str)]| {
+    let ask = |server: &tollgate_testkit::serving::Serving, fields: &[(&str, &str)]| {
         let mut client = Client::connect(server.http);
         client.send(&request("GET", "/v1/authorize", fields, b""));
         let answer = client.answer();

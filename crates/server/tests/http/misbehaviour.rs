@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::client::{Client, request};
-use super::serving::start;
+use super::start;
 use super::{search, served};
 
 const JSON: (&str, &str) = ("content-type", "application/json");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::serving::start;
+use super::start;
 
 /// What differs from run to run.
 const VARYING: [&str; 3] = ["retry_after_ms", "reset_at_ms", "expires_at_ms"];

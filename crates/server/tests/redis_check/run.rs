@@ -1,4 +1,4 @@
-//! Runs `tollgate check` in a folder that has what it takes.
+//! Runs `tollgate check` in a folder with rules, a key and passwords.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 pub(crate) const KEY: &str = "6a4c1f0d9e8b7a695847362514039281706f5e4d3c2b1a0918f7e6d5c4b3a291";
-/// Three an hour, exactly.
+/// Exactly three per hour.
 const RULES: &str = "version: 1\nrules:\n  - { id: a, per: user, missing: refuse, limit: { sliding-window: 3/h, buckets: 1, counting: strict } }\n";
 
 pub(crate) struct Run {
@@ -15,7 +15,7 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// Puts rules, a key and passwords into a folder.
+/// Writes rules, a key and passwords to a folder.
 pub(crate) fn fill(folder: &Path) -> PathBuf {
     for (name, text) in [("rules.yaml", RULES), ("key", KEY), ("password", "s3cr3t\n"), ("wrong", "wr0ng\n")]
     {
@@ -28,7 +28,7 @@ pub(crate) fn check(folder: &Path, variables: &[(&str, &str)], args: &[&str]) ->
     check_by("rules.yaml", folder, variables, args)
 }
 
-/// The same by other rules.
+/// Runs a check with another rules file.
 pub(crate) fn check_by(rules: &str, folder: &Path, variables: &[(&str, &str)], args: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(["check", "--rules", rules]).args(args).current_dir(folder);

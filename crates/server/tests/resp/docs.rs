@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, iter};
 
-use crate::serving::start;
+use crate::start;
 
 const PAGE: &str = "docs/reference/resp.md";
 const PROMPT: &str = "127.0.0.1:6380> ";

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::store::redis::{RedisSettings, RedisStore};
-use tollgate_core::{Item, Operation, Plan, Scope, Span, Store, StoreError, SubjectHasher, Token};
+use tollgate_core::{Item, Keyspace, Operation, Plan, Span, Store, StoreError, SubjectHasher, Token};
 use tollgate_testkit::conformance::counting_limits;
 
 const TASKS: usize = 64;
@@ -46,8 +46,8 @@ async fn attempt(
     end: u64,
 ) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let limit = counting_limits(LIMIT, WINDOW)?[limit];
-    let scope = Scope::new("test", "contended")?;
-    let key = scope.key(SubjectHasher::new([5; 32]).subject([("user", "u")]));
+    let keyspace = Keyspace::new("test", "contended")?;
+    let key = keyspace.key(SubjectHasher::new([5; 32]).subject([("user", "u")]));
     let mut admitted = 0;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);

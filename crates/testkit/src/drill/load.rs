@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tollgate::store::redis::{RedisError, RedisStore};
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{
-    Item, Limit, Operation, Plan, Scope, Span, State, Store, StoreError, Subject, SubjectHasher, Time,
+    Item, Keyspace, Limit, Operation, Plan, Span, State, Store, StoreError, Subject, SubjectHasher, Time,
 };
 
 use super::DrillError;
@@ -32,7 +32,7 @@ pub(super) struct Book {
     pub(super) limit: Limit,
     pub(super) most: u64,
     /// One for every item of a Plan.
-    scopes: Vec<Scope>,
+    keyspaces: Vec<Keyspace>,
     pub(super) accounts: Vec<Account>,
     slowest_us: AtomicU64,
     began: Instant,
@@ -160,11 +160,11 @@ impl Book {
             unknown: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         };
-        let scopes = (0..shape.rules).map(|rule| Scope::new("drill", &format!("rule-{rule}")));
+        let keyspaces = (0..shape.rules).map(|rule| Keyspace::new("drill", &format!("rule-{rule}")));
         Ok(Book {
             limit: Limit::FixedWindow(FixedWindow::new(shape.most, WINDOW)?),
             most: shape.most,
-            scopes: scopes.collect::<Result<_, _>>()?,
+            keyspaces: keyspaces.collect::<Result<_, _>>()?,
             accounts: (0..shape.subjects).map(account).collect(),
             slowest_us: AtomicU64::new(0),
             began: Instant::now(),
@@ -179,13 +179,13 @@ impl Book {
 
     fn keys(&self, number: usize) -> Vec<String> {
         let subject = self.accounts[number].subject;
-        self.scopes.iter().map(|scope| scope.key(subject).to_string()).collect()
+        self.keyspaces.iter().map(|keyspace| keyspace.key(subject).to_string()).collect()
     }
 
     fn plan(&self, subject: Subject, operation: Operation) -> Result<Plan<'_>, DrillError> {
         let mut plan = Plan::new();
-        for scope in &self.scopes {
-            plan.push(Item::new(scope.key(subject), self.limit, operation))?;
+        for keyspace in &self.keyspaces {
+            plan.push(Item::new(keyspace.key(subject), self.limit, operation))?;
         }
         Ok(plan)
     }
@@ -200,7 +200,7 @@ impl Book {
         let counter = match &found {
             Ok(outcome) if outcome.answers.iter().all(|answer| answer.is_admitted()) => &account.admitted,
             Ok(_) => &account.refused,
-            Err(error) if may_be_done(error) => &account.unknown,
+            Err(error) if may_have_applied(error) => &account.unknown,
             Err(_) => &account.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -243,7 +243,7 @@ impl Book {
     }
 }
 
-fn may_be_done(error: &StoreError) -> bool {
+fn may_have_applied(error: &StoreError) -> bool {
     let StoreError::Transient(cause) = error else { return false };
-    cause.downcast_ref::<RedisError>().is_some_and(RedisError::may_be_done)
+    cause.downcast_ref::<RedisError>().is_some_and(RedisError::may_have_applied)
 }

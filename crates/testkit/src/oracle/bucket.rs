@@ -1,9 +1,9 @@
 //! Token bucket, leaky meter, leaky shaper: a debt kept as a fraction.
 
-use tollgate_core::algorithm::bucket::Shape;
+use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::{Decline, Mark, Operation, Span, Time, Verdict};
 
-use super::{Big, END, Expected, Oracle, Standing, big, ceil_div, done, first, floor, small, time};
+use super::{Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, small, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Numbers {
     /// The capacity; for a shaper the queue.
     pub capacity: u64,
     /// Which reading it is.
-    pub shape: Shape,
+    pub kind: BucketKind,
 }
 
 /// `debt / scale` units owed at `at`.
@@ -40,9 +40,9 @@ struct Rate {
 
 impl Numbers {
     fn ceiling(&self) -> Big {
-        match self.shape {
-            Shape::Queue => Big::from(self.capacity) + 1,
-            Shape::Tokens | Shape::Meter => self.capacity.into(),
+        match self.kind {
+            BucketKind::Queue => Big::from(self.capacity) + 1,
+            BucketKind::Tokens | BucketKind::Meter => self.capacity.into(),
         }
     }
 
@@ -80,9 +80,9 @@ impl BucketOracle {
         (debt - ticks * rate.drain).max(0)
     }
 
-    fn standing(&self, numbers: &Numbers, rate: &Rate, now: Big) -> Standing {
+    fn status(&self, numbers: &Numbers, rate: &Rate, now: Big) -> Status {
         let free = numbers.ceiling() * rate.scale - self.debt(numbers, rate, now);
-        Standing {
+        Status {
             limit: numbers.ceiling(),
             remaining: free.max(0) / rate.scale,
             reset_at: first(self.effective(rate, now), |t| self.debt(numbers, rate, t) == 0),
@@ -97,40 +97,42 @@ impl Oracle for BucketOracle {
         let (rate, now) = (numbers.rate(), big(now));
         let at = self.effective(&rate, now);
         let debt = self.debt(numbers, &rate, now);
-        let standing = self.standing(numbers, &rate, now);
+        let status = self.status(numbers, &rate, now);
         let full = numbers.ceiling() * rate.scale;
-        let refundable = numbers.shape != Shape::Queue;
+        let refundable = numbers.kind != BucketKind::Queue;
         match *operation {
-            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
             Operation::Charge { cost, .. } => {
                 let needed = Big::from(cost.max(1)) * rate.scale;
                 if debt + needed > full {
-                    return standing.refused(first(at, |t| self.debt(numbers, &rate, t) + needed <= full));
+                    return status.refused(first(at, |t| self.debt(numbers, &rate, t) + needed <= full));
                 }
                 // A queue lets it pass when everything before it has drained.
                 let delay = if refundable { 0 } else { ceil_div(debt, rate.drain) * rate.tick };
                 let admitted = Verdict::Admitted { delay: Span::from_us(small(delay)) };
                 if cost == 0 {
-                    return standing.kept(admitted);
+                    return status.kept(admitted);
                 }
                 let mark = if refundable { Mark::At { time: time(at) } } else { Mark::None };
                 self.owed = Some(Owed { debt: debt + Big::from(cost) * rate.scale, scale: rate.scale, at });
-                let standing = self.standing(numbers, &rate, now);
-                standing.written(admitted, mark, standing.reset_at)
+                let status = self.status(numbers, &rate, now);
+                status.written(admitted, mark, status.reset_at)
             }
             Operation::Refund { mark: Mark::At { time: booked }, cost } if refundable => {
                 let ticks = (at - floor(big(booked), rate.tick)).max(0) / rate.tick;
                 let charged = Big::from(cost).min(numbers.ceiling()) * rate.scale;
                 let given = (charged - ticks * rate.drain).min(debt);
                 if given <= 0 {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
                 self.owed = Some(Owed { debt: debt - given, scale: rate.scale, at });
-                let standing = self.standing(numbers, &rate, now);
-                standing.written(done(given / rate.scale), Mark::None, standing.reset_at)
+                let status = self.status(numbers, &rate, now);
+                status.written(done(given / rate.scale), Mark::None, status.reset_at)
             }
-            Operation::Refund { .. } if refundable => standing.declined(Decline::NotHeld),
-            _ => standing.declined(Decline::NotSupported),
+            Operation::Refund { .. } if refundable => status.declined(Decline::NotHeld),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

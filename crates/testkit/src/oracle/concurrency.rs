@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time, Token};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +34,8 @@ impl ConcurrencyOracle {
         self.live(now).find(|&(other, _, _)| other == token).map(|(_, until, weight)| (until, weight))
     }
 
-    fn standing(&self, limit: Big, now: Big) -> Standing {
-        Standing {
+    fn status(&self, limit: Big, now: Big) -> Status {
+        Status {
             limit,
             remaining: limit - self.held(now),
             reset_at: first(now.max(self.seen), |t| self.live(t).next().is_none()),
@@ -56,46 +56,46 @@ impl Oracle for ConcurrencyOracle {
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let (limit, lease, now) = (Big::from(numbers.limit), Big::from(numbers.lease_us), big(now));
-        let standing = self.standing(limit, now);
+        let status = self.status(limit, now);
         let until = (now.max(self.seen) + lease).min(END);
         match *operation {
             Operation::Peek { cost } => {
                 let nobody = Operation::Charge { cost, token: Token::NONE };
-                self.clone().step(numbers, time(now), &nobody).dry()
+                self.clone().step(numbers, time(now), &nobody).without_write()
             }
             Operation::Charge { cost, token } => {
                 let needed = Big::from(cost.max(1));
                 if self.find(token, now).is_some() {
-                    return standing.declined(Decline::TokenInUse);
+                    return status.declined(Decline::TokenInUse);
                 }
                 if self.held(now) + needed > limit {
-                    return standing.refused(first(now, |t| self.held(t) + needed <= limit));
+                    return status.refused(first(now, |t| self.held(t) + needed <= limit));
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 self.set(now, token, Some((until, cost.into())));
-                let standing = self.standing(limit, now);
-                standing.written(AT_ONCE, Mark::Held { token, until: time(until) }, standing.reset_at)
+                let status = self.status(limit, now);
+                status.written(AT_ONCE, Mark::Held { token, until: time(until) }, status.reset_at)
             }
             Operation::Renew { token } => {
                 let Some((old, weight)) = self.find(token, now) else {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 };
                 let until = until.max(old);
                 self.set(now, token, Some((until, weight)));
-                let standing = self.standing(limit, now);
-                standing.written(done(weight), Mark::Held { token, until: time(until) }, standing.reset_at)
+                let status = self.status(limit, now);
+                status.written(done(weight), Mark::Held { token, until: time(until) }, status.reset_at)
             }
             Operation::Release { token } => {
                 let Some((_, weight)) = self.find(token, now) else {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 };
                 self.set(now, token, None);
-                let standing = self.standing(limit, now);
-                standing.written(done(weight), Mark::None, standing.reset_at)
+                let status = self.status(limit, now);
+                status.written(done(weight), Mark::None, status.reset_at)
             }
-            _ => standing.declined(Decline::NotSupported),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, floor, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, floor, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,10 @@ impl FixedWindowOracle {
         if running { self.costs.iter().sum() } else { 0 }
     }
 
-    fn standing(&self, limit: Big, length: Big, now: Big) -> Standing {
+    fn status(&self, limit: Big, length: Big, now: Big) -> Status {
         let own_end = floor(self.effective(now), length) + length;
         let end = self.window.map(|(_, end)| end).filter(|&end| self.effective(now) < end).unwrap_or(own_end);
-        Standing { limit, remaining: limit - self.used(now), reset_at: end }
+        Status { limit, remaining: limit - self.used(now), reset_at: end }
     }
 
     fn book(&mut self, length: Big, now: Big, cost: Big) -> (Big, Big) {
@@ -52,31 +52,33 @@ impl Oracle for FixedWindowOracle {
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let (limit, length, now) = (Big::from(numbers.limit), Big::from(numbers.window_us), big(now));
-        let standing = self.standing(limit, length, now);
+        let status = self.status(limit, length, now);
         match *operation {
-            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
             Operation::Charge { cost, .. } => {
                 let needed = Big::from(cost.max(1));
                 if self.used(now) + needed > limit {
-                    return standing.refused(first(now, |t| self.used(t) + needed <= limit));
+                    return status.refused(first(now, |t| self.used(t) + needed <= limit));
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 let (start, end) = self.book(length, now, cost.into());
-                self.standing(limit, length, now).written(AT_ONCE, Mark::Window { start: time(start) }, end)
+                self.status(limit, length, now).written(AT_ONCE, Mark::Window { start: time(start) }, end)
             }
             Operation::Refund { mark, cost } => {
                 let used = self.used(now);
                 let here = self.window.is_some_and(|(start, _)| mark == Mark::Window { start: time(start) });
                 if used == 0 || !here {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
                 let given = used.min(cost.into());
                 let (_, end) = self.book(length, now, -given);
-                self.standing(limit, length, now).written(done(given), Mark::None, end)
+                self.status(limit, length, now).written(done(given), Mark::None, end)
             }
-            _ => standing.declined(Decline::NotSupported),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,9 @@ impl MeterOracle {
         if kept { self.costs.iter().sum() } else { 0 }
     }
 
-    fn standing(&self, limit: Big, expiry: Big, now: Big) -> Standing {
+    fn status(&self, limit: Big, expiry: Big, now: Big) -> Status {
         let reset_at = first(self.effective(now), |t| self.value(expiry, t) == 0);
-        Standing { limit, remaining: limit - self.value(expiry, now), reset_at }
+        Status { limit, remaining: limit - self.value(expiry, now), reset_at }
     }
 
     fn add(&mut self, expiry: Big, now: Big, cost: Big) {
@@ -51,32 +51,34 @@ impl Oracle for MeterOracle {
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let limit = numbers.limit.map_or(END, Big::from);
         let (expiry, now) = (Big::from(numbers.expiry_us), big(now));
-        let standing = self.standing(limit, expiry, now);
+        let status = self.status(limit, expiry, now);
         match *operation {
-            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
             Operation::Charge { cost, .. } => {
                 let needed = Big::from(cost.max(1));
                 if self.value(expiry, now) + needed > limit {
-                    return standing.refused(first(now, |t| self.value(expiry, t) + needed <= limit));
+                    return status.refused(first(now, |t| self.value(expiry, t) + needed <= limit));
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 self.add(expiry, now, cost.into());
-                let standing = self.standing(limit, expiry, now);
-                standing.written(AT_ONCE, Mark::Counter, standing.reset_at)
+                let status = self.status(limit, expiry, now);
+                status.written(AT_ONCE, Mark::Counter, status.reset_at)
             }
             Operation::Refund { mark, cost } => {
                 let value = self.value(expiry, now);
                 if value == 0 || mark != Mark::Counter {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
                 let given = value.min(cost.into());
                 self.add(expiry, now, -given);
-                let standing = self.standing(limit, expiry, now);
-                standing.written(done(given), Mark::None, standing.reset_at)
+                let status = self.status(limit, expiry, now);
+                status.written(done(given), Mark::None, status.reset_at)
             }
-            _ => standing.declined(Decline::NotSupported),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

@@ -3,7 +3,7 @@
 use tollgate_core::algorithm::penalty::PenaltyNumbers;
 use tollgate_core::{Decline, Mark, Operation, Report, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, time};
 
 /// Failures and the end of the wait.
 #[derive(Default, Clone)]
@@ -35,10 +35,10 @@ impl PenaltyOracle {
         failures > Big::from(numbers.free) && now < until
     }
 
-    fn standing(&self, numbers: &PenaltyNumbers, now: Big) -> Standing {
+    fn status(&self, numbers: &PenaltyNumbers, now: Big) -> Status {
         let (failures, until) = self.current(numbers, now);
         let tries = Big::from(numbers.free) + 1;
-        Standing {
+        Status {
             limit: tries,
             remaining: if self.waits(numbers, now) { 0 } else { (tries - failures).max(1) },
             reset_at: if failures == 0 { now } else { until + Big::from(numbers.memory.us()) },
@@ -58,7 +58,7 @@ impl Oracle for PenaltyOracle {
 
     fn step(&mut self, numbers: &PenaltyNumbers, now: Time, operation: &Operation) -> Expected {
         let now = big(now);
-        let standing = self.standing(numbers, now);
+        let status = self.status(numbers, now);
         let (failures, until) = self.current(numbers, now);
         match *operation {
             Operation::Charge { cost, .. }
@@ -66,28 +66,28 @@ impl Oracle for PenaltyOracle {
             {
                 self.fail(numbers, now);
                 let (_, until) = self.current(numbers, now);
-                let standing = self.standing(numbers, now);
-                let mut expected = standing.refused(until);
-                expected.dies_at = Some(time(standing.reset_at));
+                let status = self.status(numbers, now);
+                let mut expected = status.refused(until);
+                expected.dies_at = Some(time(status.reset_at));
                 expected
             }
             Operation::Charge { .. } | Operation::Peek { .. } => {
                 if self.waits(numbers, now) {
-                    standing.refused(until)
+                    status.refused(until)
                 } else {
-                    standing.kept(AT_ONCE)
+                    status.kept(AT_ONCE)
                 }
             }
             Operation::Report { result: Report::Failure } => {
                 let failures = self.fail(numbers, now);
-                let standing = self.standing(numbers, now);
-                standing.written(done(failures), Mark::None, standing.reset_at)
+                let status = self.status(numbers, now);
+                status.written(done(failures), Mark::None, status.reset_at)
             }
             Operation::Report { result: Report::Success } => {
                 self.record = None;
-                self.standing(numbers, now).written(done(failures), Mark::None, now)
+                self.status(numbers, now).written(done(failures), Mark::None, now)
             }
-            _ => standing.declined(Decline::NotSupported),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

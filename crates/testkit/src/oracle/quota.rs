@@ -3,7 +3,7 @@
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::{Decline, Mark, Operation, Time, Token};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers, with the periods the caller computed.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +85,14 @@ impl QuotaOracle {
         }
     }
 
-    fn standing(&self, numbers: &Numbers, now: Big, fresh_end: Big) -> Standing {
+    fn status(&self, numbers: &Numbers, now: Big, fresh_end: Big) -> Status {
         let allowance = Big::from(numbers.allowance);
         let reset_at = match (self.running(numbers, now), numbers.period) {
             (Some(_), _) => self.recorded_end(numbers).unwrap_or(fresh_end),
             (None, QuotaPeriod::Calendar(_)) => fresh_end,
             (None, QuotaPeriod::Rolling(_)) => self.effective(now),
         };
-        Standing { limit: allowance, remaining: allowance - self.taken(numbers, now), reset_at }
+        Status { limit: allowance, remaining: allowance - self.taken(numbers, now), reset_at }
     }
 
     fn write(&mut self, numbers: &Numbers, now: Big, (start, end): (Big, Big), cost: Big) {
@@ -117,39 +117,41 @@ impl Oracle for QuotaOracle {
         let ceiling = Big::from(numbers.allowance) + Big::from(numbers.grace);
         let Some(period) = self.period(numbers, now) else {
             let at = self.effective(now);
-            let standing = Standing { limit: numbers.allowance.into(), remaining: 0, reset_at: at };
-            return standing.declined(Decline::Recompute { at: time(at) });
+            let status = Status { limit: numbers.allowance.into(), remaining: 0, reset_at: at };
+            return status.declined(Decline::Recompute { at: time(at) });
         };
         let (start, end) = period;
-        let standing = self.standing(numbers, now, end);
+        let status = self.status(numbers, now, end);
         let refusal = |needed: Big| {
             let fits = |t: Big| self.taken(numbers, t) + needed <= ceiling;
-            (!fits(now)).then(|| standing.refused(first(now, fits)))
+            (!fits(now)).then(|| status.refused(first(now, fits)))
         };
         match *operation {
-            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
             Operation::Charge { cost, .. } => {
                 if let Some(refused) = refusal(Big::from(cost.max(1))) {
                     return refused;
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 self.write(numbers, now, period, cost.into());
-                self.standing(numbers, now, end).written(AT_ONCE, Mark::Window { start: time(start) }, end)
+                self.status(numbers, now, end).written(AT_ONCE, Mark::Window { start: time(start) }, end)
             }
             Operation::Reserve { cost, token, hold } => {
                 if self.find(numbers, now, token).is_some() {
-                    return standing.declined(Decline::TokenInUse);
+                    return status.declined(Decline::TokenInUse);
                 }
                 if let Some(refused) = refusal(Big::from(cost.max(1))) {
                     return refused;
                 }
                 if self.held(numbers, now).len() >= MOST_HELD {
-                    return standing.declined(Decline::TooManyReservations);
+                    return status.declined(Decline::TooManyReservations);
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 let until = (self.effective(now) + Big::from(hold.us())).min(end);
                 self.write(numbers, now, period, 0);
@@ -157,31 +159,31 @@ impl Oracle for QuotaOracle {
                     record.held.push((token, until, cost.into()));
                 }
                 // The answer counts the reservation even if it is over at once.
-                let standing = self.standing(numbers, now, end);
+                let status = self.status(numbers, now, end);
                 let over = if until > self.effective(now) { 0 } else { Big::from(cost) };
-                let standing = Standing { remaining: standing.remaining - over, ..standing };
-                standing.written(AT_ONCE, Mark::Held { token, until: time(until) }, end)
+                let status = Status { remaining: status.remaining - over, ..status };
+                status.written(AT_ONCE, Mark::Held { token, until: time(until) }, end)
             }
             Operation::Settle { token, actual } => {
                 let used = self.used(numbers, now);
                 if self.find(numbers, now, token).is_none() {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
                 if used + Big::from(actual) > END {
-                    return standing.declined(Decline::Overflow);
+                    return status.declined(Decline::Overflow);
                 }
                 self.write(numbers, now, period, actual.into());
                 self.drop_held(token);
                 let mark = Mark::Window { start: time(start) };
-                self.standing(numbers, now, end).written(done(actual.into()), mark, end)
+                self.status(numbers, now, end).written(done(actual.into()), mark, end)
             }
             Operation::Cancel { token } => {
                 let Some(cost) = self.find(numbers, now, token) else {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 };
                 self.write(numbers, now, period, 0);
                 self.drop_held(token);
-                self.standing(numbers, now, end).written(done(cost), Mark::None, end)
+                self.status(numbers, now, end).written(done(cost), Mark::None, end)
             }
             Operation::Refund { mark, cost } => {
                 let used = self.used(numbers, now);
@@ -190,13 +192,13 @@ impl Oracle for QuotaOracle {
                     .as_ref()
                     .is_some_and(|record| mark == Mark::Window { start: time(record.start) });
                 if used == 0 || !here {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
                 let given = used.min(cost.into());
                 self.write(numbers, now, period, -given);
-                self.standing(numbers, now, end).written(done(given), Mark::None, end)
+                self.status(numbers, now, end).written(done(given), Mark::None, end)
             }
-            _ => standing.declined(Decline::NotSupported),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

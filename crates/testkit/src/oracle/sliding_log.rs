@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, done, first, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +58,10 @@ impl SlidingLogOracle {
         self.room(numbers, now) && self.used(numbers.window_us.into(), now) + needed <= numbers.limit.into()
     }
 
-    fn standing(&self, numbers: &Numbers, now: Big, room: bool) -> Standing {
+    fn status(&self, numbers: &Numbers, now: Big, room: bool) -> Status {
         let (limit, window) = (Big::from(numbers.limit), Big::from(numbers.window_us));
         let left = (limit - self.used(window, now)).max(0);
-        Standing {
+        Status {
             limit,
             remaining: if room { left } else { 0 },
             reset_at: first(self.effective(now), |t| self.used(window, t) == 0),
@@ -79,43 +79,45 @@ impl Oracle for SlidingLogOracle {
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let (window, now) = (Big::from(numbers.window_us), big(now));
-        let standing = self.standing(numbers, now, self.room(numbers, now));
+        let status = self.status(numbers, now, self.room(numbers, now));
         match *operation {
-            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
             Operation::Charge { cost, .. } => {
                 let needed = Big::from(cost.max(1));
                 let at = self.effective(now);
                 if !self.fits(numbers, now, needed) {
-                    return standing.refused(first(at + 1, |t| self.fits(numbers, t, needed)));
+                    return status.refused(first(at + 1, |t| self.fits(numbers, t, needed)));
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 self.prune(window, now);
                 self.requests.push((at, cost.into()));
-                self.standing(numbers, now, true).written(AT_ONCE, Mark::At { time: time(at) }, at + window)
+                self.status(numbers, now, true).written(AT_ONCE, Mark::At { time: time(at) }, at + window)
             }
             Operation::Refund { mark: Mark::At { time: at }, cost } => {
                 let (at, instants) = (big(at), self.instants(window, now));
                 let Some(place) = instants.iter().position(|&instant| instant == at) else {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 };
                 if instants.len() - place > REACH {
-                    return standing.declined(Decline::TooOld);
+                    return status.declined(Decline::TooOld);
                 }
                 let held: Big =
                     self.requests.iter().filter(|&&(when, _)| when == at).map(|&(_, cost)| cost).sum();
                 let given = held.min(cost.into());
                 if given == 0 {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
                 let room = self.room(numbers, now);
                 self.requests.push((at, -given));
                 let forgotten = first(now, |t| self.instants(window, t).is_empty());
-                self.standing(numbers, now, room).written(done(given), Mark::None, forgotten)
+                self.status(numbers, now, room).written(done(given), Mark::None, forgotten)
             }
-            Operation::Refund { .. } => standing.declined(Decline::NotHeld),
-            _ => standing.declined(Decline::NotSupported),
+            Operation::Refund { .. } => status.declined(Decline::NotHeld),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

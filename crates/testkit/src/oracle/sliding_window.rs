@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Standing, big, ceil_div, done, first, floor, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +81,9 @@ impl SlidingWindowOracle {
         self.recut(numbers).iter().map(weigh).sum::<Big>().min(END)
     }
 
-    fn standing(&self, numbers: &Numbers, now: Big) -> Standing {
+    fn status(&self, numbers: &Numbers, now: Big) -> Status {
         let limit = Big::from(numbers.limit);
-        Standing {
+        Status {
             limit,
             remaining: limit - self.used(numbers, now),
             reset_at: first(self.effective(now), |t| self.used(numbers, t) == 0),
@@ -109,25 +109,27 @@ impl Oracle for SlidingWindowOracle {
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let (limit, now) = (Big::from(numbers.limit), self.effective(big(now)));
-        let standing = self.standing(numbers, now);
+        let status = self.status(numbers, now);
         match *operation {
-            Operation::Peek { cost } => self.clone().step(numbers, time(now), &Operation::charge(cost)).dry(),
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
             Operation::Charge { cost, .. } => {
                 let needed = Big::from(cost.max(1));
                 if self.used(numbers, now) + needed > limit {
                     let retry = first(self.effective(now), |t| self.used(numbers, t) + needed <= limit);
-                    return standing.refused(retry);
+                    return status.refused(retry);
                 }
                 if cost == 0 {
-                    return standing.kept(AT_ONCE);
+                    return status.kept(AT_ONCE);
                 }
                 let used = self.used(numbers, now) + Big::from(cost);
                 self.write(numbers, now);
                 let start = self.newest.unwrap_or(0);
                 let sum = self.units.entry(start).or_insert(0);
                 *sum = (*sum + Big::from(cost)).min(numbers.most_per_bucket());
-                let standing = Standing { remaining: limit - used, ..self.standing(numbers, now) };
-                standing.written(AT_ONCE, Mark::Window { start: time(start) }, standing.reset_at)
+                let status = Status { remaining: limit - used, ..self.status(numbers, now) };
+                status.written(AT_ONCE, Mark::Window { start: time(start) }, status.reset_at)
             }
             Operation::Refund { mark, cost } => {
                 let start = floor(self.effective(now), numbers.bucket());
@@ -140,9 +142,9 @@ impl Oracle for SlidingWindowOracle {
                     _ => 0,
                 };
                 if held == 0 {
-                    return standing.declined(Decline::NotHeld);
+                    return status.declined(Decline::NotHeld);
                 }
-                let Mark::Window { start: at } = mark else { return standing.declined(Decline::NotHeld) };
+                let Mark::Window { start: at } = mark else { return status.declined(Decline::NotHeld) };
                 let given = held.min(cost.into());
                 *recut.entry(big(at)).or_insert(0) -= given;
                 recut.retain(|_, count| *count != 0);
@@ -150,10 +152,10 @@ impl Oracle for SlidingWindowOracle {
                 // What counts is told before the bucket that lies ahead is moved into the present one.
                 let used = self.used(numbers, now);
                 self.write(numbers, now);
-                let standing = Standing { remaining: limit - used, ..self.standing(numbers, now) };
-                standing.written(done(given), Mark::None, standing.reset_at)
+                let status = Status { remaining: limit - used, ..self.status(numbers, now) };
+                status.written(done(given), Mark::None, status.reset_at)
             }
-            _ => standing.declined(Decline::NotSupported),
+            _ => status.declined(Decline::NotSupported),
         }
     }
 }

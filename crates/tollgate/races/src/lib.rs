@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::{check_pct, check_random, thread};
+use tollgate::clock::AnyClock;
 use tollgate::core::algorithm::bucket::Bucket;
 use tollgate::core::algorithm::concurrency::Concurrency;
 use tollgate::core::algorithm::fixed_window::FixedWindow;
-use tollgate::core::{Answer, Item, Limit, Operation, Plan, Scope, Span, SubjectHasher, Time, Token};
+use tollgate::core::{Answer, Item, Keyspace, Limit, Operation, Plan, Span, SubjectHasher, Time, Token};
 use tollgate::{Clock, Keyed, MemoryStore};
 
 /// Interleavings per test and scheduler. Each one creates a new store.
@@ -62,7 +63,7 @@ fn count_true(ask: impl Fn(usize) -> bool + Send + Sync + 'static) -> usize {
 fn plans_over_several_shards_neither_deadlock_nor_miscount() {
     explore(|| {
         let store = MemoryStore::with_clock(Frozen);
-        let scopes = ["a", "b", "c"].map(|rule| Scope::new("test", rule).unwrap());
+        let keyspaces = ["a", "b", "c"].map(|rule| Keyspace::new("test", rule).unwrap());
         let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);
         let admitted = count_true(move |attempt| {
             let mut plan = Plan::new();
@@ -70,7 +71,7 @@ fn plans_over_several_shards_neither_deadlock_nor_miscount() {
             for position in 0..3 {
                 let rule = (position + attempt) % 3;
                 let limit = [window(2), bucket(9), window(4)][rule];
-                plan.push(Item::new(scopes[rule].key(subject), limit, Operation::charge(1))).unwrap();
+                plan.push(Item::new(keyspaces[rule].key(subject), limit, Operation::charge(1))).unwrap();
             }
             store.apply_now(&plan).answers.iter().all(Answer::is_admitted)
         });
@@ -81,8 +82,8 @@ fn plans_over_several_shards_neither_deadlock_nor_miscount() {
 #[test]
 fn one_hot_key_gets_exactly_its_limit_despite_the_last_refusal() {
     explore(|| {
-        let keyed = Keyed::with_store(bucket(2), MemoryStore::with_clock(Frozen)).unwrap();
-        assert_eq!(count_true(move |_| keyed.check("hot").is_admitted()), 2);
+        let keyed = Keyed::with_store(bucket(2), MemoryStore::with_clock(AnyClock::custom(Frozen))).unwrap();
+        assert_eq!(count_true(move |_| keyed.check("hot").allowed()), 2);
     });
 }
 
@@ -91,12 +92,12 @@ fn one_hot_key_gets_exactly_its_limit_despite_the_last_refusal() {
 fn plans_of_one_item_and_of_two_charge_a_contended_key_exactly() {
     explore(|| {
         let store = MemoryStore::with_clock(Frozen);
-        let scopes = ["a", "b"].map(|rule| Scope::new("test", rule).unwrap());
+        let keyspaces = ["a", "b"].map(|rule| Keyspace::new("test", rule).unwrap());
         let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);
         let ask = move |keys: usize| {
             let mut plan = Plan::new();
-            for (scope, limit) in scopes.iter().zip([bucket(5), window(9)]).take(keys) {
-                plan.push(Item::new(scope.key(subject), limit, Operation::charge(1))).unwrap();
+            for (keyspace, limit) in keyspaces.iter().zip([bucket(5), window(9)]).take(keys) {
+                plan.push(Item::new(keyspace.key(subject), limit, Operation::charge(1))).unwrap();
             }
             store.apply_now(&plan).answers.iter().all(Answer::is_admitted)
         };
@@ -109,8 +110,10 @@ fn plans_of_one_item_and_of_two_charge_a_contended_key_exactly() {
 #[test]
 fn a_check_after_a_reset_sees_the_reset() {
     explore(|| {
-        let keyed = Arc::new(Keyed::with_store(window(1), MemoryStore::with_clock(Frozen)).unwrap());
-        assert!(keyed.check("k").is_admitted());
+        let keyed = Arc::new(
+            Keyed::with_store(window(1), MemoryStore::with_clock(AnyClock::custom(Frozen))).unwrap(),
+        );
+        assert!(keyed.check("k").allowed());
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let keyed = Arc::clone(&keyed);
@@ -121,7 +124,7 @@ fn a_check_after_a_reset_sees_the_reset() {
             })
             .collect();
         keyed.reset("k");
-        assert!(keyed.peek("k", 1).is_admitted());
+        assert!(keyed.peek("k", 1).allowed());
         others.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
@@ -129,9 +132,9 @@ fn a_check_after_a_reset_sees_the_reset() {
 #[test]
 fn at_the_cap_all_keys_share_the_overflow_subject_exactly() {
     explore(|| {
-        let store = MemoryStore::with_clock(Frozen).keys_max(0);
+        let store = MemoryStore::with_clock(AnyClock::custom(Frozen)).keys_max(0);
         let keyed = Keyed::with_store(bucket(3), store).unwrap();
-        assert_eq!(count_true(move |attempt| keyed.check(attempt.to_le_bytes()).is_admitted()), 3);
+        assert_eq!(count_true(move |attempt| keyed.check(attempt.to_le_bytes()).allowed()), 3);
     });
 }
 
@@ -139,7 +142,7 @@ fn at_the_cap_all_keys_share_the_overflow_subject_exactly() {
 fn a_concurrency_limit_of_one_has_one_holder_at_a_time() {
     explore(|| {
         let store = Arc::new(MemoryStore::with_clock(Frozen));
-        let scope = Arc::new(Scope::new("test", "a").unwrap());
+        let keyspace = Arc::new(Keyspace::new("test", "a").unwrap());
         let holders = Arc::new(AtomicUsize::new(0));
         let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(9)).unwrap());
         let subject = SubjectHasher::new([1; 32]).subject([("user", "u")]);
@@ -148,7 +151,7 @@ fn a_concurrency_limit_of_one_has_one_holder_at_a_time() {
             let token = Token(attempt as u128 + 1);
             let apply = |operation| {
                 let mut plan = Plan::new();
-                plan.push(Item::new(scope.key(subject), limit, operation)).unwrap();
+                plan.push(Item::new(keyspace.key(subject), limit, operation)).unwrap();
                 store.apply_now(&plan).answers[0].is_admitted()
             };
             let admitted = apply(Operation::Charge { cost: 1, token });

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Limit, Time};
 
-use crate::limiter::RuleView;
+use crate::limiter::RuleDecision;
 
 /// What there is to say about one rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,13 +24,13 @@ pub(super) struct Line<'d> {
 
 impl<'d> Line<'d> {
     /// None if the store could not tell the numbers.
-    pub(super) fn of(rule: RuleView<'d>) -> Option<Line<'d>> {
-        let (numbers, limit) = (rule.numbers?, rule.limit()?);
+    pub(super) fn of(rule: RuleDecision<'d>) -> Option<Line<'d>> {
+        let (numbers, limit) = (rule.outcome().numbers?, rule.limit_in_force()?);
         // A calendar period ends at the reset, so the instant before it lies within.
         let before_reset = Time::from_us(numbers.reset_at_ms.saturating_mul(1_000).saturating_sub(1));
         Some(Line {
             id: rule.id(),
-            blocking: rule.blocking,
+            blocking: rule.blocking(),
             limit: numbers.limit,
             remaining: numbers.remaining,
             window_s: limit.window(before_reset).map(|window| window.secs_ceil()),

@@ -1,23 +1,21 @@
 use proptest::prelude::*;
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
-use tollgate_core::rules::Request;
-use tollgate_core::{Attributes, SubjectHasher, SubjectHashers, Time};
+use tollgate_core::Time;
 
 use super::*;
-use crate::{Limiter, ManualClock, MemoryStore};
+use crate::{HashKey, HashKeys, LocalLimiter, ManualClock, Request};
 
 /// The fourteenth of February 2026, noon.
 const NOON_US: u64 = 1_771_070_400_000_000;
 
-fn limiter(rules: &str) -> Limiter<MemoryStore<ManualClock>> {
-    let store = MemoryStore::with_clock(ManualClock::at(Time::from_us(NOON_US)));
+fn limiter(rules: &str) -> LocalLimiter {
+    let clock = ManualClock::at(Time::from_us(NOON_US));
     let rules = format!("version: 1\nrules:\n{rules}");
-    Limiter::builder().store(store).rules_yaml(rules).build().unwrap_or_else(|error| panic!("{error}"))
+    LocalLimiter::builder().clock(clock).rules_yaml(rules).build().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn check(limiter: &Limiter<MemoryStore<ManualClock>>, cost: u64) -> Decision {
-    let attributes = Attributes::from([("api_key", "k"), ("tenant", "t")]);
-    limiter.check_now(Request::new(&attributes).cost(cost)).unwrap()
+fn check(limiter: &LocalLimiter, cost: u64) -> Decision {
+    limiter.check(Request::from([("api_key", "k"), ("tenant", "t")]).cost(cost)).unwrap()
 }
 
 fn written(dialect: Dialect, decision: &Decision) -> Vec<String> {
@@ -27,7 +25,7 @@ fn written(dialect: Dialect, decision: &Decision) -> Vec<String> {
 /// What is written about one rule that has been charged `cost` in one go.
 fn policy(limit: &str, cost: u64) -> Vec<String> {
     let decision = check(&limiter(&format!("  - {{ id: one, per: api_key, limit: {{ {limit} }} }}")), cost);
-    assert!(decision.allowed);
+    assert!(decision.allowed());
     written(Dialect::Ietf08, &decision)
 }
 
@@ -35,7 +33,7 @@ const SEARCH: &str =
     "  - { id: search-per-key, per: api_key, limit: { token-bucket: 2/s, burst: 240 }, on_failure: open }";
 
 #[test]
-fn every_dialect_says_the_same() {
+fn every_dialect_has_the_same_numbers() {
     // 223 of 240 are owed, at 2 a second: all are back after 111.5 s.
     let decision = check(&limiter(SEARCH), 223);
     for (dialect, expected) in [
@@ -70,7 +68,7 @@ fn every_dialect_says_the_same() {
 }
 
 #[test]
-fn a_refusal_also_says_how_long_to_wait() {
+fn a_refusal_has_retry_after_in_every_dialect() {
     let limiter = limiter(SEARCH);
     check(&limiter, 240);
     // Three more are there after 1.5 s, one after 0.5 s.
@@ -85,7 +83,7 @@ fn a_refusal_also_says_how_long_to_wait() {
 }
 
 #[test]
-fn the_window_is_what_the_number_stands_for() {
+fn the_window_is_that_of_the_algorithm() {
     for (limit, cost, expected) in [
         ("fixed-window: 600/min", 1, [r#""one";q=600;w=60"#, r#""one";r=599;t=60"#]),
         ("sliding-log: 5/10min", 2, [r#""one";q=5;w=600"#, r#""one";r=3;t=600"#]),
@@ -111,12 +109,12 @@ fn the_window_is_what_the_number_stands_for() {
 
 /// A counter without a limit stops at 2^53 - 1, which has sixteen digits.
 #[test]
-fn a_number_too_long_for_a_structured_field_is_cut_to_the_longest() {
+fn a_number_too_large_for_a_structured_field_becomes_the_largest() {
     assert_eq!(policy("meter: unlimited", 1)[0], r#"ratelimit-policy: "one";q=999999999999999"#);
 }
 
 #[test]
-fn drafts_that_demand_a_window_get_no_policy_without_one() {
+fn drafts_that_require_a_window_have_no_policy_without_one() {
     let decision = check(&limiter("  - { id: one, per: api_key, limit: { concurrency: 3, lease: 30s } }"), 1);
     assert_eq!(written(Dialect::Ietf07, &decision), ["ratelimit: limit=3, remaining=2, reset=30"]);
     assert_eq!(
@@ -131,7 +129,7 @@ const THREE: &str = "
   - { id: tight, per: api_key, limit: { fixed-window: 10/min } }";
 
 #[test]
-fn all_enforced_rules_are_named_and_the_tightest_has_its_numbers() {
+fn every_enforced_rule_is_named_and_the_tightest_has_numbers() {
     let decision = check(&limiter(THREE), 1);
     assert_eq!(
         written(Dialect::Ietf08, &decision),
@@ -145,19 +143,18 @@ fn all_enforced_rules_are_named_and_the_tightest_has_its_numbers() {
 
 #[test]
 fn a_rule_charged_under_two_hash_keys_is_named_once() {
-    let [new, old] = [(2, [2; 32]), (1, [1; 32])].map(|(id, secret)| SubjectHasher::with_id(id, secret));
+    let [new, old] = [(2, [2; 32]), (1, [1; 32])].map(|(id, secret)| HashKey::with_id(id, secret));
     let rules = format!("version: 1\nrules:{THREE}");
-    let hashers = SubjectHashers::changing(new, old).unwrap();
-    let limiter = Limiter::builder().rules_yaml(rules).hash_key(hashers).build().unwrap();
-    let attributes = Attributes::from([("api_key", "k"), ("tenant", "t")]);
-    let decision = limiter.check_now(&attributes).unwrap();
+    let keys = HashKeys::rotating(new, old).unwrap();
+    let limiter = LocalLimiter::builder().rules_yaml(rules).hash_key(keys).build().unwrap();
+    let decision = limiter.check([("api_key", "k"), ("tenant", "t")]).unwrap();
     assert_eq!(decision.rules().count(), 6);
     let fields = written(Dialect::Ietf08, &decision);
     assert_eq!(fields[0], r#"ratelimit-policy: "wide";q=1000;w=3600, "tight";q=10;w=60"#);
 }
 
 #[test]
-fn who_meets_no_rule_is_told_nothing() {
+fn a_request_without_an_enforced_rule_has_no_fields() {
     let limiter = limiter(
         "  - { id: elsewhere, match: { action: export }, per: api_key, limit: { fixed-window: 1/min } }
   - { id: shadow, per: api_key, mode: shadow, limit: { fixed-window: 1/min } }
@@ -167,9 +164,8 @@ deny:
   - { when: { tenant: theirs }, reason: it is them }",
     );
     for tenant in ["anybody", "ours", "theirs"] {
-        let attributes = Attributes::from([("api_key", "k"), ("tenant", tenant)]);
-        let decision = limiter.check_now(&attributes).unwrap();
-        assert_eq!(decision.allowed, tenant != "theirs");
+        let decision = limiter.check([("api_key", "k"), ("tenant", tenant)]).unwrap();
+        assert_eq!(decision.allowed(), tenant != "theirs");
         assert_eq!(written(Dialect::Ietf08, &decision), [""; 0], "{tenant}");
     }
 }
@@ -236,7 +232,7 @@ fn named(name: &str, value: String) -> (String, String) {
 
 proptest! {
     #[test]
-    fn lists_read_back_as_they_were_meant(lines in prop::collection::vec(any_line(), 1..6)) {
+    fn lists_parse_back_to_their_numbers(lines in prop::collection::vec(any_line(), 1..6)) {
         let mut lines = lines;
         lines.dedup_by_key(|line| line.id);
         let fields = Dialect::Ietf08.write(&lines[0], lines.iter().copied());
@@ -256,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn older_drafts_read_back_as_they_were_meant(line in any_line()) {
+    fn older_drafts_parse_back_to_their_numbers(line in any_line()) {
         let policy: Vec<_> =
             line.window_s.map(|window| (cut(line.limit), vec![named("w", cut(window))])).into_iter().collect();
         let numbers = [line.limit, line.remaining, line.reset_after_s].map(cut);

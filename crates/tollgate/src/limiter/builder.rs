@@ -1,157 +1,237 @@
-//! Everything a limiter is made of, in the order people think of it.
+//! Settings of a limiter.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use tollgate_core::plan::request_id::HORIZON_DEFAULT;
 use tollgate_core::rules::RuleSet;
-use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
+use tollgate_core::{Store, SubjectHashers};
+use tollgate_document::Source;
 
-use super::decision::InForce;
-use super::sealed::Seals;
-use super::tokens::Tokens;
-use super::{Inner, Limiter};
-use crate::rules::load;
+use super::store_adapter::CustomStore;
+use super::{Backing, BuildError, Limiter, LocalLimiter};
+use crate::clock::{AnyClock, Clock};
+use crate::engine::Setup;
 use crate::store::memory::MemoryStore;
-use tollgate_document::{Colour, Problems, Source};
 
-/// Makes a [`Limiter`].
-#[must_use = "a builder makes nothing until `build`"]
-pub struct Builder<S> {
-    rules: Rules,
-    store: S,
-    hashers: Option<SubjectHashers>,
-    horizon: Span,
+/// Builds a [`LocalLimiter`].
+#[derive(Default)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct LocalLimiterBuilder {
+    setup: Setup,
+    clock: AnyClock,
+    keys_max: Option<usize>,
 }
 
-enum Rules {
-    Ready(RuleSet),
-    Source(Source),
-    File(PathBuf),
+/// Builds a [`Limiter`].
+#[derive(Default)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct LimiterBuilder {
+    setup: Setup,
+    store: StoreChoice,
 }
 
-/// No limiter can be made of this.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The rules file cannot be read.
-    #[error("cannot read the rules file {}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The rules are wrong. The text names every problem with its place and its fix.
-    #[error("the rules are wrong\n{problems}")]
-    Rules {
-        /// As `tollgate lint` prints them.
-        problems: String,
-    },
-    /// The system gives no randomness for secrets.
-    #[error("the system gives no random numbers")]
-    Random(#[source] getrandom::Error),
+#[derive(Default)]
+enum StoreChoice {
+    #[default]
+    Memory,
+    Url(String),
+    #[cfg(feature = "redis")]
+    Redis(Box<crate::store::redis::RedisSettings>),
+    Custom(CustomStore),
 }
 
-impl Builder<MemoryStore> {
-    pub(super) fn new() -> Builder<MemoryStore> {
-        Builder {
-            rules: Rules::Ready(RuleSet::default()),
-            store: MemoryStore::new(),
-            hashers: None,
-            horizon: HORIZON_DEFAULT,
+/// The settings that both builders have.
+macro_rules! common_settings {
+    ($builder:ident) => {
+        impl $builder {
+            /// Sets the rules as YAML text.
+            pub fn rules_yaml(self, rules: impl Into<String>) -> Self {
+                $builder { setup: self.setup.rules_yaml(rules), ..self }
+            }
+
+            /// Reads the rules from a YAML file. If it is invalid, `build` reports every problem with its line and its
+            /// fix.
+            pub fn rules_file(self, path: impl AsRef<Path>) -> Self {
+                $builder { setup: self.setup.rules_file(path), ..self }
+            }
+
+            /// Loads the rules file again when it changes, within about a second. Off by default.
+            ///
+            /// Consumption stays. If the new file is invalid or cannot be read, the old rules stay in force. Both are
+            /// logged with `tracing`, or passed to [`on_reload`](Self::on_reload).
+            pub fn watch_rules(self, watch: bool) -> Self {
+                $builder { setup: self.setup.watch_rules(watch), ..self }
+            }
+
+            /// Calls `on_reload` instead of logging after each reload of a watched rules file: with the new version of
+            /// the rules, or with the reason why the old rules stay in force.
+            pub fn on_reload(self, on_reload: impl Fn(Result<u64, &BuildError>) + Send + 'static) -> Self {
+                $builder { setup: self.setup.on_reload(on_reload), ..self }
+            }
+
+            /// Sets the secret that turns attribute values into subjects. All servers of one store must share it. Without
+            /// it a limiter with the memory store makes a random one.
+            pub fn hash_key(self, key: impl Into<SubjectHashers>) -> Self {
+                $builder { setup: self.setup.hash_key(key), ..self }
+            }
+
+            /// Sets how long request ids are remembered; one minute by default. See
+            /// [`Request::id`](crate::Request::id).
+            pub fn request_id_horizon(self, horizon: Duration) -> Self {
+                $builder { setup: self.setup.request_horizon(horizon), ..self }
+            }
+
+            /// Sets rules that are parsed already.
+            #[doc(hidden)]
+            pub fn rules(self, rules: RuleSet) -> Self {
+                $builder { setup: self.setup.rules(rules), ..self }
+            }
+
+            /// Sets the rules as a YAML text with a name for messages.
+            #[doc(hidden)]
+            pub fn rules_source(self, source: Source) -> Self {
+                $builder { setup: self.setup.rules_source(source), ..self }
+            }
         }
-    }
+    };
 }
 
-impl<S: Store> Builder<S> {
-    /// Rules as YAML text.
-    pub fn rules_yaml(self, rules: impl Into<String>) -> Builder<S> {
-        Builder { rules: Rules::Source(yaml(&rules.into())), ..self }
+common_settings!(LocalLimiterBuilder);
+common_settings!(LimiterBuilder);
+
+impl LocalLimiterBuilder {
+    /// Sets the clock, for tests and simulations: see [`ManualClock`](crate::ManualClock).
+    pub fn clock(self, clock: impl Clock + 'static) -> LocalLimiterBuilder {
+        LocalLimiterBuilder { clock: AnyClock::custom(clock), ..self }
     }
 
-    /// Rules from a YAML text that has been read already, under the name it has in messages.
-    pub fn rules_source(self, source: Source) -> Builder<S> {
-        Builder { rules: Rules::Source(source), ..self }
-    }
-
-    /// Rules from a YAML file.
-    pub fn rules_file(self, path: impl AsRef<Path>) -> Builder<S> {
-        Builder { rules: Rules::File(path.as_ref().to_owned()), ..self }
-    }
-
-    /// Rules that are made already.
-    pub fn rules(self, rules: RuleSet) -> Builder<S> {
-        Builder { rules: Rules::Ready(rules), ..self }
-    }
-
-    /// Keeps the state here instead of in memory of its own making.
-    pub fn store<T: Store>(self, store: T) -> Builder<T> {
-        Builder { rules: self.rules, store, hashers: self.hashers, horizon: self.horizon }
-    }
-
-    /// Makes subjects with this secret, which all servers of one store must share. Without it a limiter makes up its
-    /// own, which is right for memory and nothing else.
-    pub fn hash_key(self, hashers: impl Into<SubjectHashers>) -> Builder<S> {
-        Builder { hashers: Some(hashers.into()), ..self }
-    }
-
-    /// How long request ids are remembered: a minute unless told otherwise. See [`Request::id`].
+    /// Sets how many keys the memory store holds; ten million by default. Subjects beyond that share one overflow
+    /// subject per rule.
     ///
-    /// [`Request::id`]: tollgate_core::rules::Request::id
-    pub fn request_horizon(self, horizon: Duration) -> Builder<S> {
-        let us = u64::try_from(horizon.as_micros()).unwrap_or(u64::MAX);
-        Builder { horizon: Span::from_us(us), ..self }
+    /// A key takes about 48 bytes under a window, bucket, meter or penalty, and 150 to 250 bytes under other limits, plus
+    /// 8 bytes for each part of a sliding window beyond six, 16 to 32 for each request in a log, and 48 to 96 for each
+    /// lease or reservation.
+    pub fn keys_max(self, keys_max: usize) -> LocalLimiterBuilder {
+        LocalLimiterBuilder { keys_max: Some(keys_max), ..self }
     }
 
-    /// The limiter, or everything that is wrong.
-    pub fn build(self) -> Result<Limiter<S>, BuildError> {
-        let (rules, text_hash) = self.rules.load()?;
-        let hashers = match self.hashers {
-            Some(hashers) => hashers,
-            None => SubjectHasher::new(random()?).into(),
-        };
-        let rules = ArcSwap::from_pointee(InForce { rules, version: 0, text_hash });
-        let (seals, tokens) = (Seals::new(&hashers), Tokens::new(random()?));
-        let Builder { store, horizon, .. } = self;
-        Ok(Limiter { inner: Arc::new(Inner { rules, store, hashers, seals, tokens, horizon }) })
+    /// Builds the limiter.
+    pub fn build(self) -> Result<LocalLimiter, BuildError> {
+        let mut store = MemoryStore::with_clock(self.clock);
+        if let Some(keys_max) = self.keys_max {
+            store = store.keys_max(keys_max);
+        }
+        Ok(LocalLimiter { engine: self.setup.build(store)? })
     }
 }
 
-impl Rules {
-    /// The rules, and a hash of the text they came from.
-    fn load(self) -> Result<(RuleSet, u64), BuildError> {
-        let source = match self {
-            Rules::Ready(rules) => return Ok((rules, 0)),
-            Rules::Source(source) => source,
-            Rules::File(path) => match std::fs::read(&path) {
-                Ok(bytes) => Source::new(path.display().to_string(), &bytes),
-                Err(source) => return Err(BuildError::Read { path, source }),
+impl LimiterBuilder {
+    /// Chooses the store by its URL:
+    ///
+    /// - `memory://`: the memory store, in this process only. This is the default.
+    /// - `redis://user:password@host:port/database`: one Redis or Valkey server.
+    /// - `redis+sentinel://host:port,host:port/name`: the primary that these sentinels know by this name.
+    /// - `redis+cluster://host:port,host:port`: the cluster that these servers belong to.
+    ///
+    /// `rediss`, `rediss+sentinel` and `rediss+cluster` use TLS. Redis needs the feature `redis`.
+    pub fn store(self, url: impl Into<String>) -> LimiterBuilder {
+        LimiterBuilder { store: StoreChoice::Url(url.into()), ..self }
+    }
+
+    /// Chooses a Redis store with its settings.
+    #[cfg(feature = "redis")]
+    pub fn redis(self, settings: crate::store::redis::RedisSettings) -> LimiterBuilder {
+        LimiterBuilder { store: StoreChoice::Redis(Box::new(settings)), ..self }
+    }
+
+    /// Chooses a store of your own, or one that wraps another.
+    pub fn custom_store(self, store: impl Store + Send + Sync + 'static) -> LimiterBuilder {
+        LimiterBuilder { store: StoreChoice::Custom(CustomStore::new(store)), ..self }
+    }
+
+    /// Builds the limiter. Waits until the store has answered.
+    pub async fn build(self) -> Result<Limiter, BuildError> {
+        let LimiterBuilder { setup, store } = self;
+        let backing = match store {
+            StoreChoice::Memory => memory(setup)?,
+            StoreChoice::Url(url) => match scheme(&url) {
+                "memory" => memory(setup)?,
+                #[cfg(feature = "redis")]
+                scheme if is_redis(scheme) => {
+                    let settings = crate::store::redis::RedisSettings::url(&url);
+                    redis(setup, settings.map_err(|error| BuildError::Store(Box::new(error)))?).await?
+                }
+                #[cfg(not(feature = "redis"))]
+                scheme if is_redis(scheme) => {
+                    return Err(BuildError::FeatureMissing { scheme: scheme.to_owned(), feature: "redis" });
+                }
+                scheme => return Err(BuildError::UnknownStore { scheme: scheme.to_owned() }),
             },
+            #[cfg(feature = "redis")]
+            StoreChoice::Redis(settings) => redis(setup, *settings).await?,
+            StoreChoice::Custom(store) => Backing::Custom(setup.build(store)?),
         };
-        let mut problems = Problems::new();
-        let rules = load(&source, &mut problems)
-            .ok_or_else(|| BuildError::Rules { problems: problems.render(&source, Colour::Plain) })?;
-        let hash = blake3::hash(source.text().as_bytes());
-        let text_hash = hash.as_bytes()[..8].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
-        Ok((rules, text_hash))
+        Ok(Limiter { backing })
     }
 }
 
-/// The rules in this text and its hash, or all that is wrong with them.
-pub(super) fn load_source(source: Source) -> Result<(RuleSet, u64), BuildError> {
-    Rules::Source(source).load()
+fn memory(setup: Setup) -> Result<Backing, BuildError> {
+    let store = MemoryStore::with_clock(AnyClock::default());
+    Ok(Backing::Memory(LocalLimiter { engine: setup.build(store)? }))
 }
 
-/// A text without a name of its own.
-pub(super) fn yaml(text: &str) -> Source {
-    Source::new("rules", text.as_bytes())
+#[cfg(feature = "redis")]
+async fn redis(setup: Setup, settings: crate::store::redis::RedisSettings) -> Result<Backing, BuildError> {
+    if !setup.has_hash_key() {
+        return Err(BuildError::HashKeyMissing);
+    }
+    let store = settings.connect().await.map_err(|error| BuildError::Store(Box::new(error)))?;
+    Ok(Backing::Redis(setup.build(store)?))
 }
 
-/// Bytes from the system.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], BuildError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(BuildError::Random)?;
-    Ok(bytes)
+/// What is before `://`, or the whole text up to the first character that cannot be part of a scheme.
+fn scheme(url: &str) -> &str {
+    let end = url.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c))).unwrap_or(url.len());
+    &url[..end]
+}
+
+fn is_redis(scheme: &str) -> bool {
+    matches!(scheme.split('+').next(), Some("redis" | "rediss"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::poll_ready;
+
+    fn error_for(url: &str) -> String {
+        let built = poll_ready(Limiter::builder().store(url).build());
+        built.err().expect("the store is unknown").to_string()
+    }
+
+    #[test]
+    fn an_unknown_store_is_named_without_its_password() {
+        for (url, scheme) in [("postgres://u:secret@h", "postgres"), ("secret@host", "secret"), ("", "")] {
+            assert!(error_for(url).starts_with(&format!("unknown store {scheme:?};")), "{url}");
+        }
+        assert!(!error_for("postgres://u:s3cr3t@h").contains("s3cr3t"));
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[test]
+    fn a_redis_url_without_the_feature_names_the_feature() {
+        assert!(error_for("redis://localhost").contains("needs the feature \"redis\""));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_shared_store_without_a_hash_key_is_an_error() {
+        assert!(error_for("redis+cluster://localhost").contains("needs a hash key"));
+    }
+
+    #[test]
+    fn only_a_rules_file_can_be_watched() {
+        let built = LocalLimiter::builder().rules_yaml("{ version: 1, rules: [] }").watch_rules(true).build();
+        assert!(matches!(built, Err(BuildError::NothingToWatch)));
+    }
 }

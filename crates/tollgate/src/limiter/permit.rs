@@ -1,74 +1,129 @@
-//! An admission that gives its leases back.
+//! Admissions that release their leases when they are dropped.
 
-use std::ops::Deref;
+use tollgate_core::StoreError;
 
-use tollgate_core::rules::Request;
-use tollgate_core::{Limit, Mark, Operation, Plan, Receipt, Store, StoreError};
+use super::{Decision, KeepAlive, Limiter, LocalLimiter, Returned};
+use crate::engine::poll_ready;
 
-use super::follow_up::plan_of;
-use super::{CheckError, Decision, Limiter, Returned};
-
-/// A decision that holds places under concurrency rules for as long as it lives. When it is dropped they are given
-/// back; what other rules were charged stays charged.
+/// A decision that holds leases of concurrency limits until it is dropped. Then the leases are released; what other
+/// rules were charged stays charged.
 ///
-/// A refused one holds nothing: look at `allowed` first.
-#[must_use = "dropping a permit gives its leases back"]
-pub struct Permit<S: Store = crate::MemoryStore> {
-    limiter: Limiter<S>,
-    /// Taken when it is given back by hand.
+/// A refused permit holds nothing: look at [`allowed`](Permit::allowed) first.
+#[must_use = "dropping a permit releases its leases"]
+pub struct Permit {
+    limiter: Limiter,
+    /// `None` once it was released or kept.
     decision: Option<Decision>,
 }
 
-impl<S: Store> Limiter<S> {
-    /// [`check`](Limiter::check), as a guard: places under concurrency rules are given back when it is dropped.
-    pub async fn lease<'a>(&self, request: impl Into<Request<'a>>) -> Result<Permit<S>, CheckError> {
-        Ok(self.permit(self.check(request).await?))
+impl Permit {
+    pub(super) fn new(limiter: Limiter, decision: Decision) -> Permit {
+        Permit { limiter, decision: Some(decision.detached()) }
     }
 
-    pub(super) fn permit(&self, decision: Decision) -> Permit<S> {
-        Permit { limiter: self.clone(), decision: Some(decision) }
-    }
-}
-
-impl<S: Store> Permit<S> {
-    /// Says that the work goes on, so that the leases do not run out. A rule that declines has let its lease end.
-    pub async fn renew(&self) -> Result<Vec<Returned>, StoreError> {
-        let plan = leases(self, |token| Operation::Renew { token });
-        self.limiter.follow_up(&plan).await
+    /// Whether the request may proceed.
+    pub fn allowed(&self) -> bool {
+        self.decision().allowed()
     }
 
-    /// Gives the leases back and says what became of them.
+    /// The decision.
+    pub fn decision(&self) -> &Decision {
+        self.decision.as_ref().expect("only a method that consumes the permit takes its decision")
+    }
+
+    /// Extends the leases by another lease time. Returns whether all of them are still held: if not, one has ended and
+    /// others may hold its place.
+    pub async fn renew(&self) -> Result<bool, StoreError> {
+        self.limiter.renew(self.decision()).await
+    }
+
+    /// Renews the leases in the background until the returned guard is dropped. Then they are released.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn keep_alive(mut self) -> KeepAlive {
+        let decision =
+            self.decision.take().expect("only a method that consumes the permit takes its decision");
+        self.limiter.keep_alive(decision)
+    }
+
+    /// Releases the leases. Returns what each rule gave back; a rule whose lease has ended declines.
     pub async fn release(mut self) -> Result<Vec<Returned>, StoreError> {
         let Some(decision) = self.decision.take() else { return Ok(Vec::new()) };
-        let plan = leases(&decision, |token| Operation::Release { token });
-        self.limiter.follow_up(&plan).await
+        self.limiter.release(&decision).await
     }
 
-    /// Keeps the leases until they run out by themselves, and gives out the decision.
-    pub fn keep(mut self) -> Option<Decision> {
-        self.decision.take()
-    }
-}
-
-impl<S: Store> Deref for Permit<S> {
-    type Target = Decision;
-
-    fn deref(&self) -> &Decision {
-        self.decision.as_ref().expect("a permit has its decision until it is consumed")
+    /// Leaves the leases to expire, and returns the decision.
+    pub fn forget(mut self) -> Decision {
+        self.decision.take().expect("only a method that consumes the permit takes its decision")
     }
 }
 
-impl<S: Store> Drop for Permit<S> {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(decision) = self.decision.take() {
-            self.limiter.follow_up_unawaited(&leases(&decision, |token| Operation::Release { token }));
+            self.limiter.release_unawaited(&decision);
         }
     }
 }
 
-fn leases(decision: &Decision, operation: impl Fn(tollgate_core::Token) -> Operation) -> Plan<'_> {
-    plan_of(decision, |receipt: &Receipt, limit: &Limit| match (receipt.mark, limit) {
-        (Mark::Held { token, .. }, Limit::Concurrency(_)) => Some(operation(token)),
-        _ => None,
-    })
+/// A [`Permit`] of a [`LocalLimiter`]: the same, without `await`.
+#[must_use = "dropping a permit releases its leases"]
+pub struct LocalPermit {
+    limiter: LocalLimiter,
+    /// `None` once it was released or kept.
+    decision: Option<Decision>,
+}
+
+impl LocalPermit {
+    pub(super) fn new(limiter: LocalLimiter, decision: Decision) -> LocalPermit {
+        LocalPermit { limiter, decision: Some(decision.detached()) }
+    }
+
+    /// Whether the request may proceed.
+    pub fn allowed(&self) -> bool {
+        self.decision().allowed()
+    }
+
+    /// The decision.
+    pub fn decision(&self) -> &Decision {
+        self.decision.as_ref().expect("only a method that consumes the permit takes its decision")
+    }
+
+    /// Extends the leases by another lease time. Returns whether all of them are still held: if not, one has ended and
+    /// others may hold its place.
+    pub fn renew(&self) -> Result<bool, StoreError> {
+        poll_ready(self.limiter.engine.renew(self.decision()))
+    }
+
+    /// Renews the leases in the background until the returned guard is dropped. Then they are released.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn keep_alive(mut self) -> KeepAlive {
+        let decision =
+            self.decision.take().expect("only a method that consumes the permit takes its decision");
+        self.limiter.engine.keep_alive(decision)
+    }
+
+    /// Releases the leases. Returns what each rule gave back; a rule whose lease has ended declines.
+    pub fn release(mut self) -> Result<Vec<Returned>, StoreError> {
+        let Some(decision) = self.decision.take() else { return Ok(Vec::new()) };
+        poll_ready(self.limiter.engine.release(&decision))
+    }
+
+    /// Leaves the leases to expire, and returns the decision.
+    pub fn forget(mut self) -> Decision {
+        self.decision.take().expect("only a method that consumes the permit takes its decision")
+    }
+}
+
+impl Drop for LocalPermit {
+    fn drop(&mut self) {
+        if let Some(decision) = self.decision.take() {
+            self.limiter.engine.release_unawaited(&decision);
+        }
+    }
 }

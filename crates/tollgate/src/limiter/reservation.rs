@@ -1,76 +1,105 @@
-//! Quota held for work whose cost is known only afterwards.
+//! Quota that is held for work whose cost is known only afterwards.
 
-use std::ops::Deref;
+use tollgate_core::StoreError;
 
-use tollgate_core::rules::Request;
-use tollgate_core::{Limit, Mark, Operation, Span, Store, StoreError, Token};
+use super::{Decision, Limiter, LocalLimiter, Returned};
+use crate::engine::poll_ready;
 
-use super::follow_up::{plan_of, undo};
-use super::{CheckError, Decision, Intent, Limiter, Returned};
-
-/// A decision that holds its cost under quota rules until it is settled. When it is dropped unsettled, everything that
-/// can be given back is given back, under rules of every kind.
+/// A decision whose cost is an estimate: quotas hold it until it is settled. Dropping it unsettled cancels it: every rule
+/// gives back what it can.
 ///
-/// A refused one holds nothing: look at `allowed` first.
+/// A refused reservation holds nothing: look at [`allowed`](Reservation::allowed) first.
 #[must_use = "dropping a reservation cancels it"]
-pub struct Reservation<S: Store = crate::MemoryStore> {
-    limiter: Limiter<S>,
-    /// Taken when it is settled.
+pub struct Reservation {
+    limiter: Limiter,
+    /// `None` once it was settled or cancelled.
     decision: Option<Decision>,
 }
 
-impl<S: Store> Limiter<S> {
-    /// [`check`](Limiter::check), with the cost as an estimate: quotas hold it, for at most `hold`, until
-    /// [`Reservation::settle`] says what it came to.
-    pub async fn reserve<'a>(
-        &self,
-        request: impl Into<Request<'a>>,
-        hold: Span,
-    ) -> Result<Reservation<S>, CheckError> {
-        let mut request = request.into();
-        if request.token == Token::NONE {
-            request.token = self.inner.token_for(&request);
-        }
-        let decision = self.decide(self.inner.rules.load(), request, Intent::Reserve { hold }).await?;
-        Ok(Reservation { limiter: self.clone(), decision: Some(decision) })
+impl Reservation {
+    pub(super) fn new(limiter: Limiter, decision: Decision) -> Reservation {
+        Reservation { limiter, decision: Some(decision.detached()) }
     }
-}
 
-impl<S: Store> Reservation<S> {
-    /// The work is done and came to `actual`. Quotas count that instead of the estimate. Rules of other kinds were
-    /// charged the estimate and give back what was too much; what was too little they do not learn of.
+    /// Whether the work may proceed.
+    pub fn allowed(&self) -> bool {
+        self.decision().allowed()
+    }
+
+    /// The decision.
+    pub fn decision(&self) -> &Decision {
+        self.decision.as_ref().expect("only a method that consumes the reservation takes its decision")
+    }
+
+    /// Reports the actual cost. Quotas count it instead of the estimate, also if it is higher. Rules of other kinds were
+    /// charged the estimate and give back the difference if the actual cost is lower. Leases are released.
+    ///
+    /// Returns what each rule gave back: the estimate minus the actual cost, or zero. A quota whose hold has expired
+    /// declines, and the actual cost is not counted there.
     pub async fn settle(mut self, actual: u64) -> Result<Vec<Returned>, StoreError> {
         let Some(decision) = self.decision.take() else { return Ok(Vec::new()) };
-        let plan = plan_of(&decision, |receipt, limit| match (receipt.mark, limit) {
-            (Mark::Held { token, .. }, Limit::Quota(_)) => Some(Operation::Settle { token, actual }),
-            (Mark::Held { token, .. }, _) => Some(Operation::Release { token }),
-            (mark, _) if actual < receipt.cost => {
-                Some(Operation::Refund { mark, cost: receipt.cost - actual })
-            }
-            _ => None,
-        });
-        self.limiter.follow_up(&plan).await
+        self.limiter.settle(&decision, actual).await
     }
 
-    /// The work was not done. Says what was given back.
+    /// Gives everything back, because the work was not done. Returns what each rule gave back.
     pub async fn cancel(mut self) -> Result<Vec<Returned>, StoreError> {
         let Some(decision) = self.decision.take() else { return Ok(Vec::new()) };
-        self.limiter.follow_up(&undo(&decision)).await
+        self.limiter.refund(&decision).await
     }
 }
 
-impl<S: Store> Deref for Reservation<S> {
-    type Target = Decision;
-
-    fn deref(&self) -> &Decision {
-        self.decision.as_ref().expect("a reservation has its decision until it is consumed")
-    }
-}
-
-impl<S: Store> Drop for Reservation<S> {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(decision) = self.decision.take() {
-            self.limiter.follow_up_unawaited(&undo(&decision));
+            self.limiter.refund_unawaited(&decision);
+        }
+    }
+}
+
+/// A [`Reservation`] of a [`LocalLimiter`]: the same, without `await`.
+#[must_use = "dropping a reservation cancels it"]
+pub struct LocalReservation {
+    limiter: LocalLimiter,
+    /// `None` once it was settled or cancelled.
+    decision: Option<Decision>,
+}
+
+impl LocalReservation {
+    pub(super) fn new(limiter: LocalLimiter, decision: Decision) -> LocalReservation {
+        LocalReservation { limiter, decision: Some(decision.detached()) }
+    }
+
+    /// Whether the work may proceed.
+    pub fn allowed(&self) -> bool {
+        self.decision().allowed()
+    }
+
+    /// The decision.
+    pub fn decision(&self) -> &Decision {
+        self.decision.as_ref().expect("only a method that consumes the reservation takes its decision")
+    }
+
+    /// Reports the actual cost. Quotas count it instead of the estimate, also if it is higher. Rules of other kinds were
+    /// charged the estimate and give back the difference if the actual cost is lower. Leases are released.
+    ///
+    /// Returns what each rule gave back: the estimate minus the actual cost, or zero. A quota whose hold has expired
+    /// declines, and the actual cost is not counted there.
+    pub fn settle(mut self, actual: u64) -> Result<Vec<Returned>, StoreError> {
+        let Some(decision) = self.decision.take() else { return Ok(Vec::new()) };
+        poll_ready(self.limiter.engine.settle(&decision, actual))
+    }
+
+    /// Gives everything back, because the work was not done. Returns what each rule gave back.
+    pub fn cancel(mut self) -> Result<Vec<Returned>, StoreError> {
+        let Some(decision) = self.decision.take() else { return Ok(Vec::new()) };
+        self.limiter.refund(&decision)
+    }
+}
+
+impl Drop for LocalReservation {
+    fn drop(&mut self) {
+        if let Some(decision) = self.decision.take() {
+            self.limiter.engine.refund_unawaited(&decision);
         }
     }
 }

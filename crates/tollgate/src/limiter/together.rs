@@ -65,7 +65,8 @@ fn plan_all<'r, S: Store>(
         let mut plan = Plan::new();
         part.asked = None;
         if part.checking.plan(in_force, &mut plan, &mut decision.found)? {
-            let places: Result<Places, _> = plan.items().iter().map(|item| all.join(*item)).collect();
+            let places: Result<Places, _> =
+                plan.items().iter().map(|item| all.push_or_merge(*item)).collect();
             part.asked = Some((plan, places?));
         } else {
             refused |= !decision.found.allowed;

@@ -1,9 +1,8 @@
 use serde_json::{Value, json};
-use tollgate_core::rules::Request;
-use tollgate_core::{Attributes, Outcome, Plan, Store, StoreError, Time};
+use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
 
 use super::*;
-use crate::Limiter;
+use crate::{Limiter, LocalLimiter, Request};
 
 const RULES: &str = "
 version: 1
@@ -35,20 +34,20 @@ fn document(problem: &Problem<'_>) -> Value {
     serde_json::from_str(&problem.to_json()).unwrap()
 }
 
-fn attributes<'a>(extra: (&'a str, &'a str)) -> Attributes<'a> {
-    Attributes::from([("api_key", "k-secret"), extra])
+fn request<'a>(extra: (&'a str, &'a str)) -> Request<'a> {
+    Request::from([("api_key", "k-secret"), extra])
 }
 
 #[test]
 fn a_refusal_names_its_rules_and_the_wait() {
-    let limiter = Limiter::from_yaml(RULES).unwrap();
-    let attributes = attributes(("tenant", "acme"));
-    let admitted = limiter.check_now(Request::new(&attributes).cost(2)).unwrap();
+    let limiter = LocalLimiter::from_yaml(RULES).unwrap();
+    let request = request(("tenant", "acme"));
+    let admitted = limiter.check(request.clone().cost(2)).unwrap();
     assert_eq!(Problem::of_refusal(&admitted), None);
 
-    let refused = limiter.check_now(&attributes).unwrap();
+    let refused = limiter.check(&request).unwrap();
     let problem = Problem::of_refusal(&refused).unwrap();
-    let wait_ms = problem.retry_after_ms.unwrap();
+    let wait_ms = problem.retry_after.unwrap().as_millis() as u64;
     assert!((3_590_000..=3_600_000).contains(&wait_ms), "{wait_ms}");
     assert_eq!(
         document(&problem),
@@ -65,13 +64,13 @@ fn a_refusal_names_its_rules_and_the_wait() {
 }
 
 #[test]
-fn who_is_refused_for_good_is_forbidden_and_learns_no_reason() {
-    let limiter = Limiter::from_yaml(RULES).unwrap();
+fn a_request_that_is_denied_is_forbidden_without_a_reason() {
+    let limiter = LocalLimiter::from_yaml(RULES).unwrap();
     let forbidden = json!({ "type": "about:blank", "title": "Forbidden", "status": 403, "code": "denied" });
-    let by_list = limiter.check_now(&attributes(("tenant", "theirs"))).unwrap();
+    let by_list = limiter.check(request(("tenant", "theirs"))).unwrap();
     assert_eq!(document(&Problem::of_refusal(&by_list).unwrap()), forbidden);
 
-    let by_rule = limiter.check_now(&attributes(("action", "retired"))).unwrap();
+    let by_rule = limiter.check(request(("action", "retired"))).unwrap();
     let mut expected = forbidden;
     expected["rule"] = "nothing".into();
     expected["violated-policies"] = json!(["nothing"]);
@@ -79,9 +78,9 @@ fn who_is_refused_for_good_is_forbidden_and_learns_no_reason() {
 }
 
 #[tokio::test]
-async fn a_failure_policy_that_refuses_is_not_the_clients_fault() {
-    let limiter = Limiter::builder().store(Down).rules_yaml(RULES).build().unwrap();
-    let refused = limiter.check(&attributes(("tenant", "acme"))).await.unwrap();
+async fn a_refusal_by_failure_policy_is_status_503() {
+    let limiter = Limiter::builder().custom_store(Down).rules_yaml(RULES).build().await.unwrap();
+    let refused = limiter.check(request(("tenant", "acme"))).await.unwrap();
     assert_eq!(
         document(&Problem::of_refusal(&refused).unwrap()),
         json!({
@@ -96,10 +95,10 @@ async fn a_failure_policy_that_refuses_is_not_the_clients_fault() {
 }
 
 #[test]
-fn a_cost_above_the_capacity_is_too_large_and_anything_else_our_fault() {
-    let limiter = Limiter::from_yaml(RULES).unwrap();
-    let attributes = attributes(("tenant", "acme"));
-    let error = limiter.check_now(Request::new(&attributes).cost(3)).unwrap_err();
+fn a_cost_above_the_capacity_is_status_413_and_other_errors_are_500() {
+    let limiter = LocalLimiter::from_yaml(RULES).unwrap();
+    let request = request(("tenant", "acme"));
+    let error = limiter.check(request.cost(3)).unwrap_err();
     assert_eq!(
         document(&Problem::of_error(&error)),
         json!({
@@ -116,7 +115,7 @@ fn a_cost_above_the_capacity_is_too_large_and_anything_else_our_fault() {
 }
 
 #[test]
-fn any_text_is_written_as_json_reads_it() {
+fn every_rule_id_parses_back_to_itself() {
     for rule in ["plain", r#"a "quoted" \ one"#, "tab\tnewline\nnul\0", "\u{e9}\u{1f980}\u{7f}"] {
         let error = CheckError::Plan(PlanError::Mixed { rule: rule.to_owned() });
         assert_eq!(document(&Problem::of_error(&error))["rule"], rule);

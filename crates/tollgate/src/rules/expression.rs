@@ -1,4 +1,4 @@
-//! Costs by expression, in the Common Expression Language.
+//! Costs by expression, in the Common Expression Language (CEL).
 
 use std::sync::LazyLock;
 
@@ -7,32 +7,32 @@ use cel::{Context, ExecutionError, ParseErrors, Program, Value};
 use tollgate_core::rules::cost::Expression;
 use tollgate_core::{Attributes, EXACT_MAX};
 
-use tollgate_document::shown;
+use tollgate_document::quote;
 
-/// Longer expressions are refused: they are evaluated on every request.
+/// Maximum length of an expression. It is evaluated on every request.
 const BYTES_MAX: usize = 512;
 
-/// Compiles an expression over attributes whose value is a whole number.
+/// Compiles an expression over attributes whose result is a whole number.
 ///
-/// Attributes are text; one that is absent is empty. `int(tokens)` makes a number of one.
+/// Attributes are text; an absent attribute is empty. `int(tokens)` converts one to a number.
 pub(super) fn compile(text: &str) -> Result<Expression, String> {
     if text.trim().is_empty() {
-        return Err("it is empty".to_owned());
+        return Err("the expression is empty".to_owned());
     }
     if text.len() > BYTES_MAX {
-        return Err(format!("it has {} bytes, and can have at most {BYTES_MAX}", text.len()));
+        return Err(format!("the expression has {} bytes; the maximum is {BYTES_MAX}", text.len()));
     }
-    let program = Program::compile(text).map_err(|errors| unreadable(&errors))?;
-    bounded(program.expression())?;
+    let program = Program::compile(text).map_err(|errors| syntax_error(&errors))?;
+    check_bounded(program.expression())?;
     let names: Vec<String> = program.references().variables().into_iter().map(str::to_owned).collect();
-    sound(&program, &names)?;
+    check_types(&program, &names)?;
     Ok(Expression::new(move |attributes| evaluate(&program, &names, attributes)))
 }
 
-/// Functions whose work grows with nothing but the length of the attributes.
+/// Functions whose time depends only on the length of the attributes.
 const FUNCTIONS: [&str; 8] = ["int", "uint", "size", "min", "max", "startsWith", "endsWith", "contains"];
 
-/// What the functions do, made once: it is the larger part of an evaluation. CEL itself has no `min` and no `max`.
+/// The functions, built once because that takes most of the time of an evaluation. CEL has no `min` and `max`.
 static LIBRARY: LazyLock<Context<'static, 'static>> = LazyLock::new(|| {
     let mut library = Context::default();
     let least = library.add_function("min", |a: i64, b: i64| a.min(b));
@@ -41,86 +41,86 @@ static LIBRARY: LazyLock<Context<'static, 'static>> = LazyLock::new(|| {
     library
 });
 
-/// Refuses what could make the work grow with more than the length of the expression: loops (`map`, `all`, ...), maps
-/// and messages, and functions that are not listed.
-fn bounded(expression: &IdedExpr) -> Result<(), String> {
+/// Returns an error for anything whose time is not bounded by the length of the expression: loops (`map`, `all`, ...),
+/// maps, messages, and functions other than [`FUNCTIONS`].
+fn check_bounded(expression: &IdedExpr) -> Result<(), String> {
     match &expression.expr {
         Expr::Ident(_) | Expr::Literal(_) => Ok(()),
-        Expr::List(list) => list.elements.iter().try_for_each(bounded),
+        Expr::List(list) => list.elements.iter().try_for_each(check_bounded),
         Expr::Call(call) => {
             let name = call.func_name.as_str();
             let word = name.starts_with(|c: char| c.is_ascii_alphabetic());
             if word && !FUNCTIONS.contains(&name) {
-                return Err(format!("`{name}` is no function here; there are {}", FUNCTIONS.join(", ")));
+                return Err(format!("unknown function `{name}`; available: {}", FUNCTIONS.join(", ")));
             }
-            call.target.iter().map(Box::as_ref).chain(&call.args).try_for_each(bounded)
+            call.target.iter().map(Box::as_ref).chain(&call.args).try_for_each(check_bounded)
         }
         _ => {
-            Err("a cost is made of attributes, numbers, text, operators and functions; nothing else"
-                .to_owned())
+            Err("a cost expression allows only attributes, numbers, text, operators and functions".to_owned())
         }
     }
 }
 
-/// The first thing that is wrong, without the list of everything the parser knows.
-fn unreadable(errors: &ParseErrors) -> String {
+/// The first syntax error, without the parser's list of expected tokens.
+fn syntax_error(errors: &ParseErrors) -> String {
     let Some(first) = errors.errors.iter().min_by_key(|error| error.pos) else {
-        return "it is no CEL expression".to_owned();
+        return "invalid CEL expression".to_owned();
     };
-    let said = first.msg.trim_start_matches("Syntax error: ");
-    let said = said.split(" expecting ").next().unwrap_or(said);
-    if said.contains("Recursion limit") {
-        return "it is nested too deeply".to_owned();
+    let message = first.msg.trim_start_matches("Syntax error: ");
+    let message = message.split(" expecting ").next().unwrap_or(message);
+    if message.contains("Recursion limit") {
+        return "the expression is nested too deeply".to_owned();
     }
-    if let Some(missing) = said.strip_suffix(" at '<EOF>'") {
-        return format!("it ends before it is complete: {missing}");
+    if let Some(missing) = message.strip_suffix(" at '<EOF>'") {
+        return format!("the expression is incomplete: {missing}");
     }
-    if said.contains("'<EOF>'") {
-        return "it ends before it is complete".to_owned();
+    if message.contains("'<EOF>'") {
+        return "the expression is incomplete".to_owned();
     }
     let odd = ["token recognition error at: ", "extraneous input ", "mismatched input "];
-    let what = match odd.iter().find_map(|words| said.strip_prefix(words)) {
-        Some(input) => format!("{} does not belong there", shown(input.trim_matches('\''))),
-        None => shown(said),
+    let what = match odd.iter().find_map(|prefix| message.strip_prefix(prefix)) {
+        Some(input) => format!("unexpected {}", quote(input.trim_matches('\''))),
+        None => quote(message),
     };
     let (line, column) = first.pos;
-    let line = if line == 1 { String::new() } else { format!(" of its line {line}") };
-    format!("it is wrong at character {column}{line}: {what}")
+    let line = if line == 1 { String::new() } else { format!(" of line {line}") };
+    format!("syntax error at character {column}{line}: {what}")
 }
 
-/// Tries it on a request all of whose attributes are `1`, and refuses what no request could make right: a value that is
-/// no whole number, or an operation on kinds that do not go together. Whatever depends on the values is left to requests.
-fn sound(program: &Program, names: &[String]) -> Result<(), String> {
-    let (wrong, found) = match execute(program, names, |_| "1") {
+/// Evaluates the expression with all attributes set to `1`. Returns an error for a fault that every request would have:
+/// a result that is not a whole number, or an operator that does not accept its types. Faults that depend on values are
+/// left to requests.
+fn check_types(program: &Program, names: &[String]) -> Result<(), String> {
+    let (fault, found) = match execute(program, names, |_| "1") {
         Ok(Value::Int(_) | Value::UInt(_)) => return Ok(()),
-        Ok(value) => (format!("it gives {}, expected a whole number", kind(&value)), vec![value]),
+        Ok(value) => (format!("the result is {}, expected a whole number", kind(&value)), vec![value]),
         Err(ExecutionError::UnsupportedBinaryOperator(operator, left, right)) => {
-            let wrong = format!("`{operator}` does not take {} and {}", kind(&left), kind(&right));
-            (wrong, vec![left, right])
+            let fault = format!("`{operator}` does not accept {} and {}", kind(&left), kind(&right));
+            (fault, vec![left, right])
         }
-        Err(ExecutionError::NoSuchOverload(error)) => (shown(&error.to_string()), Vec::new()),
+        Err(ExecutionError::NoSuchOverload(error)) => (quote(&error.to_string()), Vec::new()),
         Err(ExecutionError::UndeclaredReference(name)) => {
-            (format!("{} is not known", shown(&name)), Vec::new())
+            (format!("unknown name {}", quote(&name)), Vec::new())
         }
         Err(_) => return Ok(()),
     };
     if found.iter().any(|value| matches!(value, Value::String(_))) {
-        Err(format!("{wrong}; attributes are texts, and `int(tokens)` makes a number of one"))
+        Err(format!("{fault}; attributes are text, and `int(tokens)` converts one to a number"))
     } else {
-        Err(wrong)
+        Err(fault)
     }
 }
 
-/// What a value is, in the words of messages.
+/// Names the type of a value for messages.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Int(_) | Value::UInt(_) => "a whole number",
-        Value::Float(_) => "a fraction",
-        Value::String(_) => "a text",
-        Value::Bool(_) => "a truth value",
+        Value::Float(_) => "a decimal number",
+        Value::String(_) => "text",
+        Value::Bool(_) => "a boolean",
         Value::List(_) => "a list",
-        Value::Null => "nothing",
-        _ => "something else",
+        Value::Null => "null",
+        _ => "another type",
     }
 }
 
@@ -153,12 +153,12 @@ mod tests {
 
     fn cost(text: &str, attributes: &Attributes<'_>) -> Option<u64> {
         let value = compile(text).unwrap();
-        let priced = Cost::Expression { text: text.to_owned(), value, default: 77 }.of(attributes, 1);
+        let priced = Cost::Expression { text: text.to_owned(), value, default: 77 }.resolve(attributes, 1);
         (!priced.failed).then_some(priced.cost)
     }
 
     #[test]
-    fn expressions_price_requests() {
+    fn an_expression_computes_the_cost_of_a_request() {
         let request = Attributes::new().with("tokens", "250").with("model", "large");
         assert_eq!(cost("int(tokens) / 10 + 1", &request), Some(26));
         assert_eq!(cost("model == 'large' ? 5 : 1", &request), Some(5));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_fails_is_said_to_have_failed() {
+    fn a_failing_expression_is_marked_as_failed() {
         let request = Attributes::new().with("tokens", "many");
         for text in ["int(tokens)", "int(absent)", "1 / 0", "0 - 1", "9223372036854775807"] {
             assert_eq!(cost(text, &request), None, "{text}");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_bounded_is_refused() {
+    fn expressions_with_unbounded_time_are_errors() {
         let deep = "(".repeat(250) + "1" + &")".repeat(250);
         for text in [
             deep.as_str(),
@@ -192,20 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_can_make_right_is_refused_and_what_one_can_is_not() {
+    fn type_faults_are_errors_and_value_faults_are_not() {
         for (text, why) in [
-            ("tokens", "it gives a text"),
-            ("tokens // 10", "it gives a text"),
-            ("tokens + 1", "`add` does not take a text and a whole number"),
-            ("int(tokens) * 1.5", "does not take a whole number and a fraction"),
-            ("tokens == '1'", "it gives a truth value"),
-            ("int(tokens) +", "it ends before it is complete"),
-            ("max(int(tokens), 1", "it ends before it is complete: missing ')'"),
-            ("int(tokens) 10", "wrong at character 13"),
-            ("round(tokens)", "`round` is no function here"),
+            ("tokens", "the result is text"),
+            ("tokens // 10", "the result is text"),
+            ("tokens + 1", "`add` does not accept text and a whole number"),
+            ("int(tokens) * 1.5", "does not accept a whole number and a decimal number"),
+            ("tokens == '1'", "the result is a boolean"),
+            ("int(tokens) +", "the expression is incomplete"),
+            ("max(int(tokens), 1", "the expression is incomplete: missing ')'"),
+            ("int(tokens) 10", "syntax error at character 13"),
+            ("round(tokens)", "unknown function `round`"),
         ] {
-            let said = compile(text).expect_err(text);
-            assert!(said.contains(why), "{text}: {said}");
+            let fault = compile(text).expect_err(text);
+            assert!(fault.contains(why), "{text}: {fault}");
         }
         for text in ["10 / (int(tokens) - 1)", "int(tokens) - 5", "int(model)", "model == 'a' ? 2 : 1"] {
             assert!(compile(text).is_ok(), "{text}");
@@ -216,10 +216,10 @@ mod tests {
         #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn no_text_makes_it_panic(text in "[a-z0-9 +*/()'\"\\[\\]{}.,?:<>=!&|-]{0,60}") {
+        fn compile_and_evaluate_do_not_panic_on_any_text(text in "[a-z0-9 +*/()'\"\\[\\]{}.,?:<>=!&|-]{0,60}") {
             if let Ok(expression) = compile(&text) {
                 let request = Attributes::new().with("a", "12").with("b", "x");
-                Cost::Expression { text, value: expression, default: 1 }.of(&request, 1);
+                Cost::Expression { text, value: expression, default: 1 }.resolve(&request, 1);
             }
         }
     }

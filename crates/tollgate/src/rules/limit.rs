@@ -1,4 +1,4 @@
-//! Limits as they are written in a rules file.
+//! Converts the `limit` of a rules file to a [`RuleLimit`].
 
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::concurrency::Concurrency;
@@ -12,9 +12,9 @@ use tollgate_core::calendar::{Calendar, CalendarError, Period, Weekday};
 use tollgate_core::rules::RuleLimit;
 use tollgate_core::{Limit, LimitError, Span};
 
-use super::{file_shape, words};
+use super::{file_shape, notation};
 use crate::shorthand;
-use tollgate_document::{Entry, Node, Place, Problem, Problems, check, shown, suggest};
+use tollgate_document::{Entry, Node, Problem, Problems, SourceSpan, check, quote, suggest};
 
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
@@ -26,17 +26,17 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
     ("sunday", Weekday::Sunday),
 ];
 
-/// The limit that a checked node stands for; `None` after a problem was reported, now or by the check.
+/// Converts a checked node to a limit. Returns `None` if this function or the check reported a problem.
 pub(super) fn limit(node: &Node, problems: &mut Problems) -> Option<RuleLimit> {
     if node.text() == Some("deny") {
         return Some(RuleLimit::Deny);
     }
     let first = ALGORITHMS.iter().find_map(|(key, read)| node.entry(key).map(|entry| (entry, read)));
     let (entry, read) = first?;
-    read(&Reading { node, entry }, problems)
+    read(&LimitNode { node, entry }, problems)
 }
 
-type Read = fn(&Reading<'_>, &mut Problems) -> Option<RuleLimit>;
+type Read = fn(&LimitNode<'_>, &mut Problems) -> Option<RuleLimit>;
 
 const ALGORITHMS: [(&str, Read); 9] = [
     ("fixed-window", fixed_window),
@@ -50,13 +50,13 @@ const ALGORITHMS: [(&str, Read); 9] = [
     ("penalty", penalty),
 ];
 
-/// A limit's node and the entry that names the algorithm.
-struct Reading<'n> {
+/// The node of a limit, and the entry that names its algorithm.
+struct LimitNode<'n> {
     node: &'n Node,
     entry: &'n Entry,
 }
 
-impl Reading<'_> {
+impl LimitNode<'_> {
     fn rate(&self) -> Option<shorthand::Rate> {
         shorthand::rate(self.entry.value.text()?).ok()
     }
@@ -69,20 +69,20 @@ impl Reading<'_> {
         shorthand::span(self.node.get(key)?.text()?).ok()
     }
 
-    /// The limit, or a problem that says which numbers would do.
-    fn made(&self, made: Result<Limit, LimitError>, problems: &mut Problems) -> Option<RuleLimit> {
-        made.map(RuleLimit::Fixed).map_err(|error| self.impossible(&error, problems)).ok()
+    /// Returns the limit, or reports why its numbers are impossible.
+    fn or_report(&self, made: Result<Limit, LimitError>, problems: &mut Problems) -> Option<RuleLimit> {
+        made.map(RuleLimit::Fixed).map_err(|error| self.report_impossible(&error, problems)).ok()
     }
 
-    fn impossible(&self, error: &LimitError, problems: &mut Problems) {
-        let place = match error {
-            // Some of these are out of the shape's range too, and were reported as that.
+    fn report_impossible(&self, error: &LimitError, problems: &mut Problems) {
+        let span = match error {
+            // The check has already reported numbers outside the shape's range.
             LimitError::Zero { .. } | LimitError::TooLarge { .. } if self.has_wrong_shape() => return,
-            LimitError::Zero { what } | LimitError::TooLarge { what, .. } => self.place_of(what),
-            _ => self.node.place,
+            LimitError::Zero { what } | LimitError::TooLarge { what, .. } => self.span_of(what),
+            _ => self.node.span,
         };
         let algorithm = self.entry.key.text().unwrap_or_default();
-        problems.push(Problem::error("impossible-limit", place, format!("`{algorithm}`: {error}")));
+        problems.push(Problem::error("impossible-limit", span, format!("`{algorithm}`: {error}")));
     }
 
     fn has_wrong_shape(&self) -> bool {
@@ -91,137 +91,137 @@ impl Reading<'_> {
         found.has_errors()
     }
 
-    /// Where a number stands, by its name in the core: under a key of that name, or beside the algorithm.
-    fn place_of(&self, what: &str) -> Place {
+    /// The span of a number by its name in core: the value of the key with that name, or of the algorithm.
+    fn span_of(&self, what: &str) -> SourceSpan {
         let key = if what == "capacity" { "burst" } else { what };
         let value = self.node.get(what).or_else(|| self.node.get(key));
-        value.map_or(self.entry.value.place, |value| value.place)
+        value.map_or(self.entry.value.span, |value| value.span)
     }
 }
 
-fn fixed_window(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let rate = read.rate()?;
-    read.made(FixedWindow::new(rate.amount, rate.period).map(Limit::FixedWindow), problems)
+fn fixed_window(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let rate = written.rate()?;
+    written.or_report(FixedWindow::new(rate.amount, rate.period).map(Limit::FixedWindow), problems)
 }
 
-fn sliding_window(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let rate = read.rate()?;
-    let buckets = read.number("buckets").unwrap_or(6);
-    let counting = match read.node.get("counting").and_then(Node::text) {
+fn sliding_window(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let rate = written.rate()?;
+    let buckets = written.number("buckets").unwrap_or(6);
+    let counting = match written.node.get("counting").and_then(Node::text) {
         Some("interpolated") => Counting::Interpolated,
         _ => Counting::Strict,
     };
-    read.made(
+    written.or_report(
         SlidingWindow::new(rate.amount, rate.period, buckets, counting).map(Limit::SlidingWindow),
         problems,
     )
 }
 
-fn sliding_log(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let rate = read.rate()?;
-    let made = match read.number("entries") {
+fn sliding_log(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let rate = written.rate()?;
+    let made = match written.number("entries") {
         Some(entries) => SlidingLog::with_entries(rate.amount, rate.period, entries),
         None => SlidingLog::new(rate.amount, rate.period),
     };
-    read.made(made.map(Limit::SlidingLog), problems)
+    written.or_report(made.map(Limit::SlidingLog), problems)
 }
 
-fn token_bucket(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let rate = read.rate()?;
-    let burst = read.number("burst").unwrap_or(rate.amount);
-    read.made(Bucket::tokens(rate.amount, rate.period, burst).map(Limit::Bucket), problems)
+fn token_bucket(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let rate = written.rate()?;
+    let burst = written.number("burst").unwrap_or(rate.amount);
+    written.or_report(Bucket::tokens(rate.amount, rate.period, burst).map(Limit::Bucket), problems)
 }
 
-fn leaky_bucket(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let made = match (read.node.get("capacity"), read.node.get("queue")) {
+fn leaky_bucket(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let made = match (written.node.get("capacity"), written.node.get("queue")) {
         (Some(_), None) => {
-            let (rate, capacity) = (read.rate()?, read.number("capacity")?);
+            let (rate, capacity) = (written.rate()?, written.number("capacity")?);
             Bucket::meter(rate.amount, rate.period, capacity)
         }
         (None, Some(_)) => {
-            let (rate, queue) = (read.rate()?, read.number("queue")?);
+            let (rate, queue) = (written.rate()?, written.number("queue")?);
             Bucket::queue(rate.amount, rate.period, queue)
         }
         (both, _) => {
             let message = match both {
-                Some(_) => "a leaky bucket has either a `capacity` or a `queue`, not both",
-                None => "a leaky bucket needs a `capacity` or a `queue`",
+                Some(_) => "a leaky bucket cannot have both a `capacity` and a `queue`",
+                None => "a leaky bucket requires a `capacity` or a `queue`",
             };
             problems.push(
-                Problem::error("leaky-bucket-reading", read.node.place, message)
+                Problem::error("leaky-bucket-reading", written.node.span, message)
                     .help("`capacity: 50` refuses above 50; `queue: 50` delays, with at most 50 waiting"),
             );
             return None;
         }
     };
-    read.made(made.map(Limit::Bucket), problems)
+    written.or_report(made.map(Limit::Bucket), problems)
 }
 
-fn concurrency(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let (limit, lease) = (read.entry.value.u64()?, read.span("lease")?);
-    read.made(Concurrency::new(limit, lease).map(Limit::Concurrency), problems)
+fn concurrency(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let (limit, lease) = (written.entry.value.u64()?, written.span("lease")?);
+    written.or_report(Concurrency::new(limit, lease).map(Limit::Concurrency), problems)
 }
 
-fn meter(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let limit = match read.entry.value.text() {
+fn meter(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let limit = match written.entry.value.text() {
         Some("unlimited") => None,
-        _ => Some(read.entry.value.u64()?),
+        _ => Some(written.entry.value.u64()?),
     };
-    read.made(Meter::new(limit, read.span("expiry")).map(Limit::Meter), problems)
+    written.or_report(Meter::new(limit, written.span("expiry")).map(Limit::Meter), problems)
 }
 
-fn penalty(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    let base = shorthand::span(read.entry.value.text()?).ok()?;
-    let longest = read.span("longest").unwrap_or(Span::from_secs(15 * 60));
+fn penalty(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    let base = shorthand::span(written.entry.value.text()?).ok()?;
+    let longest = written.span("longest").unwrap_or(Span::from_secs(15 * 60));
     if base > longest {
-        let message = format!("`penalty`: the first wait of {base} is longer than the longest, {longest}");
+        let message = format!("`penalty`: the first wait {base} exceeds the longest wait {longest}");
         problems.push(
-            Problem::error("impossible-limit", read.entry.value.place, message)
-                .help(format!("shorten it, or write `longest: {base}` or more")),
+            Problem::error("impossible-limit", written.entry.value.span, message)
+                .help(format!("shorten it, or set `longest` to {base} or more")),
         );
         return None;
     }
     let numbers = PenaltyNumbers {
-        free: read.number("free").unwrap_or(3),
+        free: written.number("free").unwrap_or(3),
         base,
-        factor: read.number("factor").unwrap_or(2),
+        factor: written.number("factor").unwrap_or(2),
         longest,
-        memory: read.span("memory").unwrap_or(Span::from_secs(3_600)),
-        count_refused: read.node.get("count_refused").and_then(Node::bool).unwrap_or(false),
+        memory: written.span("memory").unwrap_or(Span::from_secs(3_600)),
+        count_refused: written.node.get("count_refused").and_then(Node::bool).unwrap_or(false),
     };
-    read.made(Penalty::new(numbers).map(Limit::Penalty), problems)
+    written.or_report(Penalty::new(numbers).map(Limit::Penalty), problems)
 }
 
-fn quota(read: &Reading<'_>, problems: &mut Problems) -> Option<RuleLimit> {
-    // Everything is read before anything is given up, so that all problems are found.
-    let amount = read.entry.value.text().and_then(|text| words::quota(text).ok());
+fn quota(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
+    // Read everything before returning, so that all problems are reported.
+    let amount = written.entry.value.text().and_then(|text| notation::quota(text).ok());
     let allowance = amount.map_or(0, |(allowance, _)| allowance);
-    let grace = read.node.get("grace").map_or(Some(0), |node| grace(node, allowance, problems));
+    let grace = written.node.get("grace").map_or(Some(0), |node| grace(node, allowance, problems));
     let (_, period) = amount?;
-    let made = if read.node.get("period").is_some() {
-        let length = rolling(read, period, problems);
+    let made = if written.node.get("period").is_some() {
+        let length = rolling(written, period, problems);
         let period = QuotaPeriod::Rolling(length?);
         Quota::new(allowance, grace?, period).map(|quota| RuleLimit::Fixed(Limit::Quota(quota)))
     } else {
-        let calendar = calendar(read, period, problems);
+        let calendar = calendar(written, period, problems);
         RuleLimit::quota(allowance, grace?, calendar?)
     };
-    made.map_err(|error| read.impossible(&error, problems)).ok()
+    made.map_err(|error| written.report_impossible(&error, problems)).ok()
 }
 
-/// `5%` of the allowance, rounded down, or a number of units.
+/// Parses the grace: a percentage of the allowance, rounded down, or a number of units.
 fn grace(node: &Node, allowance: u64, problems: &mut Problems) -> Option<u64> {
     let text = node.text()?;
     let found = if text.contains('%') {
-        words::percent(text).map(|points| (u128::from(allowance) * u128::from(points) / 10_000) as u64)
+        notation::percent(text).map(|points| (u128::from(allowance) * u128::from(points) / 10_000) as u64)
     } else {
-        tollgate_document::number(text).map_err(|_| format!("{} is no amount", node.found()))
+        tollgate_document::number(text).map_err(|_| format!("invalid amount {}", quote(text)))
     };
     match found {
         Ok(grace) => Some(grace),
         Err(message) => {
             problems.push(
-                Problem::error("bad-grace", node.place, format!("`grace`: {message}"))
+                Problem::error("bad-grace", node.span, format!("`grace`: {message}"))
                     .help("write a number of units or a percentage, like 5%"),
             );
             None
@@ -230,25 +230,25 @@ fn grace(node: &Node, allowance: u64, problems: &mut Problems) -> Option<u64> {
 }
 
 /// The length of a rolling period.
-fn rolling(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<Span> {
+fn rolling(written: &LimitNode<'_>, period: &str, problems: &mut Problems) -> Option<Span> {
     for key in ["zone", "starts"] {
-        if let Some(entry) = read.node.entry(key) {
+        if let Some(entry) = written.node.entry(key) {
             problems.push(
                 Problem::error(
                     "rolling-calendar",
-                    entry.key.place,
-                    format!("a rolling quota has no `{key}`"),
+                    entry.key.span,
+                    format!("`{key}` is not allowed in a rolling quota"),
                 )
-                .help("it starts with the first use; drop `period: rolling` to follow the calendar"),
+                .help("a rolling quota starts with the first use; remove `period: rolling` to follow the calendar"),
             );
         }
     }
-    match words::span(period) {
+    match notation::check_duration(period) {
         Ok(()) => shorthand::span(period).ok(),
         Err(message) => {
             problems.push(
-                Problem::error("bad-quota", read.entry.value.place, format!("`quota`: {message}")).help(
-                    "a rolling period has a length, like 30d; drop `period: rolling` to follow the calendar",
+                Problem::error("bad-quota", written.entry.value.span, format!("`quota`: {message}")).help(
+                    "a rolling period is a duration, like 30d; remove `period: rolling` to follow the calendar",
                 ),
             );
             None
@@ -256,28 +256,28 @@ fn rolling(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<
     }
 }
 
-fn calendar(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<Calendar> {
-    let period = calendar_period(read, period, problems);
-    let zone = read.node.get("zone").map_or(Some("UTC"), Node::text)?;
-    // A wrong period does not hide a wrong zone.
+fn calendar(written: &LimitNode<'_>, period: &str, problems: &mut Problems) -> Option<Calendar> {
+    let period = calendar_period(written, period, problems);
+    let zone = written.node.get("zone").map_or(Some("UTC"), Node::text)?;
+    // Check the zone even if the period is invalid.
     let error = match Calendar::new(period.unwrap_or(Period::Day), zone) {
         Ok(calendar) => return period.map(|_| calendar),
         Err(error) => error,
     };
     let key = if matches!(error, CalendarError::UnknownZone { .. }) { "zone" } else { "starts" };
-    let place = read.node.get(key).map_or(read.node.place, |node| node.place);
-    problems.push(Problem::error("bad-calendar", place, format!("`{key}`: {error}")));
+    let span = written.node.get(key).map_or(written.node.span, |node| node.span);
+    problems.push(Problem::error("bad-calendar", span, format!("`{key}`: {error}")));
     None
 }
 
-fn calendar_period(read: &Reading<'_>, period: &str, problems: &mut Problems) -> Option<Period> {
-    let starts = read.node.get("starts");
+fn calendar_period(written: &LimitNode<'_>, period: &str, problems: &mut Problems) -> Option<Period> {
+    let starts = written.node.get("starts");
     match period {
         "hour" | "day" => {
-            if let Some(entry) = read.node.entry("starts") {
+            if let Some(entry) = written.node.entry("starts") {
                 problems.push(
-                    Problem::error("bad-start", entry.key.place, format!("a quota by the {period} has no `starts`"))
-                        .help("hours and days begin by the clock of the zone; weeks, months and years have `starts`"),
+                    Problem::error("bad-start", entry.key.span, format!("`starts` is not allowed in a quota per {period}"))
+                        .help("hours and days follow the clock of the zone; only weeks, months and years have `starts`"),
                 );
                 return None;
             }
@@ -289,39 +289,37 @@ fn calendar_period(read: &Reading<'_>, period: &str, problems: &mut Problems) ->
             let near = suggest(name, WEEKDAYS.map(|(weekday, _)| weekday));
             match weekday {
                 Some((_, starts)) => Some(Period::Week { starts }),
-                None => wrong_start(starts, "a weekday from monday to sunday", near, problems),
+                None => report_start(starts, "a weekday from monday to sunday", near, problems),
             }
         }
         "month" => match starts.map_or(Some(1), Node::u64) {
             Some(day @ 1..=31) => Some(Period::Month { day: day as u8 }),
-            _ => wrong_start(starts, "a day of the month from 1 to 31", None, problems),
+            _ => report_start(starts, "a day of the month from 1 to 31", None, problems),
         },
         "year" => {
             let date = starts.map_or(Some("01-01"), Node::text)?;
             let parts = date.split_once('-').map(|(month, day)| (month.parse(), day.parse()));
             match parts {
                 Some((Ok(month), Ok(day))) => Some(Period::Year { month, day }),
-                _ => wrong_start(starts, "a month and a day like 04-06", None, problems),
+                _ => report_start(starts, "a month and a day like 04-06", None, problems),
             }
         }
         _ => {
             let names = ["hour", "day", "week", "month", "year"];
             let message =
-                format!("`quota`: {} is no calendar period; there are {}", shown(period), names.join(", "));
-            let problem = Problem::error("bad-quota", read.entry.value.place, message);
+                format!("`quota`: unknown calendar period {}; use {}", quote(period), names.join(", "));
+            let problem = Problem::error("bad-quota", written.entry.value.span, message);
             problems.push(match suggest(period, names) {
                 Some(near) => problem.label(format!("did you mean `{near}`?")),
-                None => {
-                    problem.help("for a length of time that starts with the first use add `period: rolling`")
-                }
+                None => problem.help("for a duration that starts with the first use, add `period: rolling`"),
             });
             None
         }
     }
 }
 
-/// Reports a `starts` that says nothing, if it is there and was not reported by the check.
-fn wrong_start(
+/// Reports an invalid `starts`, unless the check has reported it.
+fn report_start(
     starts: Option<&Node>,
     allowed: &str,
     near: Option<&str>,
@@ -329,7 +327,7 @@ fn wrong_start(
 ) -> Option<Period> {
     if let Some(node) = starts.filter(|node| node.text().is_some()) {
         let message = format!("`starts`: found {}, expected {allowed}", node.found());
-        let problem = Problem::error("bad-start", node.place, message);
+        let problem = Problem::error("bad-start", node.span, message);
         problems.push(match near {
             Some(near) => problem.label(format!("did you mean `{near}`?")),
             None => problem,

@@ -1,4 +1,4 @@
-//! Ready-made rules for the usual cases: `use: login-protection`.
+//! Presets: ready-made rules for common cases, like `use: login-protection`.
 
 use tollgate_core::rules::Rule;
 
@@ -9,13 +9,13 @@ use tollgate_document::{Problems, Source};
 pub struct Preset {
     /// The name after `use:`.
     pub name: &'static str,
-    /// What it is for, in a sentence.
+    /// Its purpose, in a sentence.
     pub summary: &'static str,
     /// Its rules file.
     pub text: &'static str,
 }
 
-/// All presets.
+/// All presets, in the order of the reference page.
 pub const ALL: &[Preset] = &[
     Preset {
         name: "public-endpoint",
@@ -24,43 +24,43 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "login-protection",
-        summary: "Login: growing waits per account, a rate per address, both together.",
+        summary: "Login: growing waits per account, and a rate per address.",
         text: include_str!("presets/login-protection.yaml"),
     },
     Preset {
         name: "gateway-tenant",
-        summary: "A gateway: a fair share per tenant and a ceiling for all.",
+        summary: "A gateway: a rate per tenant, and a total for all tenants.",
         text: include_str!("presets/gateway-tenant.yaml"),
     },
     Preset {
         name: "expensive-export",
-        summary: "Exports: a monthly quota per tenant and two at a time.",
+        summary: "Exports: a monthly quota per tenant, and two at a time.",
         text: include_str!("presets/expensive-export.yaml"),
     },
     Preset {
         name: "webhook-shaping",
-        summary: "Outbound webhooks and workers: calls to one target spaced out.",
+        summary: "Outbound webhooks and workers: evenly spaced calls to each target.",
         text: include_str!("presets/webhook-shaping.yaml"),
     },
     Preset {
         name: "llm-tokens",
-        summary: "LLM token budget: per minute and per month, priced by the request.",
+        summary: "LLM token budget: per minute and per month, at the cost of each request.",
         text: include_str!("presets/llm-tokens.yaml"),
     },
     Preset {
         name: "admin-endpoints",
-        summary: "Admin: destructive calls few, reads many.",
+        summary: "Admin endpoints: few changes, many reads.",
         text: include_str!("presets/admin-endpoints.yaml"),
     },
 ];
 
-/// The preset of this name.
+/// Finds a preset by its name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
 impl Preset {
-    /// Its rules, whose ids are suffixes for the id of the entry that uses it.
+    /// The rules of the preset. Their ids are the suffixes that follow the id of the entry with `use`.
     pub(super) fn rules(&self, namespace: &str) -> Vec<Rule> {
         let source = Source::new(format!("preset {}", self.name), self.text.as_bytes());
         let mut problems = Problems::new();
@@ -69,7 +69,7 @@ impl Preset {
         rules
             .into_iter()
             .filter_map(|mut rule| {
-                rule.scope = tollgate_core::Scope::new(namespace, rule.scope.rule()).ok()?;
+                rule.keyspace = tollgate_core::Keyspace::new(namespace, rule.keyspace.rule()).ok()?;
                 Some(rule)
             })
             .collect()

@@ -1,69 +1,70 @@
-//! From checked nodes to a rule set. What only the meaning can show is reported here.
+//! Converts checked nodes to a rule set, and reports the problems that the shape cannot express.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
-use tollgate_core::rules::rule_set::Exception;
+use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, FailureRule, Missing, Mode, Origin, Override, Per, Placement, Rollout, Rule, RuleLimit,
-    RuleSet, RuleSetError, Test,
+    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Rollout, Rule, RuleLimit,
+    RuleSet, RuleSetError, SubjectSelector, Test,
 };
-use tollgate_core::{OnFailure, Scope, Time};
+use tollgate_core::{Keyspace, OnFailure, Time};
 
-use super::{expression, limit, presets, words};
-use tollgate_document::{Kind, Node, Place, Problem, Problems, Source, shown, suggest};
+use super::{expression, limit, notation, presets};
+use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
-/// What a file without a namespace is called in keys.
+/// The namespace of a file that does not set one.
 const NAMESPACE_DEFAULT: &str = "default";
 
-/// How many names of nothing are compared with all ids. Whoever has more of them slipped in another way.
-const NEAR_IDS_MAX: usize = 16;
+/// How many unknown rule names are compared with all ids for a suggestion. This bounds the time.
+const COMPARED_IDS_MAX: usize = 16;
 
-/// How many ids a message lists.
+/// Maximum number of ids in a message.
 const LISTED_IDS_MAX: usize = 8;
 
-/// The rule set, as far as it could be read; `None` if not even its rules go together.
+/// Converts a checked tree to a rule set. Returns `None` after an error in the rule set as a whole.
 pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> Option<RuleSet> {
-    let namespace = root.get("namespace").and_then(Node::text).filter(|name| words::id(name).is_ok());
-    let file = File { source, namespace: namespace.unwrap_or(NAMESPACE_DEFAULT) };
+    let namespace =
+        root.get("namespace").and_then(Node::text).filter(|name| notation::check_id(name).is_ok());
+    let file = FileReader { source, namespace: namespace.unwrap_or(NAMESPACE_DEFAULT) };
     let mut rules = Rules::default();
     for node in items(root, "rules") {
-        if enough(problems) {
+        if is_full_of_errors(problems) {
             return None;
         }
         match node.entry("use") {
-            Some(entry) => file.preset(node, &entry.value, &mut rules, problems),
+            Some(entry) => file.read_preset(node, &entry.value, &mut rules, problems),
             None => {
-                let is_new = node.get("id").is_none_or(|id| rules.name(id, problems));
-                let rule = whole(file.rule(node, problems), node, problems);
-                rules.made.extend(rule.filter(|_| is_new));
+                let is_new = node.get("id").is_none_or(|id| rules.add_id(id, problems));
+                let rule = read_or_report(file.read_rule(node, problems), node, problems);
+                rules.resolved.extend(rule.filter(|_| is_new));
             }
         }
     }
-    rules.number();
+    rules.index();
     let mut changes = Vec::new();
     for node in items(root, "overrides") {
-        if enough(problems) {
+        if is_full_of_errors(problems) {
             return None;
         }
-        let change = file.change(node, &mut rules, problems);
-        changes.extend(whole(change, node, problems));
+        let change = file.read_override(node, &mut rules, problems);
+        changes.extend(read_or_report(change, node, problems));
     }
-    let mut exceptions = |key| -> Vec<Exception> {
-        let read = |node: &Node| whole(file.exception(node, problems), node, problems);
+    let mut exceptions = |key| -> Vec<ListEntry> {
+        let read = |node: &Node| read_or_report(file.read_exception(node, problems), node, problems);
         items(root, key).iter().filter_map(read).collect()
     };
     let (deny, bypass) = (exceptions("deny"), exceptions("bypass"));
     let partition = root.get("partition").map_or(&[][..], Node::one_or_many);
     let partition = partition.iter().filter_map(|node| node.text().map(str::to_owned)).collect();
     let slots = root.get("slots").and_then(Node::u64).and_then(|slots| u16::try_from(slots).ok());
-    match RuleSet::new(rules.made, changes, deny, bypass, Placement { partition, slots }) {
+    match RuleSet::new(rules.resolved, changes, deny, bypass, Placement { partition, slots }) {
         Ok(set) => Some(set),
-        // All that can be wrong here was reported with its place; this only keeps a gap from going unseen.
+        // These errors were reported with their positions. This only guards against one that was missed.
         Err(error) => {
             if !problems.has_errors() {
-                problems.push(Problem::error(code_of(&error), root.place, error.to_string()));
+                problems.push(Problem::error(code_of(&error), root.span, error.to_string()));
             }
             None
         }
@@ -78,15 +79,15 @@ fn code_of(error: &RuleSetError) -> &'static str {
     }
 }
 
-/// Whether the list is full of errors. More would not be seen, and some take long to find.
-fn enough(problems: &Problems) -> bool {
+/// Whether the list is full. Further errors would not be listed, and some take long to find.
+fn is_full_of_errors(problems: &Problems) -> bool {
     problems.has_errors() && problems.left_out() > 0
 }
 
-/// What was read of a node. Nothing is left out unsaid: where it is nothing, there is an error.
-fn whole<T>(read: Option<T>, node: &Node, problems: &mut Problems) -> Option<T> {
+/// Reports an error if nothing was read and no error was reported, so that no node is dropped silently.
+fn read_or_report<T>(read: Option<T>, node: &Node, problems: &mut Problems) -> Option<T> {
     if read.is_none() && !problems.has_errors() {
-        problems.push(Problem::error("unreadable", node.place, "this cannot be read"));
+        problems.push(Problem::error("unreadable", node.span, "invalid value"));
     }
     read
 }
@@ -98,63 +99,64 @@ fn items<'n>(root: &'n Node, key: &str) -> &'n [Node] {
 /// The rules read so far.
 #[derive(Default)]
 struct Rules {
-    made: Vec<Rule>,
-    /// Every id in the file and where it stands, whether its rule could be read or not.
-    ids: HashMap<String, Place>,
-    /// Where the rule of an id is among those made.
-    numbers: HashMap<String, usize>,
-    /// How many names were of no rule.
+    resolved: Vec<Rule>,
+    /// Every id in the file with its span, including ids of invalid rules.
+    ids: HashMap<String, SourceSpan>,
+    /// The index of each id in `resolved`.
+    indexes: HashMap<String, usize>,
+    /// The number of unknown rule names so far.
     unknown: usize,
-    /// The rules of presets that were used, because to read one takes longer than to use it.
+    /// The rules of used presets, because parsing a preset is slow.
     presets: HashMap<&'static str, Vec<Rule>>,
 }
 
 impl Rules {
-    /// Takes the id of a rule that is written here; `false` if another has it.
-    fn name(&mut self, id: &Node, problems: &mut Problems) -> bool {
-        id.text().is_none_or(|text| self.take(text, id.place, "give one of them another id", problems))
+    /// Adds the id of a rule in the file. Reports an error and returns `false` if another rule has it.
+    fn add_id(&mut self, id: &Node, problems: &mut Problems) -> bool {
+        id.text().is_none_or(|text| self.add_id_at(text, id.span, "give one of them another id", problems))
     }
 
-    fn take(&mut self, id: &str, place: Place, help: &str, problems: &mut Problems) -> bool {
+    fn add_id_at(&mut self, id: &str, span: SourceSpan, help: &str, problems: &mut Problems) -> bool {
         let Some(&first) = self.ids.get(id) else {
-            self.ids.insert(id.to_owned(), place);
+            self.ids.insert(id.to_owned(), span);
             return true;
         };
         problems.push_error_with(|| {
-            Problem::error("duplicate-id", place, format!("two rules have the id {}", shown(id)))
-                .also(first, "the first is here")
-                .help(format!("rules of one id would share their counters; {help}"))
+            Problem::error("duplicate-id", span, format!("duplicate rule id {}", quote(id)))
+                .also(first, "first here")
+                .help(format!("rules with the same id would share their counts; {help}"))
         });
         false
     }
 
-    /// Numbers the rules when all of them are there.
-    fn number(&mut self) {
-        let ids = self.made.iter().map(|rule| rule.scope.rule().to_owned());
-        self.numbers = ids.zip(0..).collect();
+    /// Builds the index of rules, after all of them were read.
+    fn index(&mut self) {
+        let ids = self.resolved.iter().map(|rule| rule.keyspace.rule().to_owned());
+        self.indexes = ids.zip(0..).collect();
     }
 
-    /// The rule of this name; `None` after saying that there is none, or if it could not be read.
+    /// The rule of this id. `None` if the rule is invalid, or after reporting that it is unknown.
     fn find(&mut self, name: &Node, problems: &mut Problems) -> Option<&Rule> {
-        let id = name.text().filter(|id| words::id(id).is_ok())?;
+        let id = name.text().filter(|id| notation::check_id(id).is_ok())?;
         if !self.ids.contains_key(id) {
             self.unknown += 1;
-            let near = (self.unknown <= NEAR_IDS_MAX).then(|| self.near(id)).flatten();
+            let near = (self.unknown <= COMPARED_IDS_MAX).then(|| self.similar_ids(id)).flatten();
             problems.push_error_with(|| {
-                let problem =
-                    Problem::error("unknown-rule", name.place, format!("no rule has the id `{id}`"));
+                let problem = Problem::error("unknown-rule", name.span, format!("unknown rule `{id}`"));
                 match near {
                     Some(near) => problem.label(format!("did you mean {near}?")),
                     None => problem,
                 }
-                .help("an override names a rule of the same file; a preset's rules are called `id-suffix`")
+                .help(
+                    "an override names a rule in the same file; the ids of a preset's rules are `id-suffix`",
+                )
             });
         }
-        self.made.get(*self.numbers.get(id)?)
+        self.resolved.get(*self.indexes.get(id)?)
     }
 
-    /// Ids for which this one may have been meant: one by its letters, or all that a preset made of it.
-    fn near(&self, id: &str) -> Option<String> {
+    /// Ids to suggest: those of a preset with this id as their prefix, or the most similar one.
+    fn similar_ids(&self, id: &str) -> Option<String> {
         let mut ids: Vec<&str> = self.ids.keys().map(String::as_str).collect();
         ids.sort_unstable();
         let of_preset = |other: &&&str| other.strip_prefix(id).is_some_and(|rest| rest.starts_with('-'));
@@ -167,31 +169,33 @@ impl Rules {
     }
 }
 
-/// The file being read.
-struct File<'s> {
+/// Reads the nodes of one file.
+struct FileReader<'s> {
     source: &'s Source,
     namespace: &'s str,
 }
 
-impl File<'_> {
+impl FileReader<'_> {
     fn origin(&self, node: &Node) -> Origin {
-        let line = self.source.position(node.place.start).line;
+        let line = self.source.position(node.span.start).line;
         Origin { file: self.source.name().to_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) }
     }
 
-    fn rule(&self, node: &Node, problems: &mut Problems) -> Option<Rule> {
-        // Everything is read before anything is given up, so that all problems are found.
-        let scope = node.get("id").and_then(Node::text).and_then(|id| Scope::new(self.namespace, id).ok());
+    fn read_rule(&self, node: &Node, problems: &mut Problems) -> Option<Rule> {
+        // Read everything before returning, so that all problems are reported.
+        let scope = node.get("id").and_then(Node::text).and_then(|id| Keyspace::new(self.namespace, id).ok());
         let conditions = node.get("match").map(|node| conditions(node, problems)).unwrap_or_default();
         let per = node.get("per").and_then(per);
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
-        let cost = node.get("cost").map_or(Some(Cost::Asked), |node| cost(node, problems));
-        let on_failure =
-            node.get("on_failure").map_or(Some(FailureRule::default()), |node| failure_rule(node, problems));
-        let rollout = node.get("rollout").and_then(Node::text).map_or(Ok(Rollout::ALL), words::rollout).ok();
+        let cost = node.get("cost").map_or(Some(Cost::FromRequest), |node| cost(node, problems));
+        let on_failure = node
+            .get("on_failure")
+            .map_or(Some(FailurePolicy::default()), |node| failure_rule(node, problems));
+        let rollout =
+            node.get("rollout").and_then(Node::text).map_or(Ok(Rollout::ALL), notation::rollout).ok();
         let tags = node.get("tags").map_or(&[][..], Node::one_or_many);
         let rule = Rule {
-            scope: scope?,
+            keyspace: scope?,
             description: text_of(node, "description"),
             conditions,
             per: per?,
@@ -212,21 +216,19 @@ impl File<'_> {
             origin: self.origin(node),
         };
         if let Some(limit_node) = node.get("limit") {
-            fits(&rule.cost, &rule.limit, limit_node, node.get("cost"), problems);
+            check_cost_fits(&rule.cost, &rule.limit, limit_node, node.get("cost"), problems);
         }
         Some(rule)
     }
 
-    fn preset(&self, node: &Node, name: &Node, rules: &mut Rules, problems: &mut Problems) {
+    fn read_preset(&self, node: &Node, name: &Node, rules: &mut Rules, problems: &mut Problems) {
         let Some(wanted) = name.text() else { return };
         let Some(preset) = presets::find(wanted) else {
             let names = || presets::ALL.iter().map(|preset| preset.name);
-            let problem = Problem::error(
-                "unknown-preset",
-                name.place,
-                format!("no preset is called {}", shown(wanted)),
-            );
-            let problem = problem.help(format!("there are {}", names().collect::<Vec<_>>().join(", ")));
+            let problem =
+                Problem::error("unknown-preset", name.span, format!("unknown preset {}", quote(wanted)));
+            let problem =
+                problem.help(format!("available presets: {}", names().collect::<Vec<_>>().join(", ")));
             problems.push(match suggest(wanted, names()) {
                 Some(near) => problem.label(format!("did you mean `{near}`?")),
                 None => problem,
@@ -238,48 +240,53 @@ impl File<'_> {
         let extra = node.get("match").map(|node| conditions(node, problems)).unwrap_or_default();
         let made = rules.presets.entry(preset.name).or_insert_with(|| preset.rules(self.namespace));
         for mut rule in made.clone() {
-            let id = format!("{base}-{}", rule.scope.rule());
-            let Ok(scope) = Scope::new(self.namespace, &id) else {
-                // What is wrong with the name itself was reported.
-                if words::id(base).is_ok() {
-                    let message = format!("the preset's rule {} would have too long an id", shown(&id));
+            let id = format!("{base}-{}", rule.keyspace.rule());
+            let Ok(scope) = Keyspace::new(self.namespace, &id) else {
+                // The check reported an invalid name.
+                if notation::check_id(base).is_ok() {
+                    let message = format!("rule id {} of the preset is too long", quote(&id));
                     problems.push(
-                        Problem::error("bad-id", named.place, message).help("give the preset a shorter `id`"),
+                        Problem::error("bad-id", named.span, message).help("give the preset a shorter `id`"),
                     );
                 }
                 return;
             };
-            if !rules.take(&id, named.place, "give one of the presets another `id`", problems) {
+            if !rules.add_id_at(&id, named.span, "give one of the presets another `id`", problems) {
                 return;
             }
-            rule.scope = scope;
+            rule.keyspace = scope;
             rule.conditions.extend(extra.iter().cloned());
             rule.mode = mode(node).unwrap_or(rule.mode);
-            rules.made.push(rule);
+            rules.resolved.push(rule);
         }
     }
 
-    fn change(&self, node: &Node, rules: &mut Rules, problems: &mut Problems) -> Option<(String, Override)> {
-        // Everything is read before anything is given up, so that all problems are found.
+    fn read_override(
+        &self,
+        node: &Node,
+        rules: &mut Rules,
+        problems: &mut Problems,
+    ) -> Option<(String, Override)> {
+        // Read everything before returning, so that all problems are reported.
         let conditions = node.get("when").map(|node| conditions(node, problems)).unwrap_or_default();
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
         let until = node.get("until").map(|node| instant(node, problems));
         let rule = node.get("rule").and_then(|name| rules.find(name, problems))?;
-        let (limit, limit_node, id) = (limit?, node.get("limit")?, rule.scope.rule());
+        let (limit, limit_node, id) = (limit?, node.get("limit")?, rule.keyspace.rule());
         if let (Some(own), Some(other)) = (rule.limit.algorithm(), limit.algorithm())
             && own != other
         {
             let message = format!(
-                "an override cannot make a {} of rule `{id}`, which is a {}",
-                other.name(),
-                own.name()
+                "override changes the algorithm of rule `{id}` from {} to {}",
+                own.name(),
+                other.name()
             );
-            problems.push(Problem::error("other-algorithm", limit_node.place, message).help(
-                "what was consumed would be forgotten at every switch; change the numbers, or write `deny`",
+            problems.push(Problem::error("other-algorithm", limit_node.span, message).help(
+                "every switch would discard the consumption; change only the numbers, or write `deny`",
             ));
             return None;
         }
-        fits(&rule.cost, &limit, limit_node, None, problems);
+        check_cost_fits(&rule.cost, &limit, limit_node, None, problems);
         let until = match until {
             Some(until) => Some(until?),
             None => None,
@@ -288,21 +295,21 @@ impl File<'_> {
         Some((id.to_owned(), Override { conditions, limit, until, reason, origin: self.origin(node) }))
     }
 
-    fn exception(&self, node: &Node, problems: &mut Problems) -> Option<Exception> {
+    fn read_exception(&self, node: &Node, problems: &mut Problems) -> Option<ListEntry> {
         let when = node.get("when")?;
         let conditions = conditions(when, problems);
         if when.kind() == Kind::Map && when.entries().is_empty() {
             problems.push(
                 Problem::error(
                     "no-conditions",
-                    when.place,
-                    "an exception without conditions takes every request",
+                    when.span,
+                    "an exception without conditions matches every request",
                 )
-                .help("say which requests, like `api_key: k-123`"),
+                .help("add a condition, like `api_key: k-123`"),
             );
             return None;
         }
-        Some(Exception { conditions, reason: text_of(node, "reason"), origin: self.origin(node) })
+        Some(ListEntry { conditions, reason: text_of(node, "reason"), origin: self.origin(node) })
     }
 }
 
@@ -319,12 +326,12 @@ fn mode(node: &Node) -> Option<Mode> {
     }
 }
 
-fn per(node: &Node) -> Option<Per> {
+fn per(node: &Node) -> Option<SubjectSelector> {
     if node.text() == Some("all") {
-        return Some(Per::default());
+        return Some(SubjectSelector::default());
     }
-    let chains = node.one_or_many().iter().map(|part| words::chain(part.text()?).ok());
-    chains.collect::<Option<Vec<_>>>().map(|parts| Per { parts })
+    let chains = node.one_or_many().iter().map(|part| notation::chain(part.text()?).ok());
+    chains.collect::<Option<Vec<_>>>().map(|parts| SubjectSelector { parts })
 }
 
 fn conditions(node: &Node, problems: &mut Problems) -> Vec<Condition> {
@@ -332,7 +339,7 @@ fn conditions(node: &Node, problems: &mut Problems) -> Vec<Condition> {
     entries
         .filter_map(|entry| {
             let attribute = entry.key.text()?.to_owned();
-            let test = whole(test(&attribute, &entry.value, problems), &entry.value, problems)?;
+            let test = read_or_report(test(&attribute, &entry.value, problems), &entry.value, problems)?;
             Some(Condition { attribute, test })
         })
         .collect()
@@ -350,8 +357,12 @@ fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
         let is_pattern = |text: &str| text.contains('*') || is_path_pattern(text);
         for value in values.iter().filter(|value| value.text().is_some_and(is_pattern)) {
             problems.push_error_with(|| {
-                Problem::error("pattern-in-list", value.place, "a list holds whole values, no patterns")
-                    .help("write one rule per pattern, or use a `prefix`")
+                Problem::error(
+                    "pattern-in-list",
+                    value.span,
+                    format!("pattern {} in a list of values", value.found()),
+                )
+                .help("write one rule per pattern, or use a `prefix`")
             });
         }
         return values
@@ -372,16 +383,16 @@ fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
 }
 
 fn path_test(text: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
-    // Segment by segment a `*` would be a star and nothing else, which nobody means.
+    // Inside a path pattern `*` would only match a literal star, which is never intended.
     let starred = text.split('/').any(|segment| segment.contains('*') && !segment.starts_with("{*"));
     let message = match PathPattern::parse(text) {
-        Ok(_) if starred => "a path with names in braces takes no `*` besides {*rest}".to_owned(),
+        Ok(_) if starred => "a path pattern with {names} allows `*` only in {*rest}".to_owned(),
         Ok(pattern) => return Some(Test::Path(pattern)),
         Err(error) => error.to_string(),
     };
     problems.push(
-        Problem::error("bad-path", node.place, format!("`path`: {message}"))
-            .help("like /v1/items/{id} or /files/{*rest}"),
+        Problem::error("bad-path", node.span, format!("`path`: {message}"))
+            .help("for example /v1/items/{id} or /files/{*rest}"),
     );
     None
 }
@@ -397,47 +408,47 @@ fn cost(node: &Node, problems: &mut Problems) -> Option<Cost> {
             Ok(value) => Some(Cost::Expression { text: text.to_owned(), value, default: default? }),
             Err(message) => {
                 let message = format!("`expression`: {message}");
-                problems.push(Problem::error("bad-expression", entry.place, message));
+                problems.push(Problem::error("bad-expression", entry.span, message));
                 None
             }
         };
     }
-    let several = "for several attributes write an `expression`";
+    let several = "for several attributes use an `expression`";
     let (attribute, table) = only_entry(node.get("by")?, several, problems)?;
     let costs = table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), entry.value.u64()?)));
     Some(Cost::Table { attribute, costs: costs.collect::<Option<_>>()?, default: default? })
 }
 
-fn failure_rule(node: &Node, problems: &mut Problems) -> Option<FailureRule> {
-    let policy = |node: &Node| words::on_failure(node.text()?).ok();
+fn failure_rule(node: &Node, problems: &mut Problems) -> Option<FailurePolicy> {
+    let policy = |node: &Node| notation::on_failure(node.text()?).ok();
     let Some(by) = node.get("by") else {
-        return Some(FailureRule { default: policy(node)?, by: None });
+        return Some(FailurePolicy { default: policy(node)?, by: None });
     };
     let several = "write one rule per value of the other attribute";
     let (attribute, table) = only_entry(by, several, problems)?;
     let policies =
         table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), policy(&entry.value)?)));
     let policies = policies.collect::<Option<HashMap<String, OnFailure>>>()?;
-    Some(FailureRule { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
+    Some(FailurePolicy { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
 }
 
-/// The one attribute of a `by` and its table.
+/// The single attribute of a `by` and its table.
 fn only_entry<'n>(by: &'n Node, several: &str, problems: &mut Problems) -> Option<(String, &'n Node)> {
     match by.entries() {
         [entry] => Some((entry.key.text()?.to_owned(), &entry.value)),
         [] => {
             if by.kind() == Kind::Map {
                 problems.push(
-                    Problem::error("no-attribute", by.place, "`by` names no attribute")
-                        .help("like `by: { method: { POST: … } }`"),
+                    Problem::error("no-attribute", by.span, "missing attribute in `by`")
+                        .help("for example `by: { method: { POST: … } }`"),
                 );
             }
             None
         }
         [first, second, ..] => {
             problems.push(
-                Problem::error("several-attributes", second.key.place, "`by` looks at one attribute only")
-                    .also(first.key.place, "this is one")
+                Problem::error("several-attributes", second.key.span, "more than one attribute in `by`")
+                    .also(first.key.span, "the first attribute")
                     .help(several),
             );
             None
@@ -446,22 +457,21 @@ fn only_entry<'n>(by: &'n Node, several: &str, problems: &mut Problems) -> Optio
 }
 
 fn instant(node: &Node, problems: &mut Problems) -> Option<Time> {
-    let read = node.text()?.parse::<Timestamp>();
-    let wrong = match read.map(|at| u64::try_from(at.as_microsecond())) {
+    let text = node.text()?;
+    let message = match text.parse::<Timestamp>().map(|at| u64::try_from(at.as_microsecond())) {
         Ok(Ok(us)) => return Some(Time::from_us(us)),
-        Ok(Err(_)) => "before 1970",
-        Err(_) => "no instant",
+        Ok(Err(_)) => format!("`until`: instant {} is before 1970", quote(text)),
+        Err(_) => format!("`until`: invalid instant {}", quote(text)),
     };
-    let message = format!("`until`: {} is {wrong}", node.found());
     problems.push(
-        Problem::error("bad-instant", node.place, message)
+        Problem::error("bad-instant", node.span, message)
             .help("write a date, a time and an offset, like 2026-12-01T00:00:00Z"),
     );
     None
 }
 
-/// A cost that could never be admitted is a mistake of the file, not of each request.
-fn fits(
+/// Reports a cost that the limit could never admit.
+fn check_cost_fits(
     cost: &Cost,
     limit: &RuleLimit,
     limit_node: &Node,
@@ -470,19 +480,18 @@ fn fits(
 ) {
     let largest = match cost {
         Cost::Expression { default, .. } => Some(*default),
-        _ => cost.largest(),
+        _ => cost.max_cost(),
     };
     let (Some(largest), capacity) = (largest, limit.capacity()) else { return };
     if *limit != RuleLimit::Deny && largest > capacity {
-        let message =
-            format!("a request may cost {largest}, but the limit never admits more than {capacity}");
-        let problem = |place| {
-            Problem::error("cost-above-capacity", place, &*message)
-                .help("raise the capacity, or lower the cost")
+        let message = format!("cost {largest} exceeds the capacity {capacity} of the limit");
+        let problem = |span| {
+            Problem::error("cost-above-capacity", span, &*message)
+                .help("raise the capacity or lower the cost")
         };
         problems.push(match cost_node {
-            Some(cost) => problem(cost.place).also(limit_node.place, format!("at most {capacity}")),
-            None => problem(limit_node.place),
+            Some(cost) => problem(cost.span).also(limit_node.span, format!("capacity {capacity}")),
+            None => problem(limit_node.span),
         });
     }
 }

@@ -24,15 +24,15 @@ fn plan<'r>(rules: &'r RuleSet, attributes: &[(&'static str, &'static str)]) -> 
 fn items(planned: Planned<'_>) -> Vec<(String, u64, u64)> {
     let Planned::Plan { plan, .. } = planned else { panic!("{planned:?}") };
     let item = |item: &tollgate_core::Item<'_>| {
-        (item.key.scope().rule().to_owned(), item.operation.cost().unwrap_or(0), item.limit.capacity())
+        (item.key.keyspace().rule().to_owned(), item.operation.cost().unwrap_or(0), item.limit.capacity())
     };
     plan.items().iter().map(item).collect()
 }
 
 #[test]
-fn the_example_is_read_whole() {
+fn the_example_has_all_its_rules() {
     let rules = rules(SHOP);
-    let ids: Vec<_> = rules.rules().iter().map(|rule| rule.scope.rule()).collect();
+    let ids: Vec<_> = rules.rules().iter().map(|rule| rule.keyspace.rule()).collect();
     assert_eq!(
         ids,
         ["search-per-key", "items-per-tenant", "exports-per-month", "login-account", "login-address"]
@@ -40,7 +40,7 @@ fn the_example_is_read_whole() {
 }
 
 #[test]
-fn overrides_beat_each_other_as_stated() {
+fn overrides_take_precedence_in_the_documented_order() {
     let rules = rules(SHOP);
     let capacity = |attributes: &[(&'static str, &'static str)]| {
         let mut all = vec![("action", "search"), ("api_key", "k")];
@@ -52,12 +52,12 @@ fn overrides_beat_each_other_as_stated() {
     assert_eq!(
         capacity(&[("tenant", "acme"), ("plan", "pro")]),
         6_000,
-        "an override that ends beats one that does not"
+        "an override with `until` takes precedence over one without"
     );
 }
 
 #[test]
-fn costs_come_from_the_table() {
+fn costs_are_looked_up_by_attribute_value() {
     let rules = rules(SHOP);
     let search = [("action", "search"), ("tenant", "t"), ("user", "u")];
     assert_eq!(items(plan(&rules, &search)), [("search-per-key".to_owned(), 1, 240)]);
@@ -66,7 +66,7 @@ fn costs_come_from_the_table() {
 }
 
 #[test]
-fn deny_and_bypass_come_before_everything() {
+fn deny_and_bypass_are_checked_before_rules() {
     let rules = rules(SHOP);
     assert!(matches!(plan(&rules, &[("action", "search"), ("api_key", "k-stolen")]), Planned::Denied(_)));
     assert!(matches!(
@@ -76,7 +76,7 @@ fn deny_and_bypass_come_before_everything() {
 }
 
 #[test]
-fn an_absent_subject_skips_or_refuses_as_the_rule_says() {
+fn an_absent_subject_is_skipped_or_refused_by_missing() {
     let rules = rules(SHOP);
     let Planned::Plan { plan: nothing, skipped, .. } = plan(&rules, &[("action", "search"), ("tenant", "t")])
     else {
@@ -91,7 +91,7 @@ fn an_absent_subject_skips_or_refuses_as_the_rule_says() {
 }
 
 #[test]
-fn rules_of_one_partition_share_a_slot_and_others_do_not() {
+fn only_rules_of_one_partition_share_a_hash_tag() {
     let rules = rules(
         "version: 1
 partition: tenant
@@ -111,12 +111,12 @@ rules:
     assert_eq!(
         tags[3],
         plan.items()[3].key.subject(),
-        "a chain may find something else: its tag is its subject"
+        "a chain may use another attribute, so its tag is its subject"
     );
 }
 
 #[test]
-fn subjects_are_divided_into_so_many_slots() {
+fn slots_sets_the_number_of_hash_tags() {
     let rules = rules(
         "version: 1
 slots: 4
@@ -137,7 +137,7 @@ rules:
 }
 
 #[test]
-fn a_rollout_enforces_for_its_share_and_shadows_for_the_rest() {
+fn a_rollout_enforces_the_rule_for_its_share_of_subjects() {
     let text = |share: &str| {
         format!(
             "version: 1\nrules:\n  - {{ id: a, per: user, limit: {{ fixed-window: 5/s }}, rollout: {share} }}\n"
@@ -163,12 +163,15 @@ fn a_rollout_enforces_for_its_share_and_shadows_for_the_rest() {
         tenth.len(),
         half.len()
     );
-    assert!(tenth.iter().all(|user| half.contains(user)), "who is in stays in when the share grows");
+    assert!(
+        tenth.iter().all(|user| half.contains(user)),
+        "a larger share includes the subjects of a smaller one"
+    );
     assert_eq!((enforced("0%").len(), enforced("100%").len()), (0, 2_000));
 }
 
 #[test]
-fn every_preset_is_a_rules_file_and_can_be_used() {
+fn every_preset_is_a_valid_rules_file_and_can_be_used() {
     for preset in presets::ALL {
         let set = rules(preset.text);
         assert!(!set.rules().is_empty(), "{}", preset.name);
@@ -183,7 +186,7 @@ fn every_preset_is_a_rules_file_and_can_be_used() {
 }
 
 #[test]
-fn login_protection_counts_account_and_address_together() {
+fn login_protection_counts_account_and_address() {
     let rules = rules(SHOP);
     let login = plan(&rules, &[("action", "login"), ("account", "a@b.c"), ("ip", "203.0.113.7")]);
     let Planned::Plan { plan: both, .. } = login else { panic!("a Plan") };
@@ -199,12 +202,12 @@ fn login_protection_counts_account_and_address_together() {
 }
 
 #[test]
-fn while_a_hash_key_changes_every_rule_is_charged_under_both() {
+fn during_a_hash_key_change_every_rule_is_charged_under_both_keys() {
     let rules = rules("version: 1\nrules:\n  - { id: a, per: user, limit: { fixed-window: 5/s } }\n");
     let attributes = Attributes::new().with("user", "u");
     let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
     let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
-    let both = tollgate_core::key::SubjectHashers::changing(new, old).unwrap();
+    let both = tollgate_core::key::SubjectHashers::rotating(new, old).unwrap();
     let Planned::Plan { plan, .. } = rules.plan(&request, &both, NOW).unwrap() else { panic!("a Plan") };
     let [current, previous] = plan.items() else { panic!("two items: {plan:?}") };
     assert_ne!(current.key.to_string(), previous.key.to_string());
@@ -212,7 +215,7 @@ fn while_a_hash_key_changes_every_rule_is_charged_under_both() {
 }
 
 #[test]
-fn a_partition_of_several_attributes_does_not_depend_on_how_a_rule_orders_them() {
+fn a_partition_of_several_attributes_ignores_their_order_in_a_rule() {
     let rules = rules(
         "version: 1
 partition: [tenant, user]
@@ -225,4 +228,33 @@ rules:
     let Planned::Plan { plan, .. } = plan(&rules, &attributes) else { panic!("a Plan") };
     let [first, second] = plan.items() else { panic!("two items") };
     assert_eq!(first.key.tag(), second.key.tag());
+}
+
+fn rule_with(keys: &str) -> String {
+    format!("version: 1\nrules:\n  - {{ id: a, per: ip, limit: {{ fixed-window: 5/s }}, {keys} }}\n")
+}
+
+#[test]
+fn the_old_name_of_a_key_is_accepted() {
+    for key in ["ip_subjects_max", "strangers_max"] {
+        let rules = rules(&rule_with(&format!("{key}: 100")));
+        assert_eq!(rules.rules()[0].ip_subjects_max.map(u64::from), Some(100), "{key}");
+    }
+}
+
+#[test]
+fn both_names_of_a_key_are_an_error() {
+    let text = rule_with("strangers_max: 100, ip_subjects_max: 100");
+    let mut problems = Problems::new();
+    assert!(load(&Source::new("rules.yaml", text.as_bytes()), &mut problems).is_none());
+    let messages: Vec<&str> = problems.in_order().iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(messages, ["duplicate key `ip_subjects_max`: `strangers_max` is its old name"]);
+}
+
+#[test]
+fn an_invalid_value_of_an_old_key_is_reported_under_the_new_name() {
+    let text = rule_with("strangers_max: none");
+    let mut problems = Problems::new();
+    assert!(load(&Source::new("rules.yaml", text.as_bytes()), &mut problems).is_none());
+    assert!(problems.in_order()[0].message.starts_with("`ip_subjects_max`: found \"none\""), "{problems:?}");
 }

@@ -37,7 +37,7 @@ use std::future::{Future, ready};
 use smallvec::SmallVec;
 use tollgate_core::{
     Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, PlanError, Store, StoreError, Time, evaluate,
-    writes_alone,
+    single_item_writes,
 };
 
 use crate::clock::{Clock, FastClock};
@@ -126,7 +126,7 @@ impl<C: Clock> MemoryStore<C> {
         now: Time,
         outcome: &mut Outcome,
     ) -> Result<(), StoreError> {
-        match plan.request() {
+        match plan.request_id() {
             None => self.apply_plan(plan, now, outcome),
             Some(request) => {
                 *outcome = self.request_ids.apply_once(plan, request, now, || {
@@ -161,7 +161,7 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn apply_one(&self, item: &Item<'_>, now: Time) -> Answer {
-        self.apply_to_key(StateKey::of(item), &item.operation, now, |answer| writes_alone(item, answer))
+        self.apply_to_key(StateKey::of(item), &item.operation, now, |answer| single_item_writes(item, answer))
     }
 
     /// Applies one operation to a key that belongs to no rule, without a Plan.
@@ -174,14 +174,14 @@ impl<C: Clock> MemoryStore<C> {
         operation: &Operation,
         now: Time,
     ) -> Answer {
-        let key = StateKey { fingerprint, scope: 0, ip_subjects_max: None, limit, class: class.known() };
+        let key = StateKey { fingerprint, keyspace: 0, ip_subjects_max: None, limit, class: class.known() };
         self.apply_to_key(key, operation, now, |_| true)
     }
 
     /// The class of the keys of this limit that belong to no rule.
     pub(crate) fn class_of(&self, limit: &Limit) -> ClassId {
         let form = if slot::is_packed(limit) { Form::Packed(*limit) } else { Form::Heap };
-        self.classes.intern(&ClassKey { scope: 0, anonymous: false, form })
+        self.classes.intern(&ClassKey { keyspace: 0, anonymous: false, form })
     }
 }
 

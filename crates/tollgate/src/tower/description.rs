@@ -1,4 +1,4 @@
-//! What a request says about itself, collected by whoever knows how to read it.
+//! The attributes of one HTTP request.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -7,17 +7,17 @@ use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate_core::{Attributes, ClientAddress, Prefixes, TrustedProxies, client_address};
 
-/// As many attributes as most requests have.
+/// Most requests have at most this many attributes.
 const INLINE: usize = 8;
 
-/// The attributes of one request: borrowed from it where they stand there, owned where they had to be made.
+/// Collects the attributes of one request. Values are borrowed from the request or owned.
 #[derive(Default)]
 pub struct Description<'r> {
     attributes: SmallVec<[(Cow<'r, str>, Cow<'r, str>); INLINE]>,
 }
 
 impl<'r> Description<'r> {
-    /// Gives `name` this value in place of any it had.
+    /// Sets an attribute. A second value for the same name replaces the first.
     pub fn set(&mut self, name: impl Into<Cow<'r, str>>, value: impl Into<Cow<'r, str>>) {
         let (name, value) = (name.into(), value.into());
         match self.attributes.iter_mut().find(|(known, _)| *known == name) {
@@ -26,11 +26,10 @@ impl<'r> Description<'r> {
         }
     }
 
-    /// `method` and `path` of the request, and `ip` if its extensions hold the address of the peer as a [`SocketAddr`]
-    /// or an [`IpAddr`]. This is what a layer does that was not told otherwise.
+    /// Sets `method`, `path`, and `ip` if the extensions hold the peer's address as a [`SocketAddr`] or an [`IpAddr`]. This
+    /// is the default of a layer.
     ///
-    /// No header is read: a client can write into it what it likes. The path is taken as it was sent, without the
-    /// query.
+    /// Reads no header, because clients choose their values. The path is taken as it was sent, without the query.
     pub fn request(&mut self, request: &'r Parts) {
         self.set("method", request.method.as_str());
         self.set("path", request.uri.path());
@@ -40,14 +39,14 @@ impl<'r> Description<'r> {
         }
     }
 
-    /// `ip`, for a client that is connected directly. An IPv6 client counts as its whole /64, because it may have as
-    /// many addresses in there as it likes.
+    /// Sets `ip` for a client that is connected directly. An IPv6 client counts as its whole /64, because it can use any
+    /// address in it.
     pub fn peer(&mut self, peer: IpAddr) {
         self.client(client_address::<&[u8]>(peer, &[], &TrustedProxies::default()));
     }
 
-    /// `ip`, for a client that was found behind proxies with [`client_address()`]. Look at
-    /// [`is_certain`](ClientAddress::is_certain) first if your rules favour an address.
+    /// Sets `ip` for a client behind proxies, as found by [`client_address()`]. If your rules favour an address, look at
+    /// [`is_certain`](ClientAddress::is_certain) first.
     pub fn client(&mut self, client: ClientAddress) {
         self.set("ip", client.block(Prefixes::default()).to_string());
     }

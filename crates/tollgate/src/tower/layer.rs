@@ -1,26 +1,24 @@
-//! The layer: a limiter and the parts that can be replaced.
+//! The layer: a limiter, and functions that read requests and write refusals.
 
 use std::fmt;
 use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
-use tollgate_core::Store;
 use tower_layer::Layer;
 
 use super::{Description, Rejection, TollgateService};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
-use crate::store::memory::MemoryStore;
 
 /// Puts a limiter in front of services whose responses have bodies of type `B`. Cheap to clone.
-pub struct TollgateLayer<B, S = MemoryStore> {
-    pub(super) gate: Gate<B, S>,
+pub struct TollgateLayer<B> {
+    pub(super) gate: Gate<B>,
 }
 
-/// What layer and service share.
-pub(super) struct Gate<B, S> {
-    pub(super) limiter: Limiter<S>,
+/// What the layer and its services share.
+pub(super) struct Gate<B> {
+    pub(super) limiter: Limiter,
     pub(super) describe: Arc<Describe>,
     pub(super) cost: Arc<Cost>,
     pub(super) answer: Arc<Answer<B>>,
@@ -32,24 +30,26 @@ type Describe = dyn for<'r> Fn(&'r Parts, &mut Description<'r>) + Send + Sync;
 type Cost = dyn Fn(&Parts) -> u64 + Send + Sync;
 type Answer<B> = dyn Fn(Rejection<'_>) -> Response<B> + Send + Sync;
 
-impl<B, S: Store> TollgateLayer<B, S> {
-    /// Checks every request with this limiter: by method, path and, if its extensions tell, address; each costs 1; who
-    /// does not get through is sent a problem document.
-    pub fn new(limiter: Limiter<S>) -> TollgateLayer<B, S>
+impl<B> TollgateLayer<B> {
+    /// Checks every request with this [`Limiter`] or [`LocalLimiter`](crate::LocalLimiter).
+    ///
+    /// By default the attributes are `method`, `path` and, if the extensions hold it, `ip`; each request costs 1; a
+    /// refusal is a problem document.
+    pub fn new(limiter: impl Into<Limiter>) -> TollgateLayer<B>
     where
         B: From<String>,
     {
         TollgateLayer::answering(limiter, |rejection| rejection.response())
     }
 
-    /// The same with another answer for requests that do not get through, for bodies that cannot be made of text or
-    /// protocols that say it differently. The layer adds the header fields that the answer does not have yet.
+    /// Like [`new`](TollgateLayer::new), with another response for refused and undecided requests: for bodies that cannot
+    /// be made of text, or for other protocols. The layer adds the header fields that the response does not have yet.
     pub fn answering(
-        limiter: Limiter<S>,
+        limiter: impl Into<Limiter>,
         answer: impl Fn(Rejection<'_>) -> Response<B> + Send + Sync + 'static,
-    ) -> TollgateLayer<B, S> {
+    ) -> TollgateLayer<B> {
         let gate = Gate {
-            limiter,
+            limiter: limiter.into(),
             describe: Arc::new(|request, about| about.request(request)),
             cost: Arc::new(|_| 1),
             answer: Arc::new(answer),
@@ -59,57 +59,55 @@ impl<B, S: Store> TollgateLayer<B, S> {
         TollgateLayer { gate }
     }
 
-    /// Finds the attributes by which rules match and count. Call [`Description::request`] for the usual ones.
-    ///
-    /// The body is not there to be read: it has not arrived yet.
+    /// Sets the function that collects the attributes of a request. Call [`Description::request`] in it for the default
+    /// ones. The body cannot be read: it has not arrived yet.
     #[must_use]
     pub fn describe(
         mut self,
         describe: impl for<'r> Fn(&'r Parts, &mut Description<'r>) + Send + Sync + 'static,
-    ) -> TollgateLayer<B, S> {
+    ) -> TollgateLayer<B> {
         self.gate.describe = Arc::new(describe);
         self
     }
 
-    /// What a request costs under rules that do not say it themselves.
+    /// Sets the function that returns the cost of a request, under rules that do not set a cost themselves.
     #[must_use]
-    pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> TollgateLayer<B, S> {
+    pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> TollgateLayer<B> {
         self.gate.cost = Arc::new(cost);
         self
     }
 
-    /// Writes the header fields in this dialect.
+    /// Sets the dialect of the header fields.
     #[must_use]
-    pub fn dialect(mut self, dialect: Dialect) -> TollgateLayer<B, S> {
+    pub fn dialect(mut self, dialect: Dialect) -> TollgateLayer<B> {
         self.gate.dialect = dialect;
         self
     }
 
-    /// Whether the responses of the inner service get header fields too. They do unless told otherwise; refusals have
-    /// them always.
+    /// Sets whether responses of the inner service get header fields. The default is `true`; refusals always have them.
     #[must_use]
-    pub fn headers_when_allowed(mut self, headers: bool) -> TollgateLayer<B, S> {
+    pub fn headers_when_allowed(mut self, headers: bool) -> TollgateLayer<B> {
         self.gate.headers = headers;
         self
     }
 }
 
-impl<I, B, S> Layer<I> for TollgateLayer<B, S> {
-    type Service = TollgateService<I, B, S>;
+impl<I, B> Layer<I> for TollgateLayer<B> {
+    type Service = TollgateService<I, B>;
 
-    fn layer(&self, inner: I) -> TollgateService<I, B, S> {
+    fn layer(&self, inner: I) -> TollgateService<I, B> {
         TollgateService { inner, gate: self.gate.clone() }
     }
 }
 
-impl<B, S> Clone for TollgateLayer<B, S> {
-    fn clone(&self) -> TollgateLayer<B, S> {
+impl<B> Clone for TollgateLayer<B> {
+    fn clone(&self) -> TollgateLayer<B> {
         TollgateLayer { gate: self.gate.clone() }
     }
 }
 
-impl<B, S> Clone for Gate<B, S> {
-    fn clone(&self) -> Gate<B, S> {
+impl<B> Clone for Gate<B> {
+    fn clone(&self) -> Gate<B> {
         Gate {
             limiter: self.limiter.clone(),
             describe: Arc::clone(&self.describe),
@@ -121,7 +119,7 @@ impl<B, S> Clone for Gate<B, S> {
     }
 }
 
-impl<B, S> fmt::Debug for TollgateLayer<B, S> {
+impl<B> fmt::Debug for TollgateLayer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TollgateLayer").field("dialect", &self.gate.dialect).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Requests that do not get through, and what to tell them.
+//! Requests that do not reach the inner service, and their responses.
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
@@ -6,17 +6,17 @@ use http::{Response, StatusCode};
 use crate::limiter::{CheckError, Decision};
 use crate::problem::{MEDIA_TYPE, Problem};
 
-/// Why the inner service never sees a request.
+/// Why a request does not reach the inner service.
 #[derive(Clone, Copy, Debug)]
 pub enum Rejection<'a> {
-    /// It may not proceed.
+    /// The request is refused.
     Refused(&'a Decision),
-    /// There is no answer. A request that costs more than could ever be admitted ends here.
+    /// The check could not be decided: the cost exceeds the capacity, for example.
     Undecided(&'a CheckError),
 }
 
 impl<'a> Rejection<'a> {
-    /// For the one who sent the request.
+    /// The problem document for the client.
     pub fn problem(&self) -> Problem<'a> {
         match self {
             Rejection::Refused(decision) => Problem::of_refused(decision),
@@ -24,7 +24,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The answer of a layer that was not told otherwise: a problem document. The layer adds the header fields.
+    /// The default response: a problem document. The layer adds the header fields.
     pub fn response<B: From<String>>(&self) -> Response<B> {
         let problem = self.problem();
         let mut response = Response::new(B::from(problem.to_json()));

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use http::header::{Entry, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
-use tollgate_core::Store;
 use tower_service::Service;
 
 use super::layer::Gate;
@@ -15,24 +14,23 @@ use super::{Description, Rejection};
 use crate::headers::Fields;
 use crate::limiter::{CheckError, Permit};
 
-/// A service behind a limiter. [`TollgateLayer`](super::TollgateLayer) makes it.
-pub struct TollgateService<I, B, S = crate::MemoryStore> {
+/// A service behind a limiter, made by [`TollgateLayer`](super::TollgateLayer).
+pub struct TollgateService<I, B> {
     pub(super) inner: I,
-    pub(super) gate: Gate<B, S>,
+    pub(super) gate: Gate<B>,
 }
 
-/// In the extensions of a request that was let through although the store could not decide, because a rule says
-/// `on_failure: degraded`: switch off what is expensive.
+/// Marks a request, in its extensions, that is allowed although the store did not answer, because a rule says
+/// `on_failure: degraded`. Services can save work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Degraded;
 
-impl<I, A, B, S> Service<Request<A>> for TollgateService<I, B, S>
+impl<I, A, B> Service<Request<A>> for TollgateService<I, B>
 where
     I: Service<Request<A>, Response = Response<B>> + Clone + Send + 'static,
     I::Future: Send,
     A: Send + 'static,
     B: 'static,
-    S: Store + Send + Sync + 'static,
 {
     type Response = Response<B>;
     type Error = I::Error;
@@ -43,60 +41,57 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        // The clone has not been asked whether it is ready, this one has: so this one takes the call.
+        // `poll_ready` was called on this service and not on the clone, so this one takes the call.
         let next = self.inner.clone();
         let inner = mem::replace(&mut self.inner, next);
         Box::pin(pass(inner, self.gate.clone(), request))
     }
 }
 
-async fn pass<I, A, B, S>(
-    mut inner: I,
-    gate: Gate<B, S>,
-    request: Request<A>,
-) -> Result<Response<B>, I::Error>
+async fn pass<I, A, B>(mut inner: I, gate: Gate<B>, request: Request<A>) -> Result<Response<B>, I::Error>
 where
     I: Service<Request<A>, Response = Response<B>>,
-    S: Store,
 {
     let (mut parts, body) = request.into_parts();
     let permit = match gate.check(&parts).await {
         Ok(permit) => permit,
         Err(error) => return Ok((gate.answer)(Rejection::Undecided(&error))),
     };
-    let fields = if permit.allowed && !gate.headers { Fields::new() } else { gate.dialect.fields(&permit) };
-    let mut response = if permit.allowed {
-        if permit.degraded {
+    let decision = permit.decision();
+    let fields =
+        if decision.allowed() && !gate.headers { Fields::new() } else { gate.dialect.fields(decision) };
+    let mut response = if decision.allowed() {
+        if decision.degraded() {
             parts.extensions.insert(Degraded);
         }
-        let delay = permit.delay();
+        let delay = decision.delay();
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
         inner.call(Request::from_parts(parts, body)).await?
     } else {
-        (gate.answer)(Rejection::Refused(&permit))
+        (gate.answer)(Rejection::Refused(decision))
     };
     add(response.headers_mut(), fields);
     Ok(response)
 }
 
-impl<B, S: Store> Gate<B, S> {
-    async fn check(&self, request: &Parts) -> Result<Permit<S>, CheckError> {
+impl<B> Gate<B> {
+    async fn check(&self, request: &Parts) -> Result<Permit, CheckError> {
         let mut about = Description::default();
         (self.describe)(request, &mut about);
-        let attributes = about.attributes();
-        self.limiter.lease(crate::Request::new(&attributes).cost((self.cost)(request))).await
+        let cost = (self.cost)(request);
+        self.limiter.lease(crate::Request::from(about.attributes()).cost(cost)).await
     }
 }
 
-/// Lists stand beside those of an inner layer; of other fields the inner one knows better.
+/// Adds lists to those of an inner layer, and keeps the inner layer's other fields.
 fn add(headers: &mut HeaderMap, fields: Fields) {
     for field in fields {
         // Fields hold ASCII only.
         let Ok(value) = HeaderValue::try_from(field.value) else { continue };
         match headers.entry(HeaderName::from_static(field.name)) {
-            Entry::Occupied(mut there) if field.list => there.append(value),
+            Entry::Occupied(mut present) if field.list => present.append(value),
             Entry::Occupied(_) => {}
             Entry::Vacant(free) => {
                 free.insert(value);
@@ -105,8 +100,8 @@ fn add(headers: &mut HeaderMap, fields: Fields) {
     }
 }
 
-impl<I: Clone, B, S> Clone for TollgateService<I, B, S> {
-    fn clone(&self) -> TollgateService<I, B, S> {
+impl<I: Clone, B> Clone for TollgateService<I, B> {
+    fn clone(&self) -> TollgateService<I, B> {
         TollgateService { inner: self.inner.clone(), gate: self.gate.clone() }
     }
 }

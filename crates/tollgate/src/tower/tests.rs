@@ -17,18 +17,18 @@ use tower_layer::Layer;
 
 use super::*;
 use crate::headers::{Dialect, Reset};
-use crate::{Limiter, ManualClock, MemoryStore};
+use crate::{Limiter, LocalLimiter, ManualClock};
 
 type Answered = Result<Response<String>, Infallible>;
 
-/// Time stands still, so that buckets stay empty.
-fn limiter(rules: &str) -> Limiter<MemoryStore<ManualClock>> {
-    let store = MemoryStore::with_clock(ManualClock::at(Time::from_us(1_000_000_000)));
+/// The clock does not move, so that buckets stay empty.
+fn limiter(rules: &str) -> LocalLimiter {
+    let clock = ManualClock::at(Time::from_us(1_000_000_000));
     let rules = format!("version: 1\nrules:\n{rules}");
-    Limiter::builder().store(store).rules_yaml(rules).build().unwrap_or_else(|error| panic!("{error}"))
+    LocalLimiter::builder().clock(clock).rules_yaml(rules).build().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn layer(rules: &str) -> TollgateLayer<String, MemoryStore<ManualClock>> {
+fn layer(rules: &str) -> TollgateLayer<String> {
     TollgateLayer::new(limiter(rules))
 }
 
@@ -61,7 +61,7 @@ fn shown(headers: &HeaderMap) -> Vec<String> {
 const PER_PATH: &str = "  - { id: per-path, per: path, limit: { fixed-window: 2/min } }";
 
 #[tokio::test]
-async fn what_is_refused_never_reaches_the_service() {
+async fn a_refused_request_does_not_reach_the_service() {
     let (inner, calls) = counted();
     let service = layer(PER_PATH).layer(inner);
     for remaining in [1, 0] {
@@ -93,7 +93,7 @@ async fn what_is_refused_never_reaches_the_service() {
 }
 
 #[tokio::test]
-async fn the_usual_attributes_are_method_path_and_the_peers_address() {
+async fn the_default_attributes_are_method_path_and_peer_address() {
     let rules = "
   - { id: posts, match: { method: POST }, per: all, limit: deny }
   - { id: per-address, per: ip, missing: skip, limit: { fixed-window: 1/min } }";
@@ -106,7 +106,7 @@ async fn the_usual_attributes_are_method_path_and_the_peers_address() {
         request
     };
     assert_eq!(status(Request::post("/").body(()).unwrap()).await, 403);
-    // Nobody says where it comes from, and headers are not believed.
+    // No peer address is known, and headers are not read.
     for _ in 0..2 {
         assert_eq!(
             status(Request::get("/").header("x-forwarded-for", "192.0.2.1").body(()).unwrap()).await,
@@ -122,7 +122,7 @@ async fn the_usual_attributes_are_method_path_and_the_peers_address() {
 }
 
 #[tokio::test]
-async fn description_and_cost_can_be_replaced() {
+async fn attributes_and_cost_can_be_set_by_functions() {
     let (inner, _) = counted();
     let service = layer("  - { id: per-key, per: [tenant, api_key], limit: { fixed-window: 10/min } }")
         .describe(|request, about| {
@@ -143,16 +143,16 @@ async fn description_and_cost_can_be_replaced() {
     assert_eq!(status("/A", "k").await, 429);
     assert_eq!(status("/a", "l").await, 200);
     assert_eq!(status("/b", "k").await, 200);
-    // No wait makes this admissible.
+    // The cost exceeds the capacity.
     assert_eq!(status("/c?11", "k").await, 413);
 }
 
 #[tokio::test]
-async fn answers_can_be_replaced_and_still_get_the_fields() {
+async fn a_custom_refusal_still_gets_the_header_fields() {
     let (inner, _) = counted();
     let service = TollgateLayer::answering(limiter(PER_PATH), |rejection| {
         let text = match rejection {
-            Rejection::Refused(decision) => format!("later: {}", decision.headline().unwrap().id()),
+            Rejection::Refused(decision) => format!("later: {}", decision.rule().unwrap()),
             Rejection::Undecided(error) => format!("never: {error}"),
         };
         Response::builder().status(420).header("retry-after", "77").body(text).unwrap()
@@ -169,7 +169,7 @@ async fn answers_can_be_replaced_and_still_get_the_fields() {
 }
 
 #[tokio::test]
-async fn allowed_responses_go_without_fields_if_so_told() {
+async fn allowed_responses_have_no_fields_if_switched_off() {
     let (inner, _) = counted();
     let service = layer(PER_PATH).headers_when_allowed(false).layer(inner);
     for _ in 0..2 {
@@ -196,9 +196,9 @@ async fn fields_of_an_inner_layer_are_kept() {
     assert_eq!(limits, ["2"]);
 }
 
-/// Time is paused, so that the deadline has come as soon as everybody waits.
+/// Time is paused, so that a timeout ends as soon as every task waits.
 #[tokio::test(start_paused = true)]
-async fn a_place_is_held_until_the_response_is_there_or_nobody_waits_for_it() {
+async fn a_lease_is_held_until_the_response_or_until_the_request_is_dropped() {
     let (started, mut starts) = mpsc::unbounded_channel();
     let inner = service_fn(move |_: Request<()>| {
         let (answer, answered) = oneshot::channel::<()>();
@@ -211,7 +211,7 @@ async fn a_place_is_held_until_the_response_is_there_or_nobody_waits_for_it() {
     let service = layer("  - { id: at-once, per: all, limit: { concurrency: 1, lease: 30s } }").layer(inner);
     let start = || tokio::spawn(timeout(Duration::from_secs(1), service.clone().oneshot(get("/"))));
     let status = async |call: JoinHandle<Result<Answered, Elapsed>>| {
-        call.await.unwrap().expect("an answer in time").unwrap().status().as_u16()
+        call.await.unwrap().expect("a response in time").unwrap().status().as_u16()
     };
 
     let first = start();
@@ -227,13 +227,13 @@ async fn a_place_is_held_until_the_response_is_there_or_nobody_waits_for_it() {
     assert!(second.await.unwrap_err().is_cancelled());
 
     let third = start();
-    let answer = timeout(Duration::from_secs(1), starts.recv()).await.expect("the place is free").unwrap();
+    let answer = timeout(Duration::from_secs(1), starts.recv()).await.expect("the lease is free").unwrap();
     answer.send(()).unwrap();
     assert_eq!(status(third).await, 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_waits_for_the_slot_a_shaper_gave_it() {
+async fn a_request_waits_for_its_slot_in_the_queue() {
     let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(Instant::now()))));
     let limiter = limiter("  - { id: shaped, per: all, limit: { leaky-bucket: 10/s, queue: 2 } }");
     let service =
@@ -246,22 +246,22 @@ async fn a_request_waits_for_the_slot_a_shaper_gave_it() {
         assert_eq!(response.status(), status);
         assert_eq!(*response.body() - asked, Duration::from_millis(after_ms));
     }
-    // The limiter's clock stands still, the waits were tokio's.
+    // The limiter's clock does not move; the waits were tokio's.
     assert_eq!(start.elapsed(), Duration::from_millis(300));
 }
 
-/// Must be asked whether it is ready before each call, as tower demands; a clone has not been asked.
-struct Wary {
+/// Must be polled ready before each call, as tower requires. A clone has not been polled.
+struct RequiresReady {
     ready: bool,
 }
 
-impl Clone for Wary {
-    fn clone(&self) -> Wary {
-        Wary { ready: false }
+impl Clone for RequiresReady {
+    fn clone(&self) -> RequiresReady {
+        RequiresReady { ready: false }
     }
 }
 
-impl Service<Request<()>> for Wary {
+impl Service<Request<()>> for RequiresReady {
     type Response = Response<String>;
     type Error = Infallible;
     type Future = Ready<Answered>;
@@ -272,15 +272,15 @@ impl Service<Request<()>> for Wary {
     }
 
     fn call(&mut self, _: Request<()>) -> Ready<Answered> {
-        assert!(self.ready, "called without having been asked");
+        assert!(self.ready, "called without poll_ready");
         self.ready = false;
         ready(Ok(Response::new(String::new())))
     }
 }
 
 #[tokio::test]
-async fn the_service_that_was_ready_takes_the_call() {
-    let mut service = layer(PER_PATH).layer(Wary { ready: false });
+async fn the_service_that_was_polled_ready_is_called() {
+    let mut service = layer(PER_PATH).layer(RequiresReady { ready: false });
     for _ in 0..2 {
         let response = service.ready().await.unwrap().call(get("/")).await.unwrap();
         assert_eq!(response.status(), 200);
@@ -303,7 +303,7 @@ impl Store for Down {
 }
 
 #[tokio::test]
-async fn a_service_learns_that_nobody_could_decide() {
+async fn a_request_that_a_failure_policy_allows_is_marked_degraded() {
     let rules = "
 version: 1
 rules:
@@ -314,7 +314,7 @@ rules:
         let degraded = request.extensions().get::<Degraded>().is_some();
         ready(Ok::<_, Infallible>(Response::new(format!("degraded: {degraded}"))))
     });
-    let limiter = Limiter::builder().store(Down).rules_yaml(rules).build().unwrap();
+    let limiter = Limiter::builder().custom_store(Down).rules_yaml(rules).build().await.unwrap();
     let service = TollgateLayer::new(limiter).layer(inner);
     for (path, body) in [("/soft", "degraded: true"), ("/open", "degraded: false")] {
         let response = service.clone().oneshot(get(path)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of the rules file share.
+//! File helpers of the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 /// The folder of this crate.
 pub(crate) const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The files below a folder whose name ends so, in order.
+/// The files below a folder whose names end with `ending`, sorted.
 pub(crate) fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-        let path = entry.expect("the folder can be read").path();
+        let path = entry.expect("read the folder").path();
         if path.is_dir() {
             found.extend(files_below(&path, ending));
         } else if path.to_string_lossy().ends_with(ending) {

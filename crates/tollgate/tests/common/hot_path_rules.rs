@@ -1,27 +1,26 @@
-//! The work of the measured paths: one key, everything admitted.
+//! The measured paths: one key, every request admitted.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::{Limit, Span};
-use tollgate::{Attributes, Keyed, Limiter};
+use tollgate::{Keyed, Limit, LocalLimiter};
 
 const KEY: &str = "user-0001234567";
 
 /// One charge of one token bucket, by string key.
 pub(crate) fn bare_step() -> Box<dyn Fn() -> bool> {
-    let bucket = Bucket::tokens(1, Span::from_secs(1), 1_000_000).expect("the limit is in range");
-    let keyed = Keyed::new(Limit::Bucket(bucket)).expect("a bucket needs nothing but a key");
-    Box::new(move || keyed.check(KEY).is_admitted())
+    let limit = Limit::token_bucket(1, Duration::from_secs(1)).burst(1_000_000);
+    let keyed = Keyed::new(limit).expect("the limit is in range");
+    Box::new(move || keyed.check(KEY).allowed())
 }
 
-/// A check of this action from raw attributes: of twenty rules one is about `search`, three are about `export`.
+/// A check of an action from raw attributes. Of twenty rules, one matches `search` and three match `export`.
 pub(crate) fn check(action: &'static str) -> Box<dyn Fn() -> bool> {
-    let limiter = Limiter::from_yaml(&rules()).expect("the rules are good");
+    let limiter = LocalLimiter::from_yaml(&rules()).expect("the rules are good");
     Box::new(move || {
         let path = "/v1/items/17";
         let request = [("action", action), ("method", "GET"), ("path", path), ("api_key", KEY)];
-        limiter.check_now(&Attributes::from(request)).is_ok_and(|decision| decision.allowed)
+        limiter.check(request).is_ok_and(|decision| decision.allowed())
     })
 }
 
@@ -30,7 +29,7 @@ fn rules() -> String {
     let mut rules = "version: 1\nrules:\n".to_owned();
     let mut rule = |id: &str, matches: &str, limit: &str| {
         writeln!(rules, "  - {{ id: {id}, match: {{ {matches} }}, per: api_key, limit: {{ {limit} }} }}")
-            .expect("a string takes everything");
+            .expect("writing to a string cannot fail");
     };
     for number in 0..16 {
         let matches = match number % 4 {

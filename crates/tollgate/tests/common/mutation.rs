@@ -1,12 +1,12 @@
-//! Rules files that are nearly right: good ones with something changed.
+//! Valid rules files with random changes.
 
 use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Good files: the examples and the presets.
-pub(crate) fn good_files() -> Vec<&'static str> {
+/// Valid files: the examples and the presets.
+pub(crate) fn valid_files() -> Vec<&'static str> {
     let examples = [
         include_str!("../../../../examples/rules/shop.yaml"),
         include_str!("../../../../examples/rules/all-algorithms.yaml"),
@@ -14,8 +14,8 @@ pub(crate) fn good_files() -> Vec<&'static str> {
     examples.into_iter().chain(tollgate::rules::presets::ALL.iter().map(|preset| preset.text)).collect()
 }
 
-/// What takes the place of a word of the file: words of the format, and values at and beyond its edges.
-const WORDS: [&str; 63] = [
+/// Replacements for words of a file: words of the format, and values at and beyond the limits.
+const WORDS: [&str; 65] = [
     "version",
     "namespace",
     "partition",
@@ -28,6 +28,8 @@ const WORDS: [&str; 63] = [
     "per",
     "match",
     "missing",
+    "ip_subjects_max",
+    "strangers_max",
     "cost",
     "by",
     "default",
@@ -87,18 +89,18 @@ enum Change {
     Word(Index, &'static str),
     /// A word of the file becomes another word of the file.
     Words(Index, Index),
-    /// What stands between a pair of brackets is gone.
-    Emptied(Index),
-    /// A line is gone.
-    Less(Index),
-    /// A line is there twice.
-    Twice(Index),
-    /// A line moves by so many blanks.
+    /// The content of a pair of brackets is removed.
+    Empty(Index),
+    /// A line is removed.
+    Remove(Index),
+    /// A line is duplicated.
+    Duplicate(Index),
+    /// A line gets this many blanks as its indentation.
     Indent(Index, usize),
     /// A byte becomes another.
     Byte(Index, u8),
     /// The file ends early.
-    End(Index),
+    Truncate(Index),
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -106,19 +108,19 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         6 => (at(), select(&WORDS[..])).prop_map(|(at, word)| Change::Word(at, word)),
         3 => (at(), at()).prop_map(|(at, from)| Change::Words(at, from)),
-        2 => at().prop_map(Change::Emptied),
-        2 => at().prop_map(Change::Less),
-        2 => at().prop_map(Change::Twice),
+        2 => at().prop_map(Change::Empty),
+        2 => at().prop_map(Change::Remove),
+        2 => at().prop_map(Change::Duplicate),
         1 => (at(), 0_usize..6).prop_map(|(at, blanks)| Change::Indent(at, blanks)),
         1 => (at(), any::<u8>()).prop_map(|(at, byte)| Change::Byte(at, byte)),
-        1 => at().prop_map(Change::End),
+        1 => at().prop_map(Change::Truncate),
     ]
 }
 
-/// A good file with one to three changes.
-pub(crate) fn nearly_good() -> impl Strategy<Value = Vec<u8>> {
+/// A valid file with one to three changes.
+pub(crate) fn mutated_file() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec(change(), 1..4);
-    (select(good_files()), changes).prop_map(|(file, changes)| {
+    (select(valid_files()), changes).prop_map(|(file, changes)| {
         changes.into_iter().fold(file.as_bytes().to_vec(), |file, change| changed(&file, &change))
     })
 }
@@ -135,15 +137,15 @@ fn changed(file: &[u8], change: &Change) -> Vec<u8> {
         Change::Words(at, from) if !words.is_empty() => {
             replaced(&text, at.get(&words), &text[from.get(&words).clone()])
         }
-        Change::Emptied(at) => match brackets_of(&text).as_slice() {
+        Change::Empty(at) => match brackets_of(&text).as_slice() {
             [] => file.to_vec(),
             brackets => replaced(&text, at.get(brackets), ""),
         },
-        Change::Less(at) => {
+        Change::Remove(at) => {
             let gone = at.index(lines.len());
             joined(lines.iter().enumerate().filter(|(number, _)| *number != gone).map(|(_, line)| *line))
         }
-        Change::Twice(at) => {
+        Change::Duplicate(at) => {
             let twice = at.index(lines.len());
             joined(
                 lines
@@ -165,12 +167,12 @@ fn changed(file: &[u8], change: &Change) -> Vec<u8> {
             file[at] = *byte;
             file
         }
-        Change::End(at) => file[..at.index(file.len())].to_vec(),
+        Change::Truncate(at) => file[..at.index(file.len())].to_vec(),
         Change::Word(..) | Change::Words(..) => file.to_vec(),
     }
 }
 
-/// Where words stand: what is between blanks, brackets, commas and colons.
+/// The ranges of words: texts between blanks, brackets, commas and colons.
 fn words_of(text: &str) -> Vec<Range<usize>> {
     let is_between = |c: char| c.is_whitespace() || "{}[],:".contains(c);
     let starts = text
@@ -179,7 +181,7 @@ fn words_of(text: &str) -> Vec<Range<usize>> {
     starts.map(|(at, _)| at..text[at..].find(is_between).map_or(text.len(), |len| at + len)).collect()
 }
 
-/// Where there is something between a pair of brackets.
+/// The ranges between pairs of brackets.
 fn brackets_of(text: &str) -> Vec<Range<usize>> {
     let (mut open, mut found) = (Vec::new(), Vec::new());
     for (at, c) in text.char_indices() {
@@ -192,8 +194,8 @@ fn brackets_of(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-fn replaced(text: &str, place: &Range<usize>, word: &str) -> Vec<u8> {
-    format!("{}{word}{}", &text[..place.start], &text[place.end..]).into_bytes()
+fn replaced(text: &str, range: &Range<usize>, word: &str) -> Vec<u8> {
+    format!("{}{word}{}", &text[..range.start], &text[range.end..]).into_bytes()
 }
 
 fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<u8> {

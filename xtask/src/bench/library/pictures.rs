@@ -1,15 +1,15 @@
-//! The pictures of the libraries: what was measured, beside each other.
+//! The pictures of the library suite.
 
 use super::YARDSTICK;
-use crate::bench::figures::Figure;
 use crate::bench::pictures::bars::Bar;
 use crate::bench::pictures::lines::{Line, Lines};
 use crate::bench::pictures::{Picture, bar_look, cpu_bars, drawn, is_ours};
-use crate::bench::report::Report;
 use crate::bench::table::number;
 use crate::pictures::svg::Look;
+use tollgate_bench_report::Figure;
+use tollgate_bench_report::Report;
 
-/// Bytes per key are shown for so many.
+/// Number of keys for which bytes per key are drawn.
 const WEIGHED_KEYS: u64 = 1_000_000;
 
 /// Every picture whose rows were run.

@@ -1,9 +1,9 @@
-//! What was measured of the libraries, as tables.
+//! The tables of the library suite.
 
 use super::YARDSTICK;
-use crate::bench::report::{Measured, Report, Row};
 use crate::bench::table::{Table, number, or_dash};
 use crate::bench::tables::{Titled, cpu_ratio, spread, titled, wall_ratio};
+use tollgate_bench_report::{Measured, Report, Row};
 
 /// Every table that has lines.
 pub(super) fn all(report: &Report) -> Vec<Titled> {
@@ -11,7 +11,7 @@ pub(super) fn all(report: &Report) -> Vec<Titled> {
         report.rows.iter().filter(|row| row.keys > 1 && !row.id.starts_with("rules-")).collect();
     titled([
         ("One key", one_key(report)),
-        ("Many keys: CPU ns per decision, median (middle half of the rounds)", matrix(&keyed, cell)),
+        ("Many keys: CPU ns per decision, median (interquartile range)", matrix(&keyed, cell)),
         ("Many keys: CPU time as a multiple of governor's keyed DashMap", matrix(&keyed, ratio)),
         ("From attributes, with 20 rules loaded", rules(report)),
         ("Bytes per key", memory(report)),

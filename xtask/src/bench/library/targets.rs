@@ -1,9 +1,9 @@
-//! What Tollgate sets out to reach among the libraries.
+//! The targets of the library suite.
 
 use super::YARDSTICK;
-use crate::bench::figures::Figure;
-use crate::bench::report::Report;
 use crate::bench::targets::Target;
+use tollgate_bench_report::Figure;
+use tollgate_bench_report::Report;
 
 const OURS: &str = "tollgate";
 const ONE_RULE: &str = "tollgate, 1 of 20 rules";
@@ -60,7 +60,7 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     ]
 }
 
-/// By how many ns a decision is dearer with ten million keys than with ten thousand.
+/// By how many ns a decision is more expensive with ten million keys than with ten thousand.
 fn growth(report: &Report, contender: &str) -> Option<f64> {
     let cpu_ns = |row: &str| Some(Figure::of(&report.row(row)?.of(contender)?.cpu_ns)?.median);
     Some(cpu_ns("uniform-10000000")? - cpu_ns("uniform-10000")?)
@@ -69,7 +69,7 @@ fn growth(report: &Report, contender: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::{Held, Measured, Memory, Row};
+    use tollgate_bench_report::{Held, Measured, Memory, Row};
 
     fn report(ours_ns: f64, ours_bytes: f64) -> Report {
         let measured = |name: &str, ns: f64| Measured {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_and_bytes_are_judged_and_what_was_not_run_is_not() {
+    fn cpu_and_bytes_are_evaluated_and_missing_rows_are_not() {
         let verdicts = |ours_ns, ours_bytes| {
             let targets = all(&report(ours_ns, ours_bytes));
             [targets[0].verdict(), targets[1].verdict(), targets[2].verdict()]

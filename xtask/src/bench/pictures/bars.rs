@@ -1,4 +1,4 @@
-//! Bars one below the other, each with its name to the left and its value to the right.
+//! Horizontal bars, each with its name on the left and its value on the right.
 
 use crate::bench::table::number;
 use crate::pictures::svg::{Anchor, Look, Spot, Svg};
@@ -7,7 +7,7 @@ use crate::pictures::svg::{Anchor, Look, Spot, Svg};
 pub(in crate::bench) struct Bars<'a> {
     pub(in crate::bench) title: &'a str,
     pub(in crate::bench) subtitle: &'a str,
-    /// The picture in words, for those who cannot see it.
+    /// The alternative text.
     pub(in crate::bench) description: &'a str,
     pub(in crate::bench) bars: &'a [Bar],
     /// A bar that would be longer than this is cut, and says so.
@@ -19,7 +19,7 @@ pub(in crate::bench) struct Bar {
     pub(in crate::bench) label: String,
     pub(in crate::bench) look: Look,
     pub(in crate::bench) value: f64,
-    /// From where to where it varied.
+    /// The interquartile range.
     pub(in crate::bench) whisker: Option<(f64, f64)>,
 }
 
@@ -31,7 +31,7 @@ const STEP_PX: f64 = 26.0;
 const BAR_PX: f64 = 16.0;
 
 impl Bars<'_> {
-    /// The whole file.
+    /// Returns the SVG file.
     pub(in crate::bench) fn svg(&self) -> String {
         let mut svg = Svg::default();
         svg.text(Look::Title, Spot { x: 18.0, y: 28.0 }, Anchor::Start, self.title);

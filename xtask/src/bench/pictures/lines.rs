@@ -7,7 +7,7 @@ use crate::pictures::svg::{Anchor, Look, Spot, Svg};
 pub(in crate::bench) struct Lines<'a> {
     pub(in crate::bench) title: &'a str,
     pub(in crate::bench) subtitle: &'a str,
-    /// The picture in words, for those who cannot see it.
+    /// The alternative text.
     pub(in crate::bench) description: &'a str,
     pub(in crate::bench) lines: &'a [Line],
 }
@@ -26,11 +26,11 @@ const LEFT_PX: f64 = 56.0;
 const RIGHT_PX: f64 = 180.0;
 const TOP_PX: f64 = 66.0;
 const BOTTOM_PX: f64 = 44.0;
-/// Two names need so much between them.
+/// The least distance between two names.
 const NAME_PX: f64 = 15.0;
 
 impl Lines<'_> {
-    /// The whole file.
+    /// Returns the SVG file.
     pub(in crate::bench) fn svg(&self) -> String {
         let mut svg = Svg::default();
         svg.text(Look::Title, Spot { x: 18.0, y: 28.0 }, Anchor::Start, self.title);
@@ -72,19 +72,19 @@ impl Lines<'_> {
     }
 }
 
-/// About six lines, at round numbers.
+/// Returns a step that gives about six grid lines at round numbers.
 fn grid_step(most: f64) -> f64 {
     let power = 10_f64.powf((most / 6.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| most / step <= 6.0).unwrap_or(steps[3])
 }
 
-/// Whole numbers without decimals.
+/// Formats an axis label; whole numbers have no decimals.
 fn number_of_axis(value: f64) -> String {
     if value < 1_000.0 { format!("{value}") } else { number(value) }
 }
 
-/// The names, from the bottom up, pushed up where they would lie on each other.
+/// Moves names up, from the bottom, where they would overlap.
 fn apart(mut names: Vec<(Spot, String)>) -> Vec<(Spot, String)> {
     names.sort_by(|a, b| b.0.y.total_cmp(&a.0.y));
     for at in 1..names.len() {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_lie_on_each_other() {
+    fn names_do_not_overlap() {
         let at = |y| (Spot { x: 0.0, y }, String::new());
         let y: Vec<f64> = apart(vec![at(100.0), at(98.0), at(20.0)]).iter().map(|name| name.0.y).collect();
         assert_eq!(y, [100.0, 85.0, 20.0]);

@@ -1,8 +1,8 @@
-//! The pictures of the suite in Redis: what a check costs the server, by how many travel together.
+//! The pictures of the Redis suite: the cost of a check for the server, by checks per call.
 
 use super::YARDSTICK;
 use crate::bench::pictures::{Picture, cpu_bars};
-use crate::bench::report::Report;
+use tollgate_bench_report::Report;
 
 /// Every picture whose row was run.
 pub(super) fn all(report: &Report) -> Vec<Picture> {

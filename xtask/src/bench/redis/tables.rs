@@ -1,20 +1,20 @@
-//! What was measured in Redis, as tables.
+//! The tables of the Redis suite.
 
 use super::YARDSTICK;
-use crate::bench::report::{Measured, Report, Row};
 use crate::bench::table::{Table, or_dash};
 use crate::bench::tables::{Titled, cpu_ratio, spread, titled, wall_ratio};
+use tollgate_bench_report::{Measured, Report, Row};
 
 /// Every table that has lines.
 pub(super) fn all(report: &Report) -> Vec<Titled> {
     titled([
-        ("1,000 keys, each call asks about others", beside_twins(report, "many")),
-        ("One key", beside_twins(report, "hot")),
+        ("1,000 keys, different ones in each call", compared_with_plain_scripts(report, "many")),
+        ("One key", compared_with_plain_scripts(report, "hot")),
         ("Every algorithm of Tollgate, 1,000 keys", algorithms(report)),
     ])
 }
 
-fn beside_twins(report: &Report, row: &str) -> Table {
+fn compared_with_plain_scripts(report: &Report, row: &str) -> Table {
     let mut table = Table::new(["one check", "Redis CPU ns", "x plain GCRA", "wall ns", "x plain GCRA"]);
     let Some(row) = report.row(row) else { return table };
     for measured in &row.results {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_algorithm_has_one_line_for_both_ways_to_call_it() {
+    fn an_algorithm_has_one_line_for_one_and_sixteen_checks_per_call() {
         let measured = |name: &str, ns: f64| Measured {
             contender: name.to_owned(),
             cpu_ns: vec![ns],

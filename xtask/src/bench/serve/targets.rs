@@ -1,9 +1,9 @@
-//! What Tollgate's server sets out to reach.
+//! The targets of the server suite.
 
 use super::{BARE_ECHO, BARE_HYPER, BARE_TONIC, CHECK, RLS, THROTTLE, THROTTLECRAB};
-use crate::bench::figures::Figure;
-use crate::bench::report::Report;
 use crate::bench::targets::Target;
+use tollgate_bench_report::Figure;
+use tollgate_bench_report::Report;
 
 /// All targets of the suite.
 pub(super) fn all(report: &Report) -> Vec<Target> {
@@ -30,7 +30,7 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::{Measured, Row};
+    use tollgate_bench_report::{Measured, Row};
 
     fn row(id: &str, results: &[(&str, f64)]) -> Row {
         let measured = |&(name, ns): &(&str, f64)| Measured {
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn time_and_ratios_are_judged_row_by_row() {
+    fn time_and_ratios_are_evaluated_row_by_row() {
         let verdicts = |ours: f64, alone: f64| {
             let report = Report {
                 suite: "serve".to_owned(),

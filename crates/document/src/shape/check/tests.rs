@@ -1,4 +1,4 @@
-//! Every way in which a file can differ from its shape is found, placed and named, in one go.
+//! The check reports every difference between a file and its shape, with its position.
 
 use crate::example::{found, problems};
 use crate::shape::{Shape, choice, fields, list, one_of, text};
@@ -10,7 +10,7 @@ fn with_limit(limit: &str) -> String {
 }
 
 #[test]
-fn a_good_file_has_no_problem() {
+fn a_valid_file_has_no_problem() {
     for text in [
         "version: 1\nrules: []",
         "version: 1\nrules:\n  - id: a\n    limit: deny",
@@ -24,7 +24,7 @@ fn a_good_file_has_no_problem() {
 }
 
 #[test]
-fn each_difference_is_found_where_it_is() {
+fn each_difference_is_reported_at_its_position() {
     for (limit, expected) in [
         ("[2/s]", vec!["4:12 wrong-type"]),
         ("true", vec!["4:12 wrong-type"]),
@@ -85,27 +85,27 @@ extra: 1
 }
 
 #[test]
-fn a_near_miss_of_a_required_key_is_told_once() {
+fn a_misspelt_required_key_is_reported_once() {
     assert_eq!(found("version: 1\nrule: []"), ["2:1 unknown-key"]);
     assert_eq!(found("version: 1\nxyz: []"), ["1:1 missing-key", "2:1 unknown-key"]);
 }
 
 #[test]
-fn what_was_refused_before_is_not_complained_about_again() {
+fn an_invalid_node_is_not_reported_twice() {
     assert_eq!(found("version: *v\nrules: *r"), ["1:10 alias", "2:8 alias"]);
 }
 
 #[test]
-fn a_list_or_one_says_so() {
+fn a_list_that_allows_one_item_mentions_both_forms() {
     let source = Source::new("f", b"version: 1\nrules: [{ id: a, limit: deny, per: true }]");
     let problems = problems(&source);
     let problem = problems.in_order()[0];
-    assert_eq!(problem.message, "`per`: found `true`, expected an attribute, or a list of such");
-    assert_eq!(problem.help.as_deref(), Some("to mean the text, write it in quotes: \"true\""));
+    assert_eq!(problem.message, "`per`: found `true`, expected an attribute, or a list of them");
+    assert_eq!(problem.help.as_deref(), Some("to use it as text, write it in quotes: \"true\""));
 }
 
 #[test]
-fn shapes_with_the_same_required_keys_are_told_apart_by_the_others() {
+fn shapes_with_the_same_required_keys_are_selected_by_their_optional_keys() {
     let shape = Shape::from(
         one_of("a bucket")
             .or(
@@ -128,7 +128,7 @@ fn shapes_with_the_same_required_keys_are_told_apart_by_the_others() {
 }
 
 #[test]
-fn the_shape_with_most_of_its_required_keys_is_meant() {
+fn the_shape_with_the_most_required_keys_present_is_selected() {
     let any = || text("a text");
     let one = fields("one").required("rate", any(), "").optional("x", any(), "").optional("y", any(), "");
     let two = fields("two").required("rate", any(), "").required("capacity", any(), "");
@@ -138,7 +138,7 @@ fn the_shape_with_most_of_its_required_keys_is_meant() {
 }
 
 #[test]
-fn an_alternative_without_required_keys_takes_the_maps_nobody_asked_for() {
+fn an_alternative_without_required_keys_accepts_the_remaining_maps() {
     let shape = Shape::from(
         one_of("a cost")
             .or("By key.", fields("a table").required("by", text("an attribute"), ""))
@@ -156,7 +156,7 @@ fn an_alternative_without_required_keys_takes_the_maps_nobody_asked_for() {
 fn messages(shape: &Shape, text: &str) -> Vec<String> {
     let source = Source::new("f", text.as_bytes());
     let mut problems = Problems::new();
-    let node = parse(&source, &mut problems).expect("good YAML");
+    let node = parse(&source, &mut problems).expect("valid YAML");
     check(shape, &node, &mut problems);
     problems.in_order().iter().map(|problem| problem.message.clone()).collect()
 }

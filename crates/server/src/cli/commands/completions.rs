@@ -1,4 +1,4 @@
-//! `tollgate completions`: scripts by which shells complete our command lines.
+//! `tollgate completions`: completion scripts for shells.
 
 use std::process::ExitCode;
 
@@ -8,14 +8,20 @@ use clap_complete::Shell;
 
 use crate::cli::{Cli, exit, terminal};
 
-/// Print a script that makes a shell complete commands, options and values
+/// Print a shell script that completes commands, options and values
 ///
 ///   tollgate completions bash > ~/.local/share/bash-completion/completions/tollgate
 ///   tollgate completions zsh > "${fpath[1]}/_tollgate"
 ///   tollgate completions fish > ~/.config/fish/completions/tollgate.fish
 ///   tollgate completions powershell >> $PROFILE
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment, after_long_help = "Exit codes: 0 printed, 2 the command line is wrong.")]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Exit codes:
+  0  the script was printed
+  2  the command line is invalid"
+)]
 pub(crate) struct Args {
     /// The shell
     shell: Shell,
@@ -27,5 +33,5 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
     terminal::print(&String::from_utf8(script)?)?;
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }

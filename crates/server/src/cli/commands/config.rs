@@ -1,4 +1,4 @@
-//! `tollgate config`: what a server would be told, and by whom.
+//! `tollgate config`: the effective settings of a server, with their origins.
 
 use std::process::ExitCode;
 
@@ -7,14 +7,15 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::cli::exit;
-use crate::cli::terminal::{self, DIM, harmless};
-use crate::config::{self, Flags, Shown};
+use crate::cli::terminal::{self, DIM};
+use crate::config::{self, EffectiveSetting, Flags};
+use crate::text::escape_control;
 
-/// Print every setting of a server with where it comes from
+/// Print every setting of a server with its value and its origin
 ///
-/// It takes the flags of `tollgate serve` and reads what that would read: the file of --config, then the variables
-/// TOLLGATE_…, then the flags. The last one that says something counts. Nothing is started and no store is asked, so this
-/// also finds the problems of a configuration before a server does. Secrets are not shown.
+/// The command accepts the flags of `tollgate serve` and reads the same configuration: the file of --config, then the
+/// variables TOLLGATE_…, then the flags. The last one that sets a value wins. It starts no server and connects to no store,
+/// so it also checks a configuration before it is deployed. Secrets are not printed.
 ///
 ///   tollgate config
 ///   tollgate config --config tollgate.yaml --http 127.0.0.1:9000
@@ -24,13 +25,13 @@ use crate::config::{self, Flags, Shown};
     verbatim_doc_comment,
     after_long_help = "\
 Exit codes:
-  0  printed: a server would start with this
-  2  the command line is wrong, or the configuration has problems: all of them are printed"
+  0  the configuration is valid and was printed
+  2  the command line or the configuration is invalid; all problems are printed"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// How settings are printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -39,35 +40,36 @@ pub(crate) struct Args {
 enum Format {
     /// For people
     Table,
-    /// A list of objects with name, value and where it comes from
+    /// For programs: a list of objects with the name, value and origin of each setting
     Json,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let loaded = config::load(&args.flags, "there is nothing to print")?;
+    let loaded = config::load(&args.flags, "no settings are printed")?;
+    crate::stderr::write(&loaded.warnings);
     terminal::print(&match args.format {
-        Format::Table => table(&loaded.shown),
+        Format::Table => table(&loaded.settings),
         Format::Json => {
-            let settings: Vec<Value> = loaded.shown.iter().map(Shown::to_json).collect();
+            let settings: Vec<Value> = loaded.settings.iter().map(EffectiveSetting::to_json).collect();
             format!("{:#}\n", json!({ "settings": settings }))
         }
     })?;
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }
 
-fn table(shown: &[Shown]) -> String {
-    let value = |shown: &Shown| shown.value.as_deref().map_or_else(|| "-".to_owned(), harmless);
-    let wide = |of: fn(&Shown) -> usize| shown.iter().map(of).max().unwrap_or(0);
-    let name_width = wide(|shown| shown.name.len());
-    // One long value need not move all origins out of sight.
-    let value_width = wide(|shown| shown.value.as_deref().map_or(1, |value| value.chars().count())).min(40);
-    let line = |each: &Shown| {
-        let value = value(each);
+fn table(settings: &[EffectiveSetting]) -> String {
+    let width = |of: fn(&EffectiveSetting) -> usize| settings.iter().map(of).max().unwrap_or(0);
+    let name_width = width(|setting| setting.name.len());
+    // A long value must not move all origins to the right.
+    let value_width =
+        width(|setting| setting.value.as_deref().map_or(1, |value| value.chars().count())).min(40);
+    let line = |setting: &EffectiveSetting| {
+        let value = setting.value.as_deref().map_or_else(|| "-".to_owned(), escape_control);
         format!(
             "{:name_width$}  {value:value_width$}  {DIM}{}{DIM:#}\n",
-            each.name,
-            harmless(&each.origin.to_string())
+            setting.name,
+            escape_control(&setting.origin.to_string())
         )
     };
-    shown.iter().map(line).collect()
+    settings.iter().map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! `tollgate estimate`: what the rules will take of Redis's memory, before they are deployed.
+//! `tollgate estimate`: how much memory the rules will need in Redis or Valkey.
 
 mod json;
 mod table;
@@ -15,46 +15,49 @@ use tollgate::store::redis::{Allocator, Engine, Footprint, KeyBytes, Records};
 use tollgate::{Clock, SystemClock};
 use tollgate_document::suggest;
 
-use crate::cli::terminal::Failure;
 use crate::cli::{exit, request_args, terminal};
+use crate::failure::Failure;
 
-/// Estimate the memory that rules will take in Redis or Valkey
+/// Estimate the memory that rules need in Redis or Valkey
 ///
-/// For each rule: what a subject takes (key, value, what the server keeps beside them, expiry), and all of them together. A
-/// subject is whoever the rule counts: a user, a key, an address. It takes memory from its first request until it has been
-/// idle for as long as its limit remembers, so count those of that time, not those of all time.
+/// For each rule, the command prints the memory of one subject (key, value, overhead of the server, expiry) and of all its
+/// subjects. A subject is what the rule counts by, such as a user, an API key or an address. It needs memory from its first
+/// request until it has been idle for as long as its limit remembers. So count the subjects of that time, not all subjects.
 ///
 ///   tollgate estimate --rules rules.yaml --subjects 1000000
 ///   tollgate estimate --rules rules.yaml --subjects 50000 --subjects search-per-key=2000000
-///   tollgate estimate --rules rules.yaml --subjects 50000 --server valkey --format json
+///   tollgate estimate --rules rules.yaml --subjects 50000 --engine valkey --format json
 ///
-/// Logs, leases and reservations grow with use: a second table shows by how much, and the worst case, in which every subject
-/// is at its limit.
+/// Sliding logs, leases and reservations grow with use. A second table shows their growth, and the worst case, in which
+/// every subject is at its limit.
 ///
-/// The numbers follow from how servers lay out a key; tests compare them with real servers, and they are right to 15 %. Not
-/// counted: what an empty server takes, fragmentation, and buffers of clients and replicas.
+/// The estimate is computed from the memory layout of the server. Tests compare it with real servers; it is within 15 %. It
+/// does not include the memory of an empty server, fragmentation, and the buffers of clients and replicas.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "\
 Exit codes:
-  0  estimated
-  2  the command line is wrong, or a file cannot be read, or the rules file is wrong: its problems are printed"
+  0  the estimate was printed
+  2  the command line or a file is invalid; all problems of the rules file are printed"
 )]
 pub(crate) struct Args {
-    /// The rules file; `-` is standard input
+    /// Rules file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
-    /// How many subjects each rule will have at a time; RULE=N says it of one rule; may be repeated
-    #[arg(long, value_name = "N", required = true, value_parser = subjects)]
+    /// Number of subjects of each rule at a time; RULE=N sets the number of one rule; can be repeated
+    #[arg(long, value_name = "N", required = true, value_parser = parse_subjects)]
     subjects: Vec<Subjects>,
-    /// Which server
-    #[arg(long, value_enum, default_value_t = Server::Redis)]
-    server: Server,
-    /// The prefix that the URL of the store names, if it names one
+    /// Server engine whose memory is estimated
+    #[arg(long, value_enum, default_value_t = EngineArg::Redis)]
+    engine: EngineArg,
+    // The old name of --engine, accepted until release 0.2.0.
+    #[arg(long, value_enum, hide = true, conflicts_with = "engine")]
+    server: Option<EngineArg>,
+    /// Prefix of the keys, if the URL of the store has one
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// How the estimate is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -68,30 +71,30 @@ enum Format {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Server {
-    /// As in Redis 6.2 and 7
+enum EngineArg {
+    /// Redis 6.2 or 7
     Redis,
-    /// As in Valkey 9, which keeps key and value together
+    /// Valkey 9, which stores key and value together
     Valkey,
 }
 
-/// How many there are, of one rule or of all.
+/// The number of subjects of one rule, or of all rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Subjects {
     rule: Option<String>,
     number: u64,
 }
 
-/// Everything there is to tell.
+/// All data that the output contains.
 struct Estimate {
     footprint: Footprint,
     rules: Vec<Row>,
-    /// Rules that keep nothing, and why.
-    without: Vec<(String, &'static str)>,
+    /// Rules without state, each with the reason.
+    without_state: Vec<(String, &'static str)>,
     keys: u64,
-    /// The tables that all keys lie in.
+    /// The size of the hash tables that contain all keys.
     tables: u64,
-    /// The id of a request that met one rule, what each further rule adds to it, and how long it is remembered.
+    /// The size of a request id that was charged by one rule, what each further rule adds, and how long it is kept.
     request_id: u64,
     request_id_further: u64,
     horizon_s: u64,
@@ -102,61 +105,73 @@ struct Row {
     rule: String,
     algorithm: Algorithm,
     subjects: u64,
-    /// A subject that has just come.
+    /// The size of a new subject.
     one: KeyBytes,
     growth: Option<Growth>,
 }
 
-/// What grows with use.
+/// State that grows with use.
 struct Growth {
     records: Records,
-    /// A subject at its limit.
+    /// The size of a subject at its limit.
     full: KeyBytes,
 }
 
-/// So many keys are beyond any server, and far from where sums overflow.
+/// More keys than any server can hold. Sums of this size do not overflow.
 const SUBJECTS_MAX: u64 = 1_000_000_000_000;
 
 const NOTHING: KeyBytes = KeyBytes { key: 0, value: 0, overhead: 0, expiry: 0 };
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (_, rules) = request_args::rules(&args.rules, "there is nothing to estimate")?;
+    let (_, rules) = request_args::load_rules(&args.rules, "nothing is estimated")?;
     let estimate = Estimate::new(args, &rules)?;
+    if args.server.is_some() {
+        terminal::warn(
+            "--server was renamed to --engine",
+            "use the new name; release 0.2.0 does not accept the old one",
+        );
+    }
     terminal::print(&match args.format {
         Format::Table => table::text(&estimate),
         Format::Json => format!("{:#}\n", json::json(&estimate)),
     })?;
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
+}
+
+impl Args {
+    fn engine(&self) -> EngineArg {
+        self.server.unwrap_or(self.engine)
+    }
 }
 
 impl Estimate {
     fn new(args: &Args, rules: &RuleSet) -> Result<Estimate, Failure> {
-        let engine = match args.server {
-            Server::Redis => Engine::Redis,
-            Server::Valkey => Engine::Valkey,
+        let engine = match args.engine() {
+            EngineArg::Redis => Engine::Redis,
+            EngineArg::Valkey => Engine::Valkey,
         };
         let footprint = Footprint { engine, allocator: Allocator::Jemalloc };
-        let (mut rows, mut without) = (Vec::new(), Vec::new());
-        named(&args.subjects, rules)?;
-        for (place, rule) in rules.rules().iter().enumerate() {
-            let id = rule.scope.rule().to_owned();
-            let limits = limits(rules, place);
+        let (mut rows, mut without_state) = (Vec::new(), Vec::new());
+        check_rule_names(&args.subjects, rules)?;
+        for (index, rule) in rules.rules().iter().enumerate() {
+            let id = rule.keyspace.rule().to_owned();
+            let limits = limits(rules, index);
             match limits.first() {
-                _ if rule.mode == Mode::Off => without.push((id, "its mode is off")),
-                None => without.push((id, "it denies without counting")),
+                _ if rule.mode == Mode::Off => without_state.push((id, "its mode is off")),
+                None => without_state.push((id, "its limit is `deny`")),
                 Some(_) => {
-                    let subjects = number(&args.subjects, rule)?;
+                    let subjects = subject_count(&args.subjects, rule)?;
                     rows.push(Row::new(&footprint, args.prefix.len(), rule, &limits, subjects));
                 }
             }
         }
         let keys = rows.iter().map(|row| row.subjects).sum();
-        let scope = rules.rules().first().map(|rule| &rule.scope);
+        let scope = rules.rules().first().map(|rule| &rule.keyspace);
         let id = |rules| scope.map_or(NOTHING, |scope| footprint.request_id(args.prefix.len(), scope, rules));
         Ok(Estimate {
             footprint,
             rules: rows,
-            without,
+            without_state,
             keys,
             tables: footprint.tables(keys),
             request_id: id(1).total(),
@@ -165,29 +180,29 @@ impl Estimate {
         })
     }
 
-    /// The share of one key in the tables.
-    fn share(&self) -> u64 {
+    /// The share of one key in the size of the tables.
+    fn table_share(&self) -> u64 {
         self.tables.div_ceil(self.keys.max(1))
     }
 
-    /// All subjects of all rules, each with what `of` says it takes.
-    fn total(&self, of: impl Fn(&Row) -> KeyBytes) -> u64 {
-        self.tables + self.rules.iter().map(|row| of(row).total() * row.subjects).sum::<u64>()
+    /// The size of all subjects of all rules, where `size` returns the size of one subject of a rule.
+    fn total(&self, size: impl Fn(&Row) -> KeyBytes) -> u64 {
+        self.tables + self.rules.iter().map(|row| size(row).total() * row.subjects).sum::<u64>()
     }
 }
 
 impl Row {
     fn new(footprint: &Footprint, prefix: usize, rule: &Rule, limits: &[Limit], subjects: u64) -> Row {
-        let scope = &rule.scope;
-        let takes = |limit: &Limit, records: u64| footprint.subject(prefix, scope, limit, records);
+        let scope = &rule.keyspace;
+        let size = |limit: &Limit, records: u64| footprint.subject(prefix, scope, limit, records);
         let least = |limit: &Limit| Records::of(limit).map_or(0, |records| records.least);
         let largest = |all: &mut dyn Iterator<Item = KeyBytes>| all.max_by_key(KeyBytes::total);
-        // Overrides change numbers: whoever has the most counts.
-        let one = largest(&mut limits.iter().map(|limit| takes(limit, least(limit))));
+        // Overrides can change the size; the largest one counts.
+        let one = largest(&mut limits.iter().map(|limit| size(limit, least(limit))));
         let grown = limits.iter().filter_map(|limit| Some((limit, Records::of(limit)?)));
         let growth = grown
             .max_by_key(|(_, records)| records.most)
-            .map(|(limit, records)| Growth { records, full: takes(limit, records.most) });
+            .map(|(limit, records)| Growth { records, full: size(limit, records.most) });
         Row {
             rule: scope.rule().to_owned(),
             algorithm: limits.first().map_or(Algorithm::Meter, Limit::algorithm),
@@ -197,57 +212,57 @@ impl Row {
         }
     }
 
-    /// A subject at its limit.
-    fn most(&self) -> KeyBytes {
+    /// The size of a subject at its limit.
+    fn size_max(&self) -> KeyBytes {
         self.growth.as_ref().map_or(self.one, |growth| growth.full)
     }
 }
 
-/// The limits that subjects of the rule at this place may have.
-fn limits(rules: &RuleSet, place: usize) -> Vec<Limit> {
+/// Returns the limits of a rule and of its overrides.
+fn limits(rules: &RuleSet, rule_index: usize) -> Vec<Limit> {
     let now = SystemClock.now();
-    let own = std::iter::once(&rules.rules()[place].limit);
-    own.chain(rules.overrides_of(place).iter().map(|change| &change.limit))
+    let own = std::iter::once(&rules.rules()[rule_index].limit);
+    own.chain(rules.overrides_of(rule_index).iter().map(|change| &change.limit))
         .filter_map(|limit| limit.at(now))
         .collect()
 }
 
-/// Every rule that is named must be there.
-fn named(subjects: &[Subjects], rules: &RuleSet) -> Result<(), Failure> {
-    let names = || rules.rules().iter().map(|rule| rule.scope.rule());
+/// Checks that every named rule exists.
+fn check_rule_names(subjects: &[Subjects], rules: &RuleSet) -> Result<(), Failure> {
+    let names = || rules.rules().iter().map(|rule| rule.keyspace.rule());
     for name in subjects.iter().filter_map(|given| given.rule.as_deref()) {
         if rules.find(name).is_none() {
             let hint = match suggest(name, names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the rules are {}", names().collect::<Vec<_>>().join(", ")),
             };
-            return Err(Failure::new(format!("no rule has the id `{name}`"), hint));
+            return Err(Failure::new(format!("unknown rule `{name}`"), hint));
         }
     }
     Ok(())
 }
 
-/// How many subjects this rule will have: what was last said of it, or else of all.
-fn number(subjects: &[Subjects], rule: &Rule) -> Result<u64, Failure> {
-    let id = rule.scope.rule();
+/// Returns the number of subjects of a rule: the last one for this rule, or else the last one for all rules.
+fn subject_count(subjects: &[Subjects], rule: &Rule) -> Result<u64, Failure> {
+    let id = rule.keyspace.rule();
     let own = subjects.iter().rev().find(|given| given.rule.as_deref() == Some(id));
     let all = || subjects.iter().rev().find(|given| given.rule.is_none());
     match own.or_else(all) {
         Some(_) if rule.per.parts.is_empty() => Ok(1),
         Some(given) => Ok(given.number),
         None => {
-            let what = format!("nothing says how many subjects `{id}` will have");
-            Err(Failure::new(what, "--subjects N says it of all rules that are not named"))
+            let what = format!("missing number of subjects for the rule `{id}`");
+            Err(Failure::new(what, "--subjects N sets it for all rules that are not named"))
         }
     }
 }
 
-fn subjects(text: &str) -> Result<Subjects, String> {
+fn parse_subjects(text: &str) -> Result<Subjects, String> {
     let (rule, number) = match text.rsplit_once('=') {
         Some((rule, number)) => (Some(rule.to_owned()), number),
         None => (None, text),
     };
     let number = number.replace('_', "").parse().ok().filter(|number| (1..=SUBJECTS_MAX).contains(number));
-    let number = number.ok_or("write a number from 1 on, like 1_000_000, or RULE=N")?;
+    let number = number.ok_or("write a positive number, like 1_000_000, or RULE=N")?;
     Ok(Subjects { rule, number })
 }

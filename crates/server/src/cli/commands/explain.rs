@@ -1,50 +1,49 @@
-//! `tollgate explain`: what the rules make of one request, and why.
+//! `tollgate explain`: how the rules treat one request, and why.
 
+mod describe;
 mod json;
+mod rules_text;
 mod text;
-mod unused;
-mod words;
-mod written;
+mod unused_attributes;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use rules_text::RulesText;
 use tollgate::core::algorithm::quota::QuotaPeriod;
-use tollgate::core::rules::{Explained, Mode, Planned, Request, RuleLimit, RuleSet, Subjects};
+use tollgate::core::rules::{Mode, Planned, Request, RuleLimit, RuleSet, RuleTrace, SubjectParts};
 use tollgate::core::{Limit, PlanError, Subject, SubjectHasher, Time, Token};
 use tollgate::{Clock, SystemClock};
-use written::Written;
 
-use crate::cli::request_args::{Asked, instant};
+use crate::cli::request_args::{RequestArgs, instant};
 use crate::cli::{exit, hash_key, terminal};
 
-/// Say what the rules make of one request, and why
+/// Explain how the rules treat one request
 ///
-/// Which rules it meets and why the others do not apply, who is counted, which number is in force and where it is
-/// written, what the request costs, and what comes of it. Nothing is charged and no store is asked.
+/// The command prints which rules match and why the others do not, each rule's subject, the limit in force and its position
+/// in the file, the cost, and the resulting Plan. It charges nothing and contacts no store.
 ///
 ///   tollgate explain --rules rules.yaml action=search tenant=acme api_key=k-1
 ///   tollgate explain --rules rules.yaml --at 2026-12-24T18:00:00Z --cost 5 action=export tenant=acme
 ///
-/// Subjects are hashed with a secret key, and the hash decides who is in a rollout. Without --hash-key-file and
-/// TOLLGATE_HASH_KEY an example key is used: everything else is as on your servers, but the hashes are not, nor is who
-/// is in.
+/// Subjects are hashed with a secret key, and the hash decides which subjects are in a rollout. Without --hash-key-file and
+/// TOLLGATE_HASH_KEY, an example key is used: hashes and rollouts then differ from those of your servers.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "\
 Exit codes:
-  0  explained, whether the request would pass or not
-  2  the command line is wrong, or a file cannot be read, or the rules file is wrong: its problems are printed"
+  0  the request was explained, whether it would be allowed or not
+  2  the command line or a file is invalid; all problems of the rules file are printed"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    asked: Asked,
-    /// The instant of the request, like 2026-12-01T00:00:00Z; now if it is left out
+    request: RequestArgs,
+    /// Time of the request, like 2026-12-01T00:00:00Z [default: now]
     #[arg(long, value_name = "RFC3339", value_parser = instant)]
     at: Option<Time>,
-    /// How the explanation is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -57,31 +56,31 @@ enum Format {
     Json,
 }
 
-/// Everything there is to tell.
+/// All data that the output contains.
 struct Explanation<'a> {
     rules: &'a RuleSet,
     request: Request<'a>,
     now: Time,
     hasher: &'a SubjectHasher,
-    /// Nobody's key: no server has these hashes.
+    /// Whether `hasher` is the example key.
     example_key: bool,
-    /// Every rule, in the order of the file; none if the request is decided before rules are looked at.
-    explained: Vec<Explained<'a, 'a>>,
+    /// Every rule, in the order of the file; empty if the deny or bypass list decides.
+    traces: Vec<RuleTrace<'a, 'a>>,
     planned: Result<Planned<'a>, PlanError>,
-    written: Written,
+    rules_text: RulesText,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (source, rules) = args.asked.rules("there is nothing to explain")?;
-    let given = args.asked.hash_key.given()?;
-    let example_key = given.is_none();
-    let hasher = given.unwrap_or_else(hash_key::example);
-    let attributes = args.asked.attributes()?;
+    let (source, rules) = args.request.load_rules("nothing is explained")?;
+    let hash_key = args.request.hash_key.get()?;
+    let example_key = hash_key.is_none();
+    let hasher = hash_key.unwrap_or_else(hash_key::example);
+    let attributes = args.request.attributes()?;
     let now = args.at.unwrap_or_else(|| SystemClock.now());
-    // Leases need an owner; nothing is ever taken with this one.
-    let request = Request { attributes: &attributes, cost: args.asked.cost, token: Token(1), id: None };
+    // A lease needs a token; this one is never used.
+    let request = Request { attributes: &attributes, cost: args.request.cost, token: Token(1), id: None };
     let planned = rules.plan(&request, &hasher.clone().into(), now);
-    let explained = match planned {
+    let traces = match planned {
         Ok(Planned::Denied(_) | Planned::Bypassed(_)) => Vec::new(),
         _ => rules.explain(&request, &hasher, now),
     };
@@ -91,23 +90,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         now,
         hasher: &hasher,
         example_key,
-        explained,
+        traces,
         planned,
-        written: Written::new(&source, &rules),
+        rules_text: RulesText::new(&source, &rules),
     };
     terminal::print(&match args.format {
         Format::Text => text::text(&explanation),
         Format::Json => format!("{:#}\n", json::json(&explanation)),
     })?;
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }
 
 impl Explanation<'_> {
-    fn hash(&self, subjects: &Subjects<'_>) -> Subject {
+    fn hash(&self, subjects: &SubjectParts<'_>) -> Subject {
         subjects.hash(self.hasher)
     }
 
-    /// The calendar period in which a quota counts now.
+    /// The current calendar period of a quota.
     fn period(&self, limit: &RuleLimit) -> Option<(Time, Time)> {
         match limit.at(self.now)? {
             Limit::Quota(quota) => match quota.period() {
@@ -119,6 +118,6 @@ impl Explanation<'_> {
     }
 }
 
-fn matches(explained: &Explained<'_, '_>) -> bool {
-    explained.unmet.is_empty() && explained.rule.mode != Mode::Off
+fn matches(trace: &RuleTrace<'_, '_>) -> bool {
+    trace.unmet.is_empty() && trace.rule.mode != Mode::Off
 }

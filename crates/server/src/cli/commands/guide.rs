@@ -1,6 +1,6 @@
-//! `tollgate guide`: from the sentence that must be true to the limit that keeps it true.
+//! `tollgate guide`: questions that lead to a limit.
 //!
-//! The path is that of `docs/concepts/choosing.md`, which also says why.
+//! The questions are those of `docs/concepts/choosing.md`, which also explains the reasons.
 
 use std::process::ExitCode;
 
@@ -10,162 +10,171 @@ use clap::ValueEnum;
 use crate::cli::terminal::{DIM, GREEN, STRONG};
 use crate::cli::{exit, terminal};
 
-/// Lead from what must be true to the limit that keeps it true
+/// Find the right limit by answering a few questions
 ///
-/// A few questions in order, with a line for the rules file at the end of each.
+/// The command prints the questions in order, each with a line for the rules file.
 ///
 ///   tollgate guide
 ///   tollgate guide --want rate
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment, after_long_help = "Exit codes: 0 printed, 2 the command line is wrong.")]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Exit codes:
+  0  the questions were printed
+  2  the command line is invalid"
+)]
 pub(crate) struct Args {
-    /// Show only the ends that fit this
+    /// Print only the questions about this
     #[arg(long)]
     want: Option<Want>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Want {
-    /// How many at the same time
+    /// A number of things at the same time
     Concurrency,
-    /// So much per hour, day, month or year
+    /// An amount per hour, day, month or year
     Quota,
-    /// Slower with every failure
+    /// A wait that grows with every failure
     Failures,
     /// A number that time does not change
     Total,
-    /// So much per short time: all that follow
+    /// An amount per short time: all of the following
     Rate,
     /// A rate whose callers wait instead of being refused
     Waiting,
     /// A rate with bursts
     Bursts,
-    /// At most so much in any window, always
+    /// A rate that must hold in every window
     Exact,
-    /// About so much in any window
+    /// A rate that must hold approximately in every window
     About,
-    /// So much per window of the clock
+    /// A rate per clock window
     Clock,
 }
 
-/// A question, and where a yes leads.
-struct End {
+/// A question, and the limit to use if the answer is yes.
+struct Choice {
     wants: &'static [Want],
     question: &'static str,
-    such_as: &'static str,
+    examples: &'static str,
     limit: &'static str,
-    mind: &'static str,
+    note: &'static str,
 }
 
-const ENDS: [End; 10] = [
-    End {
+const CHOICES: [Choice; 10] = [
+    Choice {
         wants: &[Want::Concurrency],
         question: "Is it about how many at the same time?",
-        such_as: "work that runs for a while and holds something",
+        examples: "work that runs for a while and holds something",
         limit: "{ concurrency: 3, lease: 30s }",
-        mind: "a crashed holder's place is free again when its lease ends",
+        note: "if a holder crashes, its place is free again when its lease expires",
     },
-    End {
+    Choice {
         wants: &[Want::Quota],
         question: "Is it an amount per hour, day, month or contract year?",
-        such_as: "something that is sold, budgeted or billed",
+        examples: "something that is sold, budgeted or billed",
         limit: "{ quota: 10000000/month, zone: Europe/Berlin, grace: 5% }",
-        mind: "put a rate beside it, so that nobody spends a month in a minute",
+        note: "add a rate, so that no client spends a month's quota in a minute",
     },
-    End {
+    Choice {
         wants: &[Want::Failures],
         question: "Is it about failures, not requests?",
-        such_as: "wrong passwords, wrong codes",
+        examples: "wrong passwords, wrong codes",
         limit: "{ penalty: 1s, free: 3, factor: 2, longest: 15min, memory: 1h }",
-        mind: "report how each attempt went; a success clears the record",
+        note: "report how each attempt ended; a success clears the record",
     },
-    End {
+    Choice {
         wants: &[Want::Total],
         question: "Is it a number that time does not change?",
-        such_as: "seats, stored items, credits",
+        examples: "seats, stored items, credits",
         limit: "{ meter: 50 }",
-        mind: "it goes down only when something is given back",
+        note: "consumption decreases only when units are given back",
     },
-    End {
+    Choice {
         wants: &[Want::Rate, Want::Waiting],
         question: "It is a rate. May the caller wait instead of being refused?",
-        such_as: "outgoing calls, workers, queues",
+        examples: "outgoing calls, workers, queues",
         limit: "{ leaky-bucket: 10/s, queue: 50 }",
-        mind: "the answer says how long to wait",
+        note: "the decision contains the delay",
     },
-    End {
+    Choice {
         wants: &[Want::Rate, Want::Bursts],
         question: "Are short bursts welcome, if the long-term rate holds?",
-        such_as: "most interfaces",
+        examples: "most interfaces",
         limit: "{ token-bucket: 2/s, burst: 240 }",
-        mind: "the whole burst can come at once",
+        note: "the whole burst can be used at once",
     },
-    End {
+    Choice {
         wants: &[Want::Rate, Want::Exact],
         question: "Must \"at most L in any W\" hold to the unit, and is L small?",
-        such_as: "up to about a thousand",
+        examples: "up to about a thousand",
         limit: "{ sliding-log: 5/10min }",
-        mind: "it remembers every admitted request, which takes memory",
+        note: "it stores every admitted request, which needs memory",
     },
-    End {
+    Choice {
         wants: &[Want::Rate, Want::Exact],
         question: "Must it hold, and is L large, or are the subjects many?",
-        such_as: "hourly ceilings of a tenant",
+        examples: "hourly ceilings of a tenant",
         limit: "{ sliding-window: 100000/h, buckets: 60, counting: strict }",
-        mind: "it may refuse a little early, by one bucket",
+        note: "it may refuse early, by at most one bucket",
     },
-    End {
+    Choice {
         wants: &[Want::Rate, Want::About],
         question: "Is \"about L in any W\" enough?",
-        such_as: "public traffic, fair use",
+        examples: "public traffic, fair use",
         limit: "{ sliding-window: 1000/min, buckets: 6, counting: interpolated }",
-        mind: "it estimates the oldest bucket",
+        note: "it estimates the oldest bucket",
     },
-    End {
+    Choice {
         wants: &[Want::Rate, Want::Clock],
         question: "Does the contract speak of clock windows?",
-        such_as: "1,000 per hour, on the hour",
+        examples: "1,000 per hour, on the hour",
         limit: "{ fixed-window: 1000/h }",
-        mind: "around the edge of a window twice as much can pass",
+        note: "up to twice the limit can pass around the edge of a window",
     },
 ];
 
-/// What to ask of any rule once its limit is found.
-const THEN: [(&str, &str); 4] = [
-    ("Do requests weigh differently?", "cost: { default: 1, by: { action: { search: 5, export: 50 } } }"),
+/// Questions about every rule, once its limit is chosen.
+const FOLLOW_UPS: [(&str, &str); 4] = [
+    ("Do requests have different costs?", "cost: { default: 1, by: { action: { search: 5, export: 50 } } }"),
     (
         "What if the store is down?",
-        "on_failure: open for fairness, local 25% for a machine, closed for money and accounts",
+        "on_failure: open for fairness, local 25% to protect a machine, closed for money and accounts",
     ),
     (
         "How many subjects, how much memory?",
-        "a bucket is the smallest, a log grows with its limit; see `tollgate estimate`",
+        "a token bucket is the smallest, a sliding log grows with its limit; see `tollgate estimate`",
     ),
-    ("Is it billed?", "take a quota with the contract's zone; the count of a rate is no invoice"),
+    (
+        "Is it billed?",
+        "use a quota with the zone of the contract; the count of a rate limiter is not an invoice",
+    ),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    terminal::print(&path(args.want))?;
-    Ok(exit::GOOD)
+    terminal::print(&text(args.want))?;
+    Ok(exit::SUCCESS)
 }
 
-fn path(want: Option<Want>) -> String {
-    let fits = |end: &End| want.is_none_or(|want| end.wants.contains(&want));
+fn text(want: Option<Want>) -> String {
+    let fits = |choice: &Choice| want.is_none_or(|want| choice.wants.contains(&want));
     let mut out = String::from(
-        "Stop at the first yes. If two fit, write two rules: a check asks both, all or nothing.\n",
+        "Answer the questions in order and stop at the first yes. If two answers fit, write two rules: one check covers both.\n",
     );
-    for (number, End { question, such_as, limit, mind, .. }) in
-        ENDS.iter().filter(|end| fits(end)).enumerate().map(|(index, end)| (index + 1, end))
+    for (number, Choice { question, examples, limit, note, .. }) in
+        CHOICES.iter().filter(|choice| fits(choice)).enumerate().map(|(index, choice)| (index + 1, choice))
     {
-        out += &format!("\n{number:>2}. {STRONG}{question}{STRONG:#} {DIM}({such_as}){DIM:#}\n");
-        out += &format!("    {GREEN}limit: {limit}{GREEN:#}\n    {mind}\n");
+        out += &format!("\n{number:>2}. {STRONG}{question}{STRONG:#} {DIM}({examples}){DIM:#}\n");
+        out += &format!("    {GREEN}limit: {limit}{GREEN:#}\n    {note}\n");
     }
-    out += "\nThen ask of every rule:\n";
-    let width = THEN.iter().map(|(question, _)| question.len()).max().unwrap_or(0);
-    for (question, answer) in THEN {
+    out += "\nThen decide for every rule:\n";
+    let width = FOLLOW_UPS.iter().map(|(question, _)| question.len()).max().unwrap_or(0);
+    for (question, answer) in FOLLOW_UPS {
         out += &format!("  {question:width$}  {answer}\n");
     }
-    out + "\nSee one decide: tollgate try 'token-bucket: 2/s, burst: 240'. Why: docs/concepts/choosing.md\n"
+    out + "\nTry a limit: tollgate try 'token-bucket: 2/s, burst: 240'. Details: docs/concepts/choosing.md\n"
 }
 
 #[cfg(test)]
@@ -175,23 +184,22 @@ mod tests {
     use tollgate_document::{Problems, Source};
 
     #[test]
-    fn every_end_is_a_limit_that_loads_and_that_the_page_shows() {
+    fn every_limit_is_valid_and_shown_in_choosing_md() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/concepts/choosing.md");
         let page = std::fs::read_to_string(page).expect("the page can be read");
-        for end in &ENDS {
+        for choice in &CHOICES {
             let mut problems = Problems::new();
-            let source = Source::new("guide", end.limit.as_bytes());
-            assert!(load_limit(&source, &mut problems).is_some(), "{}: {problems:?}", end.limit);
-            assert!(page.contains(&format!("`limit: {}`", end.limit)), "{}", end.limit);
-            // The first question about a rate also says that it is one.
-            assert!(page.contains(&format!("**{}**", end.question)), "{}", end.question);
+            let source = Source::new("guide", choice.limit.as_bytes());
+            assert!(load_limit(&source, &mut problems).is_some(), "{}: {problems:?}", choice.limit);
+            assert!(page.contains(&format!("`limit: {}`", choice.limit)), "{}", choice.limit);
+            assert!(page.contains(&format!("**{}**", choice.question)), "{}", choice.question);
         }
     }
 
     #[test]
-    fn every_want_leads_somewhere() {
+    fn every_want_has_a_question() {
         for want in Want::value_variants() {
-            assert!(ENDS.iter().any(|end| end.wants.contains(want)), "{want:?}");
+            assert!(CHOICES.iter().any(|choice| choice.wants.contains(want)), "{want:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! `tollgate import`: rules of other limiters as ours.
+//! `tollgate import`: converts the configuration of other rate limiters to a rules file.
 
+mod descriptor_path;
 mod envoy;
 mod expression;
+mod fields;
 mod limitador;
-mod reading;
-mod tree;
-mod written;
+mod rules_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,29 +14,30 @@ use anyhow::Result;
 use clap::Subcommand;
 use tollgate_document::{Node, Problems, Source, parse};
 
-use crate::cli::terminal::{self, Failure};
-use crate::cli::{exit, input};
-use written::Written;
+use crate::cli::{exit, terminal};
+use crate::failure::Failure;
+use crate::files;
+use rules_file::RulesFile;
 
-/// Write the rules of another rate limiter as rules of ours
+/// Convert the configuration of another rate limiter to a rules file
 ///
-/// The rules go to standard output, with a comment on everything that differs. What cannot be carried over is also told
-/// on standard error, with its place in the file.
+/// The rules file is printed to standard output, with comments on everything that differs. What cannot be carried over is
+/// also reported on standard error, with its position in the file.
 ///
 ///   tollgate import envoy ratelimit.yaml > rules.yaml
 ///   tollgate import limitador limits.yaml > rules.yaml
 ///   tollgate lint rules.yaml
 ///
-/// The attributes are those that `tollgate serve --grpc` makes of a descriptor's entries, so a gateway that asked the other
-/// limiter can ask this one.
+/// The rules use the attributes that `tollgate serve --grpc` derives from the entries of a descriptor. So a gateway that
+/// used the other rate limiter can use Tollgate.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "\
 Exit codes:
-  0  all of it was carried over; comments say what differs
-  1  something was not carried over; warnings and comments say what
-  2  the command line is wrong, or the file cannot be read or is no such file"
+  0  everything was carried over; comments describe what differs
+  1  something was not carried over; warnings and comments describe it
+  2  the command line is invalid, or the file cannot be read or is not of this format"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -45,43 +46,43 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum From {
-    /// A configuration of envoyproxy/ratelimit
+    /// Import a configuration of envoyproxy/ratelimit
     ///
     ///   tollgate import envoy ratelimit.yaml > rules.yaml
     #[command(verbatim_doc_comment)]
     Envoy {
-        /// The file; `-` is standard input
+        /// File to import; `-` is standard input
         file: PathBuf,
     },
-    /// A limits file of Limitador
+    /// Import a limits file of Limitador
     ///
     ///   tollgate import limitador limits.yaml > rules.yaml
     #[command(verbatim_doc_comment)]
     Limitador {
-        /// The file; `-` is standard input
+        /// File to import; `-` is standard input
         file: PathBuf,
     },
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (file, read): (_, fn(&Node, &mut Problems) -> Option<Written>) = match &args.from {
-        From::Envoy { file } => (file, envoy::read),
-        From::Limitador { file } => (file, limitador::read),
+    let (file, convert): (_, fn(&Node, &mut Problems) -> Option<RulesFile>) = match &args.from {
+        From::Envoy { file } => (file, envoy::convert),
+        From::Limitador { file } => (file, limitador::convert),
     };
-    let source = input::read(file)?;
+    let source = files::read(file)?;
     let mut problems = Problems::new();
-    let written = parse(&source, &mut problems).and_then(|root| read(&root, &mut problems));
-    terminal::complain(&terminal::problems(&problems, &source));
-    match written {
-        Some(written) if !problems.has_errors() => {
-            terminal::print(&written.text(source.name()))?;
-            Ok(if problems.is_empty() { exit::GOOD } else { exit::BAD })
+    let rules_file = parse(&source, &mut problems).and_then(|root| convert(&root, &mut problems));
+    crate::stderr::write(&terminal::problems(&problems, &source));
+    match rules_file {
+        Some(rules_file) if !problems.has_errors() => {
+            terminal::print(&rules_file.text(source.name()))?;
+            Ok(if problems.is_empty() { exit::SUCCESS } else { exit::NEGATIVE })
         }
-        _ => Err(unusable(&source).into()),
+        _ => Err(invalid(&source).into()),
     }
 }
 
-fn unusable(source: &Source) -> Failure {
-    let hint = "`tollgate import --help` names the files that are understood";
-    Failure::new(format!("{} cannot be imported", source.name()), hint)
+fn invalid(source: &Source) -> Failure {
+    let hint = "`tollgate import --help` lists the accepted formats";
+    Failure::new(format!("cannot import {}: the file is invalid", source.name()), hint)
 }

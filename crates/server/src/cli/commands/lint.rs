@@ -1,4 +1,4 @@
-//! `tollgate lint`: every problem of every file.
+//! `tollgate lint`: all problems of rules files.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,43 +12,44 @@ use tollgate::{Clock, SystemClock};
 use tollgate_document::{Problems, Severity, Source, sarif};
 
 use crate::cli::exit;
-use crate::cli::input::{self, STDIN};
-use crate::cli::terminal::{self, Failure};
+use crate::cli::terminal;
+use crate::failure::Failure;
+use crate::files::{self, STDIN};
 
-/// Find every problem of rules files
+/// Find all problems of rules files
 ///
-/// For each problem: where it is, what was found, what is allowed. All files are read to their end.
+/// For each problem, the command prints its position, what is wrong and how to correct it. It reads all files to the end.
 ///
 ///   tollgate lint rules.yaml
 ///   tollgate lint --deny-warnings rules/*.yaml
 ///   tollgate lint --format sarif rules.yaml > rules.sarif
 ///   generate-rules | tollgate lint -
 ///
-/// An error is something for which the file would be refused. A warning is probably a mistake. A note is worth knowing.
-/// Warnings and notes are looked for once there are no errors.
+/// A server does not load a file with an error. A warning is probably a mistake. A note is worth knowing. Warnings and
+/// notes are only searched for in files without errors.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "\
 Exit codes:
-  0  no errors; with --deny-warnings no warnings either
-  1  errors, or warnings that are denied
-  2  the command line is wrong or a file cannot be read; the other files are looked at all the same"
+  0  no errors, and with --deny-warnings no warnings
+  1  at least one error, or with --deny-warnings at least one warning
+  2  the command line is invalid, or a file cannot be read; the other files are checked"
 )]
 pub(crate) struct Args {
-    /// The rules files; `-` is standard input
+    /// Rules files; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How problems are printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Fail on warnings too
+    /// Exit with 1 also for warnings
     #[arg(long)]
     deny_warnings: bool,
-    /// Also say what Redis Cluster would make of the rules
+    /// Also report what differs on a Redis Cluster
     #[arg(long)]
     cluster: bool,
-    /// An attribute that your requests carry besides the usual ones; repeat it, or separate several by commas
+    /// Attribute that your requests have in addition to the usual ones; repeat the flag, or separate names by commas
     #[arg(long = "known-attribute", value_name = "NAME", value_delimiter = ',')]
     known_attributes: Vec<String>,
 }
@@ -57,7 +58,7 @@ pub(crate) struct Args {
 enum Format {
     /// For people
     Text,
-    /// One object with the numbers of problems and a list of them
+    /// For programs: one object with the numbers of problems and a list of them
     Json,
     /// For code review tools: the Static Analysis Results Interchange Format 2.1.0
     Sarif,
@@ -65,14 +66,14 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.files.iter().filter(|file| file.as_os_str() == STDIN).count() > 1 {
-        return Err(Failure::new("`-` is given twice", "standard input can be read once").into());
+        return Err(Failure::new("duplicate file `-`", "standard input can be read only once").into());
     }
     let mut options = LintOptions { cluster: args.cluster, ..LintOptions::new(SystemClock.now()) };
     options.known_attributes.extend(args.known_attributes.iter().cloned());
     let mut linted = Vec::new();
     let mut unreadable = None;
     for file in &args.files {
-        match input::read(file) {
+        match files::read(file) {
             Ok(source) => {
                 let mut problems = Problems::new();
                 load_and_lint(&source, &options, &mut problems);
@@ -89,24 +90,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Format::Json => json(&linted, &count),
         Format::Sarif => format!("{:#}\n", sarif(linted.iter().map(|(source, problems)| (source, problems)))),
     })?;
-    let denied = count.refused || (args.deny_warnings && count.warnings > 0);
+    let denied = count.has_errors || (args.deny_warnings && count.warnings > 0);
     Ok(match unreadable {
         Some(code) => code,
-        None if denied => exit::BAD,
-        None => exit::GOOD,
+        None if denied => exit::NEGATIVE,
+        None => exit::SUCCESS,
     })
 }
 
-/// How many of what.
+/// Numbers of files and problems.
 struct Count {
     files: usize,
     errors: usize,
     warnings: usize,
     notes: usize,
-    /// Of any severity, when a file has more than are kept.
+    /// Problems of any severity beyond the maximum that is kept per file.
     unlisted: usize,
-    /// Whether any file would be.
-    refused: bool,
+    /// Whether any file has errors.
+    has_errors: bool,
 }
 
 impl Count {
@@ -121,7 +122,7 @@ impl Count {
             warnings: of(Severity::Warning),
             notes: of(Severity::Note),
             unlisted: linted.iter().map(|(_, problems)| problems.left_out()).sum(),
-            refused: linted.iter().any(|(_, problems)| problems.has_errors()),
+            has_errors: linted.iter().any(|(_, problems)| problems.has_errors()),
         }
     }
 

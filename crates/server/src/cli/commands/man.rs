@@ -1,4 +1,4 @@
-//! `tollgate man`: manual pages, made from the same definition as the help.
+//! `tollgate man`: manual pages, generated from the same definition as the help.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,20 @@ use clap_mangen::Man;
 
 use crate::cli::{Cli, exit, terminal};
 
-/// Print the manual page, or write those of all commands
+/// Print the manual page, or write the pages of all commands
 ///
 ///   tollgate man | man -l -
 ///   tollgate man --out ~/.local/share/man/man1
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
-    after_long_help = "Exit codes: 0 printed or written, 2 the command line is wrong or the folder cannot be written."
+    after_long_help = "\
+Exit codes:
+  0  the page was printed, or all pages were written
+  2  the command line is invalid, or the directory cannot be written"
 )]
 pub(crate) struct Args {
-    /// Write one page per command into this folder, which is made if it is not there
+    /// Write one page per command to this directory, which is created if necessary
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -34,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             terminal::print(&String::from_utf8(page)?)?;
         }
     }
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }
 
 fn write(folder: &Path) -> Result<()> {

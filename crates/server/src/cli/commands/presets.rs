@@ -1,4 +1,4 @@
-//! `tollgate presets`: the ready-made rules.
+//! `tollgate presets`: ready-made rules.
 
 use std::process::ExitCode;
 
@@ -6,28 +6,33 @@ use anyhow::Result;
 use tollgate::rules::presets::{self, Preset};
 use tollgate_document::suggest;
 
-use crate::cli::terminal::{Failure, STRONG};
+use crate::cli::terminal::STRONG;
 use crate::cli::{exit, terminal};
+use crate::failure::Failure;
 
-/// List the ready-made rules, or print those of one preset
+/// List the presets, or print the rules of one
 ///
-/// A rules file takes a preset in with `use`, and may give it another id, more conditions and another mode:
+/// A preset is a ready-made rules file. Another rules file includes it with `use`, and can change its id, conditions and
+/// mode:
 ///
 ///   rules:
 ///     - use: login-protection
 ///       id: login
 ///       match: { action: login }
 ///
-/// To change its numbers, print it and copy the rules into your file:
+/// To change its numbers, print the preset and copy its rules into your file:
 ///
 ///   tollgate presets login-protection
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
-    after_long_help = "Exit codes: 0 printed, 2 the command line is wrong or no preset has this name."
+    after_long_help = "\
+Exit codes:
+  0  the list or the preset was printed
+  2  the command line is invalid, or the preset is unknown"
 )]
 pub(crate) struct Args {
-    /// Print the rules of this preset
+    /// Preset to print
     name: Option<String>,
 }
 
@@ -36,22 +41,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(name) => terminal::print(&commented(find(name)?))?,
         None => terminal::print(&list())?,
     }
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }
 
 fn find(name: &str) -> Result<&'static Preset, Failure> {
     presets::find(name).ok_or_else(|| {
         let hint = match suggest(name, presets::ALL.iter().map(|preset| preset.name)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "`tollgate presets` lists them".to_owned(),
+            None => "`tollgate presets` lists all presets".to_owned(),
         };
-        Failure::new(format!("no preset is called `{name}`"), hint)
+        Failure::new(format!("unknown preset `{name}`"), hint)
     })
 }
 
 fn commented(Preset { name, summary, text }: &Preset) -> String {
     format!(
-        "# {summary}\n# `use: {name}` takes these rules as they are; copy them to change their numbers.\n{text}"
+        "# {summary}\n# `use: {name}` includes these rules unchanged; copy them to change their numbers.\n{text}"
     )
 }
 
@@ -61,5 +66,5 @@ fn list() -> String {
     for Preset { name, summary, .. } in presets::ALL {
         out += &format!("{STRONG}{name:width$}{STRONG:#}  {summary}\n");
     }
-    out + "\nPrint the rules of one with `tollgate presets NAME`; take them into a file with `use: NAME`.\n"
+    out + "\nPrint the rules of a preset with `tollgate presets NAME`; include them in a rules file with `use: NAME`.\n"
 }

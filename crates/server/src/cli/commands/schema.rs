@@ -1,4 +1,4 @@
-//! `tollgate schema`: the rules file's JSON Schema.
+//! `tollgate schema`: the JSON Schema of the rules file.
 
 use std::process::ExitCode;
 
@@ -9,21 +9,27 @@ use crate::cli::{exit, terminal};
 
 /// Print the JSON Schema of the rules file, for editors
 ///
-/// It is made from the description by which files are checked, in draft 2020-12. With it an editor completes keys, shows
-/// what they mean and marks mistakes. Keep it beside your rules and name it in their first line, which the YAML support
-/// of VS Code, Neovim, Helix, Zed and others understands:
+/// The schema (draft 2020-12) is generated from the definition that checks rules files. With it, an editor completes keys,
+/// shows their documentation and marks mistakes. Store it next to your rules and name it in their first line, which the
+/// YAML support of VS Code, Neovim, Helix, Zed and others reads:
 ///
 ///   tollgate schema > rules.schema.json
 ///
 ///   # yaml-language-server: $schema=rules.schema.json
 ///   version: 1
 ///
-/// The schema knows every key, but not everything about the values: `tollgate lint` finds more.
+/// The schema knows every key, but it cannot check all values. `tollgate lint` finds more.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment, after_long_help = "Exit codes: 0 printed, 2 the command line is wrong.")]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Exit codes:
+  0  the schema was printed
+  2  the command line is invalid"
+)]
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args) -> Result<ExitCode> {
     terminal::print(&rules::schema_json())?;
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }

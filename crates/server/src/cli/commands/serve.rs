@@ -1,59 +1,68 @@
-//! `tollgate serve`: the limiter for every language.
+//! `tollgate serve`: the server.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tollgate::store::redis::OpenError;
 
 use crate::cli::exit;
+use crate::cli::store_args::open_failure;
 use crate::config::{self, Flags};
 use crate::serve;
 
-/// Serve decisions over HTTP and the protocol of Redis
+/// Serve decisions over HTTP, the Redis protocol (RESP) and gRPC (Envoy)
 ///
-/// Without a flag it is a working rate limiter for this machine: a few rules to try, state in memory, ports that only
-/// programs on this machine reach. It says where it listens and what to type.
+/// Without flags, the server is a working rate limiter for this machine: it uses a few starter rules and the memory store,
+/// and listens only on loopback addresses. It prints its addresses and commands to try.
 ///
 ///   tollgate serve
 ///   tollgate serve --rules rules.yaml
 ///
-/// The rules file is read again when it changes and on SIGHUP. A wrong one is reported, and the rules in force stay.
+/// The gRPC listener, which speaks Envoy's rate limit service, is off by default:
 ///
-/// Any number of servers share limits through a Redis or Valkey. All of them need the same hash key:
+///   tollgate serve --rules rules.yaml --grpc 127.0.0.1:8081
+///
+/// The server reloads the rules file when it changes and on SIGHUP. If the new file is invalid, the server logs its
+/// problems and keeps the rules in force.
+///
+/// Any number of servers can share limits through a Redis or Valkey. All of them need the same hash key:
 ///
 ///   openssl rand -hex 32 > key
 ///   tollgate serve --rules rules.yaml --store redis://localhost:6379 --hash-key-file key
 ///
-/// For other machines it takes tokens, or certificates of clients, so that not everybody can ask. A token goes to the client, its
-/// digest into the file of settings:
+/// To listen for other machines, the server needs tokens or client certificates. Give the token to the caller, and add its
+/// digest to the configuration file:
 ///
 ///   tollgate token --name checkout > checkout.token
 ///   tollgate serve --config tollgate.yaml --http 0.0.0.0:8080 --resp off
 ///
-/// Every flag can stand in that file, with _ instead of -, and in a variable: --hash-key-file is `hash_key_file:` and
-/// TOLLGATE_HASH_KEY_FILE. Variables beat the file, flags beat both; `tollgate config` takes the same flags and shows which
-/// values are in force, and why:
+/// Every flag is also a key of that file and a variable: --hash-key-file is `hash_key_file:` and TOLLGATE_HASH_KEY_FILE.
+/// Variables override the file, and flags override both. `tollgate config` accepts the same flags and prints the effective
+/// values with their origins. A configuration file:
 ///
 ///   rules: rules.yaml
 ///   http: 0.0.0.0:8080
 ///   tokens:
 ///     - { name: checkout, digest: "sha256:…", scopes: [check] }
 ///
-/// On SIGTERM and SIGINT it takes no new connections and answers what is in flight, for as long as --grace.
+/// On SIGTERM and SIGINT, the server accepts no new connections and answers the requests in flight. It waits for them for
+/// at most --shutdown-timeout.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
     after_long_help = "\
 Exit codes:
-  0  served until it was told to end
-  2  the command line, the configuration or the rules file is wrong, or a port is taken; all problems are printed
-  3  the store cannot be reached, does not let us in, or belongs to servers with another hash key
+    0  the server was shut down by a signal
+    2  the command line, the configuration or the rules file is invalid, or a port is in use; all problems are printed
+    3  the store cannot be reached, rejects the credentials, or is used by servers with another hash key
+  130  a second SIGTERM or SIGINT ended the shutdown before all requests were answered
 
-Environment: every flag by its name, like TOLLGATE_HTTP for --http, and what no command line may show:
-  TOLLGATE_CONFIG                   the file of settings; --config beats it
-  TOLLGATE_HASH_KEY                 the hash key of your servers, 64 hexadecimal digits; --hash-key-file beats it
-  TOLLGATE_PREVIOUS_HASH_KEY        the one that it replaces; --previous-hash-key-file beats it
-  TOLLGATE_STORE_PASSWORD           the password of the store; --store-password-file beats it
-  TOLLGATE_STORE_SENTINEL_PASSWORD  the password of its sentinels; --store-sentinel-password-file beats it"
+Environment: one variable per flag, like TOLLGATE_HTTP for --http, and these, which have no flag or a different one:
+  TOLLGATE_CONFIG                   configuration file; --config overrides it
+  TOLLGATE_HASH_KEY                 hash key of your servers, 64 hexadecimal digits; --hash-key-file overrides it
+  TOLLGATE_PREVIOUS_HASH_KEY        hash key that is being replaced; --previous-hash-key-file overrides it
+  TOLLGATE_STORE_PASSWORD           password of the store; --store-password-file overrides it
+  TOLLGATE_STORE_SENTINEL_PASSWORD  password of the sentinels; --store-sentinel-password-file overrides it"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -61,7 +70,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let read = || config::load(&args.flags, "nothing is served").map(|loaded| loaded.config);
-    serve::run(read()?, read)?;
-    Ok(exit::GOOD)
+    let load = || config::load(&args.flags, "it is not used");
+    let loaded = load()?;
+    crate::stderr::write(&loaded.warnings);
+    let result = serve::run(loaded.config, || load().map(|loaded| loaded.config));
+    result.map_err(|error| match error.downcast::<OpenError>() {
+        Ok(error) => open_failure(&error).into(),
+        Err(error) => error,
+    })?;
+    Ok(exit::SUCCESS)
 }

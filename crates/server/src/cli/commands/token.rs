@@ -1,4 +1,4 @@
-//! `tollgate token`: a token that nobody can guess, and what is kept of it.
+//! `tollgate token`: a random token, and the line of the configuration that accepts it.
 
 use std::process::ExitCode;
 
@@ -9,34 +9,40 @@ use crate::access::Digest;
 use crate::cli::{exit, terminal};
 use crate::config::TOKEN_PREFIX;
 
-/// Make a token for clients, and print what the server keeps of it
+/// Create a token for a caller, and print the line for the server's configuration
 ///
-/// The token goes to standard output, once: give it to the client, which shows it as `Authorization: Bearer TOKEN`, or with
-/// `AUTH TOKEN` in the protocol of Redis. The line for `tokens:` in the server's configuration goes to standard error. It holds a
-/// digest, from which nobody finds the token.
+/// The token is printed once, to standard output. Give it to the caller, which sends it as `Authorization: Bearer TOKEN`
+/// over HTTP and gRPC, or as `AUTH TOKEN` over the Redis protocol (RESP). The line for `tokens:` in the configuration file
+/// is printed to standard error. It contains a digest, which does not reveal the token.
 ///
 ///   tollgate token --name checkout
 ///   tollgate token --name grafana --scopes read > grafana.token
 ///
-/// To replace a token make a new one, add its line, hand it out, and take away the old line when nobody uses it any more.
+/// To replace a token, create a new one and add its line. Give it to the callers, then remove the line of the old token.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment, after_long_help = "Exit codes: 0 printed, 2 the command line is wrong.")]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Exit codes:
+  0  the token was printed
+  2  the command line is invalid"
+)]
 pub(crate) struct Args {
-    /// What people call it, in logs too
+    /// Name of the token, which logs contain
     #[arg(long, value_name = "NAME", default_value = "client", value_parser = name)]
     name: String,
-    /// What its bearer may do
+    /// What the token permits; separate scopes by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "check")]
     scopes: Vec<Scope>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Scope {
-    /// Ask for admission, and everything that follows from it
+    /// Checks, and what follows them: refunds, leases, reports
     Check,
-    /// Look: rules, metrics, explanations
+    /// Reading: rules, metrics, explanations
     Read,
-    /// Change what is counted
+    /// Changes: resets
     Admin,
 }
 
@@ -46,7 +52,7 @@ fn name(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut random = [0; 32];
-    getrandom::fill(&mut random).context("the system gives no random numbers")?;
+    getrandom::fill(&mut random).context("cannot get random numbers from the operating system")?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let token = format!("{TOKEN_PREFIX}{digits}");
     let mut scopes: Vec<String> = Vec::new();
@@ -57,10 +63,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let digest = Digest::of(token.as_bytes());
     terminal::print(&format!("{token}\n"))?;
-    terminal::complain(&format!(
+    crate::stderr::write(&format!(
         "\ntokens:\n  - {{ name: {}, digest: \"{digest}\", scopes: [{}] }}\n",
         args.name,
         scopes.join(", ")
     ));
-    Ok(exit::GOOD)
+    Ok(exit::SUCCESS)
 }

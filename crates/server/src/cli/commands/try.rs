@@ -1,4 +1,4 @@
-//! `tollgate try`: one limit, a handful of requests, every answer in a table.
+//! `tollgate try`: one limit, a few requests, and a table of the answers.
 
 use std::process::ExitCode;
 
@@ -6,24 +6,26 @@ use anyhow::{Result, bail};
 use tollgate::core::decision::RetryAfter;
 use tollgate::core::rules::RuleLimit;
 use tollgate::core::{
-    Item, Key, Limit, Operation, Plan, PlanDecision, PlanError, Report, Scope, Span, SubjectHasher, Time,
+    Item, Key, Keyspace, Limit, Operation, Plan, PlanDecision, PlanError, Report, Span, SubjectHasher, Time,
     Token,
 };
 use tollgate::rules::load_limit;
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
 use tollgate_document::{Problems, Source};
 
-use crate::cli::terminal::{Failure, GREEN, RED, length};
+use crate::cli::terminal::{GREEN, RED, duration};
 use crate::cli::{exit, terminal};
+use crate::failure::Failure;
 
-/// Where the clock stands when the first request comes: a round number is easy to read.
+/// The time of the first request: a round number is easy to read.
 const START: Time = Time::from_us(1_700_000_000_000_000);
 
-/// Ask a limit a few times and see what it answers
+/// Try a limit: send it a few requests and print the answers
 ///
-/// It is asked in memory, `--times` times, `--every` so long apart, on a clock of its own: nothing is waited for.
+/// The requests run in memory on a simulated clock, so the command does not wait. --times is their number, and --every the
+/// time between them.
 ///
-/// The limit is written as after `limit:` in a rules file; the braces may be left out:
+/// Write the limit as in a rules file after `limit:`. The braces can be omitted:
 ///
 ///   tollgate try 'token-bucket: 2/s, burst: 5'
 ///   tollgate try 'sliding-window: 100/min, buckets: 6, counting: strict' --times 200 --every 500ms
@@ -32,64 +34,71 @@ const START: Time = Time::from_us(1_700_000_000_000_000);
 ///   tollgate try 'quota: 5/day, zone: Europe/Berlin' --every 4h
 ///   tollgate try 'penalty: 1s, free: 3'
 ///
-/// Nobody gives a lease of `concurrency` back, and every attempt that a `penalty` admits is reported as a failure.
+/// Leases of a `concurrency` limit are not released, and every admitted attempt is reported to a `penalty` as a failure.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
-    after_long_help = "Exit codes: 0 every request was admitted, 1 at least one was refused, \
-                       2 the command line or the limit is wrong."
+    after_long_help = "\
+Exit codes:
+  0  every request was admitted
+  1  at least one request was refused
+  2  the command line or the limit is invalid"
 )]
 pub(crate) struct Args {
-    /// The limit, like `token-bucket: 2/s, burst: 5`
+    /// Limit, like `token-bucket: 2/s, burst: 5`
     #[arg(required = true, num_args = 1.., value_name = "LIMIT")]
     limit: Vec<String>,
-    /// How many requests
+    /// Number of requests
     #[arg(long, default_value_t = 8)]
     times: u32,
     /// Time between two requests
     #[arg(long, default_value = "100ms", value_parser = shorthand::span)]
     every: Span,
-    /// What each request costs
+    /// Cost of each request
     #[arg(long, default_value_t = 1)]
     cost: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let text = args.limit.join(" ");
-    let rule_limit = read(&text)?;
+    let rule_limit = load(&text)?;
     let Some(algorithm) = rule_limit.algorithm() else {
-        terminal::print("`deny` refuses every request; there is nothing to ask.\n")?;
-        return Ok(exit::BAD);
+        terminal::print("`deny` refuses every request; there are no numbers to print.\n")?;
+        return Ok(exit::NEGATIVE);
     };
     let (cost, capacity) = (args.cost, rule_limit.capacity());
     if cost > capacity {
-        let what = format!("cost {cost} is above the capacity {capacity}; it could never be admitted");
-        return Err(Failure::new(what, "lower `--cost`, or raise the limit").into());
+        let what = format!("cost {cost} exceeds the capacity {capacity}");
+        return Err(Failure::new(
+            what,
+            "lower --cost, or raise the limit; such a request can never be admitted",
+        )
+        .into());
     }
-    let scope = Scope::new("try", algorithm.name())?;
-    let refused = ask(args, &rule_limit, &scope)?;
+    let scope = Keyspace::new("try", algorithm.name())?;
+    let refused = apply_requests(args, &rule_limit, &scope)?;
     let admitted = args.times - refused;
     terminal::print(&format!("\n{admitted} admitted, {refused} refused by {text}\n"))?;
-    Ok(if refused == 0 { exit::GOOD } else { exit::BAD })
+    Ok(if refused == 0 { exit::SUCCESS } else { exit::NEGATIVE })
 }
 
-fn read(text: &str) -> Result<RuleLimit, Failure> {
-    let source = Source::new("limit", braced(text).as_bytes());
+fn load(text: &str) -> Result<RuleLimit, Failure> {
+    let source = Source::new("limit", with_braces(text).as_bytes());
     let mut problems = Problems::new();
     load_limit(&source, &mut problems).ok_or_else(|| {
-        terminal::complain(&terminal::problems(&problems, &source));
-        Failure::new("there is no limit to try", "`tollgate guide` shows a limit for every purpose")
+        crate::stderr::write(&terminal::problems(&problems, &source));
+        Failure::new(format!("invalid limit `{text}`"), "`tollgate guide` shows a limit for every purpose")
     })
 }
 
-/// The text as a rules file has it: a map needs its braces, the one word that is a limit has none.
-fn braced(text: &str) -> String {
+/// Adds the braces that a map needs in a rules file. The limit `deny` is a word without braces.
+fn with_braces(text: &str) -> String {
     let text = text.trim();
     if text.starts_with('{') || text == "deny" { text.to_owned() } else { format!("{{ {text} }}") }
 }
 
-/// Prints every answer; gives the number of refusals.
-fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
+/// Applies the requests, prints every answer and returns the number of refusals.
+fn apply_requests(args: &Args, rule_limit: &RuleLimit, scope: &Keyspace) -> Result<u32> {
     let clock = ManualClock::at(START);
     let store = MemoryStore::with_clock(&clock);
     let key = scope.key(SubjectHasher::new([0; 32]).subject([("user", "you")]));
@@ -99,19 +108,19 @@ fn ask(args: &Args, rule_limit: &RuleLimit, scope: &Scope) -> Result<u32> {
     ))?;
     let mut refused = 0;
     for number in 1..=args.times {
-        // The periods of a quota follow the clock.
-        let Some(limit) = rule_limit.at(clock.now()) else { bail!("the limit has no numbers at this time") };
+        // The numbers of a quota depend on the time.
+        let Some(limit) = rule_limit.at(clock.now()) else { bail!("the limit has no period at this time") };
         let plan = plan(key, limit, Operation::Charge { cost: args.cost, token: Token(number.into()) })?;
         let decision = PlanDecision::new(&plan, Ok(&store.apply_now(&plan)))?;
         terminal::print(&row(&decision, clock.now()))?;
         refused += u32::from(!decision.allowed);
         if decision.allowed && matches!(limit, Limit::Penalty(_)) {
             let report = self::plan(key, limit, Operation::Report { result: Report::Failure })?;
-            if let Some((_, why)) = store.apply_now(&report).declined() {
-                bail!("the failure could not be reported: {why}");
+            if let Some((_, why)) = store.apply_now(&report).first_declined() {
+                bail!("cannot report the failure: {why}");
             }
         }
-        clock.advance(args.every);
+        clock.advance(args.every.into());
     }
     Ok(refused)
 }
@@ -125,16 +134,16 @@ fn plan<'r>(key: Key<'r>, limit: Limit, operation: Operation) -> Result<Plan<'r>
 fn row(decision: &PlanDecision, now: Time) -> String {
     let Some(numbers) = decision.headline().and_then(|rule| rule.numbers) else { return String::new() };
     let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
-    let or_none = |ms: u64| if ms == 0 { "-".to_owned() } else { length(ms) };
+    let or_dash = |ms: u64| if ms == 0 { "-".to_owned() } else { duration(ms) };
     let wait = match numbers.retry_after {
-        RetryAfter::Ms(ms) => or_none(ms),
+        RetryAfter::Ms(ms) => or_dash(ms),
         RetryAfter::Never => "never".to_owned(),
     };
-    let time = format!("+{}", length((now - START).us() / 1_000));
+    let time = format!("+{}", duration((now - START).us() / 1_000));
     format!(
         "{time:>12}  {style}{answer:<8}{style:#} {:>9} {:>8}  {wait:>12} {:>12}\n",
         numbers.remaining,
-        or_none(numbers.delay_ms),
-        length(numbers.reset_after_ms)
+        or_dash(numbers.delay_ms),
+        duration(numbers.reset_after_ms)
     )
 }

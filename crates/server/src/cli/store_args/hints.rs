@@ -1,144 +1,130 @@
-//! What a store's error means for whoever typed the command.
+//! Hints for the errors of a store.
 
 use std::error::Error;
 
 use tollgate::core::StoreError;
 use tollgate::store::redis::{OpenError, RedisError};
 
-use crate::cli::terminal::{Failure, harmless};
+use crate::failure::{Failure, error_chain};
 
-/// What Redis says, and what to do about it; the first that fits.
-const ANSWERS: [(&str, &str); 14] = [
+/// Parts of error replies of Redis, with hints. The first match counts.
+const REPLY_HINTS: [(&str, &str); 14] = [
     (
         "NOAUTH",
-        "the server wants a password: put it into the variable TOLLGATE_STORE_PASSWORD or into a file for \
-         --store-password-file, and the user into the URL: redis://USER@HOST:PORT",
+        "the server requires a password: set TOLLGATE_STORE_PASSWORD or --store-password-file, and write the user in the URL: \
+         redis://USER@HOST:PORT",
     ),
     (
         "WRONGPASS",
-        "user or password is wrong; the user stands in the URL, the password in the variable TOLLGATE_STORE_PASSWORD or in \
-         the file of --store-password-file",
+        "check the user in the URL, and the password in TOLLGATE_STORE_PASSWORD or in the file of --store-password-file",
     ),
-    (
-        "DB index",
-        "the database is the number at the end of the URL, like /0; servers have 16 unless told otherwise",
-    ),
+    ("DB index", "the database is the number at the end of the URL, like /0; servers have 16 by default"),
     ("NOPERM", PERMISSIONS),
     ("permission", PERMISSIONS),
     ("can't run this command", PERMISSIONS),
-    (
-        "OOM",
-        "the server is full; `tollgate estimate` says how much memory the rules need, to be compared with maxmemory",
-    ),
+    ("OOM", "the server is out of memory; compare the output of `tollgate estimate` with maxmemory"),
     ("MOVED", CLUSTER),
     ("CROSSSLOT", CLUSTER),
-    ("cluster support disabled", "this server is no cluster; write redis:// instead of redis+cluster://"),
-    ("CLUSTERDOWN", NOT_WHOLE),
+    (
+        "cluster support disabled",
+        "this server is not part of a cluster; write redis:// instead of redis+cluster://",
+    ),
+    ("CLUSTERDOWN", CLUSTER_DOWN),
     (
         "unknown command",
-        "a sentinel knows no such command; if this is one, write redis+sentinel://HOST:PORT/NAME. If not, a command was \
-         renamed or is not offered, and Tollgate cannot work without it",
+        "if this server is a sentinel, write redis+sentinel://HOST:PORT/NAME; otherwise a command that Tollgate needs is \
+         renamed or disabled",
     ),
-    ("READONLY", "this server is a replica; name the one that takes writes"),
-    ("", "the answer is the server's own; its log may tell more"),
+    ("READONLY", "this server is a replica; write the address of the primary"),
+    ("", "this is the reply of the server; its log may contain more"),
 ];
 
-/// The same of a sentinel.
-const SENTINEL_ANSWERS: [(&str, &str); 5] = [
+/// The same for error replies of a sentinel.
+const SENTINEL_REPLY_HINTS: [(&str, &str); 5] = [
     (
         "No such master",
-        "the name behind the slash in the URL is the one in the sentinels' `sentinel monitor NAME …`",
+        "the name after the slash in the URL must be the one in the sentinels' configuration: `sentinel monitor NAME …`",
     ),
     (
         "NOAUTH",
-        "the sentinels want a password of their own: put it into the variable TOLLGATE_STORE_SENTINEL_PASSWORD or into a \
-         file for --store-sentinel-password-file, and the user into the URL: sentinel_user=USER",
+        "the sentinels require a separate password: set TOLLGATE_STORE_SENTINEL_PASSWORD or --store-sentinel-password-file, and \
+         write the user in the URL: sentinel_user=USER",
     ),
     (
         "WRONGPASS",
-        "the sentinels have users and passwords of their own; the user stands in the URL as sentinel_user=, the password in \
-         the variable TOLLGATE_STORE_SENTINEL_PASSWORD or in the file of --store-sentinel-password-file",
+        "the sentinels have separate users and passwords; check sentinel_user= in the URL, and the password in \
+         TOLLGATE_STORE_SENTINEL_PASSWORD or in the file of --store-sentinel-password-file",
     ),
     (
         "NOPERM",
-        "the user of sentinel_user= lacks a permission on the sentinels; docs/guides/redis.md has the ACL line with all that \
-         are needed",
+        "the user of sentinel_user= lacks a permission on the sentinels; docs/guides/redis.md shows the complete ACL line",
     ),
     (
         "unknown command",
-        "what answers there is no sentinel; the URL names the sentinels, which say where the primary is. Without sentinels \
-         write redis://",
+        "the server at this address is not a sentinel; the URL names the sentinels, which know the primary. Without \
+         sentinels, write redis://",
     ),
 ];
 
-const PERMISSIONS: &str = "the user lacks a permission, or the prefix is not one of its own; docs/guides/redis.md has the \
-                           ACL line with all that are needed";
+const PERMISSIONS: &str = "the user lacks a permission, or may not use this prefix; docs/guides/redis.md shows the complete \
+                           ACL line";
 const CLUSTER: &str = "this server is part of a cluster; write redis+cluster:// instead of redis://";
-const NOT_WHOLE: &str = "the cluster is not whole; `redis-cli cluster info` says more";
+const CLUSTER_DOWN: &str = "a part of the cluster is down; run `redis-cli cluster info`";
 
-/// A store that could not decide, in words.
+/// Converts the error of a store to a failure with a hint.
 pub(super) fn failure(error: &StoreError) -> Failure {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<RedisError>());
     let Some(cause) = cause else {
         let hint =
-            "something else writes under the prefix of Tollgate; give each its own, or its own database";
-        return Failure::of_store(chain(error), hint);
+            "another program writes keys with the prefix of Tollgate; use separate prefixes or databases";
+        return Failure::of_store(error_chain(error), hint);
     };
-    Failure::of_store(chain(cause), hint(cause))
+    Failure::of_store(error_chain(cause), hint(cause))
 }
 
-/// Certificates that cannot be read.
+/// Converts an error about certificate files to a failure with a hint.
 pub(super) fn certificates(error: &OpenError) -> Failure {
-    Failure::of_store(chain(error), "name a file in PEM form with ca= in the URL: rediss://HOST:PORT?ca=FILE")
+    Failure::of_store(
+        error_chain(error),
+        "pass a file in PEM format with ca= in the URL: rediss://HOST:PORT?ca=FILE",
+    )
 }
 
 fn hint(error: &RedisError) -> &'static str {
     match error {
-        RedisError::Refused(answer) => said(&ANSWERS, answer).unwrap_or_default(),
+        RedisError::ErrorReply(reply) => find_hint(&REPLY_HINTS, reply).unwrap_or_default(),
         RedisError::Connect { source, .. } if source.to_string().contains("certificate") => {
-            "name the file of whoever vouches for the server with ca= in the URL: rediss://HOST:PORT?ca=FILE"
+            "pass the CA certificate of the server with ca= in the URL: rediss://HOST:PORT?ca=FILE"
         }
         RedisError::Connect { .. } => {
-            "check host and port, that the server runs, and that rediss:// is written if and only if it speaks TLS"
+            "check host and port, and that the server runs; write rediss:// if and only if it uses TLS"
         }
         RedisError::NoPrimary { source, .. } => match source.as_deref() {
-            Some(source @ RedisError::Refused(answer)) => {
-                said(&SENTINEL_ANSWERS, answer).unwrap_or_else(|| hint(source))
+            Some(source @ RedisError::ErrorReply(reply)) => {
+                find_hint(&SENTINEL_REPLY_HINTS, reply).unwrap_or_else(|| hint(source))
             }
             Some(source) => hint(source),
-            None => "check hosts and ports of the sentinels, and that they run",
+            None => "check the hosts and ports of the sentinels, and that they run",
         },
-        RedisError::Replica { .. } => "the sentinels are about to name another; ask again",
-        RedisError::NoOwner { source, .. } => source.as_deref().map_or(NOT_WHOLE, hint),
-        RedisError::Partly(source) => hint(source),
-        RedisError::NoReply | RedisError::Lost(_) => {
-            "the server is slow or gone, and may have charged the check; with --id it can be asked again without harm"
+        RedisError::Replica { .. } => "a failover is in progress; try again",
+        RedisError::NoOwner { source, .. } => source.as_deref().map_or(CLUSTER_DOWN, hint),
+        RedisError::PartiallyApplied(source) => hint(source),
+        RedisError::NoReply | RedisError::ConnectionLost(_) => {
+            "the server is slow or down, and may have charged the check; with --id a repeated check is charged once"
         }
         RedisError::Busy | RedisError::TooLate | RedisError::Closed => {
-            "nothing was charged; the server is slow or gone, ask again"
+            "nothing was charged; the server is slow or down, try again"
         }
         RedisError::TooManyRules { .. } => {
-            "let fewer rules match one request: the linter names those that match everything"
+            "let fewer rules match one request; `tollgate lint` lists rules that match every request"
         }
-        RedisError::Nonsense(_) => "what answers there is no Redis; check host and port",
+        RedisError::UnexpectedReply(_) => {
+            "the server at this address does not speak the Redis protocol; check host and port"
+        }
     }
 }
 
-/// What is to be done about an answer.
-fn said(hints: &[(&str, &'static str)], answer: &str) -> Option<&'static str> {
-    hints.iter().find(|(word, _)| answer.contains(word)).map(|(_, hint)| *hint)
-}
-
-/// The error and its causes, each said once.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = next.source();
-    }
-    harmless(&text)
+/// Returns the hint for an error reply.
+fn find_hint(hints: &[(&str, &'static str)], reply: &str) -> Option<&'static str> {
+    hints.iter().find(|(part, _)| reply.contains(part)).map(|(_, hint)| *hint)
 }

@@ -1,15 +1,14 @@
-//! gRPC: Envoy's rate limit service, health, and reflection by setting. Translates messages into questions to the gate, and
-//! answers into messages.
+//! gRPC: Envoy's rate limit service, health checks and, by setting, server reflection. Translates messages into calls of
+//! the gate, and results into messages.
 //!
-//! A connection is served by hyper and not by tonic's own server, so that limits, the end and who may ask are ours.
+//! hyper serves the connections instead of tonic's server, so that limits, shutdown and access work as on other transports.
 
-mod answer;
-mod caller;
+pub(crate) mod descriptor_request;
 mod health;
 mod own_limit;
 mod preface;
 pub(crate) mod proto;
-mod question;
+mod response;
 mod should_rate_limit;
 mod unary;
 
@@ -29,53 +28,46 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
+use super::auth::{Credentials, Peer};
+use super::error::EdgeError;
 use crate::access::Scopes;
-use crate::serve::shared::{Peer, Shared};
+use crate::protocol::Protocol;
+use crate::serve::server_state::ServerState;
 use health::Health;
-pub(crate) use question::Names;
 
-/// What is made of messages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Messages {
-    /// Whether clients are told which services there are.
-    pub(crate) reflection: bool,
-    /// Which entries of descriptors are attributes under another name as well.
-    pub(crate) names: Names,
-}
-
-/// Requests of one connection at a time.
+/// Concurrent requests of one connection.
 const STREAMS_MAX: u32 = 200;
-/// All header fields of a request together, as HTTP/2 counts them.
+/// Bytes of all header fields of a request, as HTTP/2 counts them.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
-/// What a stream may send before it is read: a message and what is around it.
+/// Bytes that a stream may send before they are read: one message and its frames.
 const STREAM_WINDOW: u32 = 80 * 1024;
-/// What all streams of a connection may send before it is read.
+/// Bytes that all streams of a connection may send before they are read.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Streams that a client opens and takes back before they were looked at. More, and it is turned away.
+/// Streams that a client may open and reset before they are accepted. With more, the connection is closed.
 const RESETS_MAX: usize = 20;
-/// Streams that we had to end because of what the client did.
+/// Streams that the server may reset because of errors of the client.
 const ERRORS_MAX: usize = 100;
-/// Bytes of a question about the services there are.
+/// Bytes of a reflection request.
 const REFLECTION_MAX: usize = 16 * 1024;
-/// How long the first message of other calls than checks may take.
-const OTHERWISE_MAX: Duration = Duration::from_secs(5);
-/// A connection on which nothing comes for so long is asked whether it is still there.
+/// Timeout for the first message of calls other than checks.
+const OTHER_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// An idle connection gets a ping after this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How long it may take to answer that.
+/// Timeout for the reply to a ping.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves one connection until it ends, or until the server does.
-pub(crate) async fn serve<T>(stream: T, peer: Peer, shared: Arc<Shared>)
+/// Serves one connection until the client or the server closes it.
+pub(crate) async fn serve<T>(stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Whoever speaks no HTTP/2, or says nothing, is its own affair.
+    // A client that does not speak HTTP/2 is disconnected.
     let Some(stream) = preface::wait_for(stream).await else { return };
     let health = Arc::new(Health::new().await);
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (health, shared) = (Arc::clone(&health), Arc::clone(&shared));
-        // In a box, because it is moved several times before it runs.
-        Box::pin(async move { Ok::<_, Infallible>(respond(request, peer, shared, health).await) })
+        let (health, state) = (Arc::clone(&health), Arc::clone(&state));
+        // Boxed, because it is moved several times before it runs.
+        Box::pin(async move { Ok::<_, Infallible>(respond(request, peer, state, health).await) })
     });
     let mut http = http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
@@ -91,53 +83,54 @@ where
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = shared.ending.cancelled() => {
-            // Whoever watches would otherwise be waited for.
+        () = state.ending.cancelled() => {
+            // Ends the streams of clients that watch the health, which would keep the connection open.
             health.end().await;
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    // A client that goes away in the middle is its own affair.
+    // A client that disconnects in the middle of a request needs no report.
     drop(ended);
 }
 
 async fn respond(
     request: http::Request<Incoming>,
     peer: Peer,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     health: Arc<Health>,
 ) -> http::Response<Body> {
-    if !speaks_grpc(request.headers()) {
-        let mut answer = http::Response::new(Body::empty());
-        *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return answer;
+    if !is_grpc(request.headers()) {
+        let mut response = http::Response::new(Body::empty());
+        *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return response;
     }
-    let path = request.uri().path();
     let needed = match service_of(&request) {
         "/grpc.health.v1.Health" => Scopes::NONE,
         "/grpc.reflection.v1.ServerReflection" | "/grpc.reflection.v1alpha.ServerReflection" => Scopes::READ,
         _ => Scopes::CHECK,
     };
-    if let Err(status) = caller::admit(needed, request.headers(), peer, &shared) {
-        return status.into_http();
+    let authorization = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let credentials = Credentials::from_authorization(authorization);
+    if let Err(error) = state.access.load().authorize(&peer, credentials, needed) {
+        return response::error(&EdgeError::auth(error, Protocol::Grpc), 0);
     }
-    if path == should_rate_limit::PATH {
-        return should_rate_limit::answer(request, shared).await;
+    if request.uri().path() == should_rate_limit::PATH {
+        return should_rate_limit::respond(request, state).await;
     }
-    // In a box, because what one of these takes would be moved around for every check.
-    let otherwise = timeout(OTHERWISE_MAX, Box::pin(respond_otherwise(request, shared, health)));
-    otherwise.await.unwrap_or_else(|_| Status::deadline_exceeded("the message took too long").into_http())
+    // Boxed, because its size would be moved around for every check.
+    let other_call = timeout(OTHER_CALL_TIMEOUT, Box::pin(respond_to_other_call(request, state, health)));
+    other_call.await.unwrap_or_else(|_| Status::deadline_exceeded("the message took too long").into_http())
 }
 
-async fn respond_otherwise(
+async fn respond_to_other_call(
     request: http::Request<Incoming>,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     health: Arc<Health>,
 ) -> http::Response<Body> {
     match service_of(&request) {
-        "/grpc.health.v1.Health" => health.answer(request).await,
-        "/grpc.reflection.v1.ServerReflection" if shared.grpc.reflection => {
+        "/grpc.health.v1.Health" => health.respond(request).await,
+        "/grpc.reflection.v1.ServerReflection" if state.grpc.reflection => {
             match proto::reflection().build_v1() {
                 Ok(reflection) => {
                     let mut reflection = reflection.max_decoding_message_size(REFLECTION_MAX);
@@ -146,7 +139,7 @@ async fn respond_otherwise(
                 Err(error) => Status::internal(error.to_string()).into_http(),
             }
         }
-        "/grpc.reflection.v1alpha.ServerReflection" if shared.grpc.reflection => {
+        "/grpc.reflection.v1alpha.ServerReflection" if state.grpc.reflection => {
             match proto::reflection().build_v1alpha() {
                 Ok(reflection) => {
                     let mut reflection = reflection.max_decoding_message_size(REFLECTION_MAX);
@@ -156,7 +149,7 @@ async fn respond_otherwise(
             }
         }
         _ => Status::unimplemented(
-            "there is envoy.service.ratelimit.v3.RateLimitService and grpc.health.v1.Health",
+            "unknown service; known are envoy.service.ratelimit.v3.RateLimitService and grpc.health.v1.Health",
         )
         .into_http(),
     }
@@ -166,13 +159,13 @@ fn service_of<B>(request: &http::Request<B>) -> &str {
     request.uri().path().rsplit_once('/').map_or("", |(service, _)| service)
 }
 
-fn infallible(answer: Result<http::Response<Body>, Infallible>) -> http::Response<Body> {
-    match answer {
-        Ok(answer) => answer,
+fn infallible(result: Result<http::Response<Body>, Infallible>) -> http::Response<Body> {
+    match result {
+        Ok(response) => response,
         Err(never) => match never {},
     }
 }
 
-fn speaks_grpc(headers: &HeaderMap) -> bool {
+fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }

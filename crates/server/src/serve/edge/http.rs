@@ -1,57 +1,61 @@
-//! HTTP: translates requests into questions to the gate, and answers into responses.
+//! HTTP: translates requests into calls of the gate, and results into responses.
 //!
-//! HTTP/1.1 without a router: what is asked most is compared first, and a check goes from the bytes of its body to the
-//! bytes of its answer with no tree of values in between.
+//! HTTP/1.1 without a router: the most frequent paths are compared first. A check goes from the bytes of its body to the
+//! bytes of its response without a tree of values in between.
 
-mod answer;
 mod authorize;
 mod body;
-mod caller;
 mod check;
-mod complaint;
+mod error;
 mod explain;
 mod follow_up;
-mod pace;
 mod pages;
-mod question;
+pub(crate) mod request_body;
+mod response;
 mod route;
-mod status;
+mod status_page;
 mod target;
+mod timeout_stream;
 
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
+use http::{HeaderMap, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::serve::shared::{Peer, Shared};
-use answer::Answer;
-use complaint::Complaint;
-use pace::{Pace, Patient, Phase};
+use super::auth::{AuthError, Credentials, Peer};
+use super::error::EdgeError;
+use crate::protocol::Protocol;
+use crate::serve::server_state::ServerState;
+use error::HttpError;
+use response::HttpResponse;
 use route::Route;
+use timeout_stream::{PhaseCell, RequestPhase, TimeoutStream};
 
 const HEADERS_MAX: usize = 64;
-/// The most of a head that is read, and the most of answers that waits to be sent.
+/// Bytes of a request head that are read, and of responses that wait to be sent.
 const BUFFER_MAX: usize = 32 * 1024;
 
-/// Serves one connection until it ends, or until the server does.
-pub(crate) async fn serve<T>(stream: T, peer: Peer, shared: Arc<Shared>)
+/// Serves one connection until the client or the server closes it.
+pub(crate) async fn serve<T>(stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let pace = Pace::default();
-    let stream = TokioIo::new(Patient::new(stream, pace.clone()));
+    let phase = PhaseCell::default();
+    let stream = TokioIo::new(TimeoutStream::new(stream, phase.clone()));
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (pace, shared) = (&pace, &*shared);
+        let (phase, state) = (&phase, &*state);
         async move {
-            pace.enter(Phase::Body);
-            let answer = respond(request, peer, shared, pace).await.unwrap_or_else(Complaint::answer);
-            pace.enter(Phase::Idle);
-            Ok::<Answer, Infallible>(answer)
+            phase.set(RequestPhase::Body);
+            let response =
+                respond(request, peer, state, phase).await.unwrap_or_else(HttpError::into_response);
+            phase.set(RequestPhase::Idle);
+            Ok::<HttpResponse, Infallible>(response)
         }
     });
     let mut http = http1::Builder::new();
@@ -60,50 +64,68 @@ where
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = shared.ending.cancelled() => {
+        () = state.ending.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    // A client that goes away in the middle is its own affair.
+    // A client that disconnects in the middle of a request needs no report.
     drop(ended);
 }
 
 async fn respond(
     request: http::Request<Incoming>,
     peer: Peer,
-    shared: &Shared,
-    pace: &Pace,
-) -> Result<Answer, Complaint> {
+    state: &ServerState,
+    phase: &PhaseCell,
+) -> Result<HttpResponse, HttpError> {
     let (parts, body) = request.into_parts();
-    let route = Route::of(parts.uri.path()).ok_or_else(Complaint::not_found)?;
-    if !route.methods().allow_this(&parts.method) {
-        return Err(Complaint::wrong_method(route));
+    let route = Route::of(parts.uri.path()).ok_or_else(HttpError::not_found)?;
+    if !route.methods().include(&parts.method) {
+        return Err(HttpError::wrong_method(route));
     }
-    caller::admit(route, &parts.headers, peer, shared)?;
+    authorize_caller(route, &parts.headers, peer, state)?;
     let body = match route.methods() {
         route::Methods::Post => body::read_json(&parts.headers, body).await?,
-        // Nothing is asked in there.
         route::Methods::Get | route::Methods::Any => bytes::Bytes::new(),
     };
-    pace.enter(Phase::Answer);
+    phase.set(RequestPhase::Response);
     match route {
-        Route::Check => check::check(&parts.headers, &body, shared).await,
-        Route::Authorize => authorize::authorize(&parts, peer, shared).await,
-        Route::Batch => check::batch(&body, shared).await,
-        Route::Peek => check::peek(&body, shared).await,
-        Route::Lease => check::lease(&body, shared).await,
-        Route::Renew => follow_up::renew(&body, shared).await,
-        Route::Release => follow_up::release(&body, shared).await,
-        Route::Refund => follow_up::refund(&body, shared).await,
-        Route::Report => follow_up::report(&body, shared).await,
-        Route::Rules => Ok(pages::rules(shared)),
+        Route::Check => check::check(&parts.headers, &body, state).await,
+        Route::Authorize => authorize::authorize(&parts, peer, state).await,
+        Route::Batch => check::batch(&body, state).await,
+        Route::Peek => check::peek(&body, state).await,
+        Route::Lease => check::lease(&body, state).await,
+        Route::Renew => follow_up::renew(&body, state).await,
+        Route::Release => follow_up::release(&body, state).await,
+        Route::Refund => follow_up::refund(&body, state).await,
+        Route::Report => follow_up::report(&body, state).await,
+        Route::Rules => Ok(pages::rules(state)),
         Route::Health => Ok(pages::health()),
-        Route::Ready => Ok(pages::ready(shared)),
-        Route::Metrics => Ok(pages::metrics(shared)),
-        Route::Explain => explain::explain(&body, shared).await,
+        Route::Ready => Ok(pages::ready(state)),
+        Route::Metrics => Ok(pages::metrics(state)),
+        Route::Explain => explain::explain(&body, state).await,
         Route::OpenApi => Ok(pages::openapi()),
-        Route::Status => Ok(status::page(shared)),
-        Route::Style => Ok(status::style()),
+        Route::Status => Ok(status_page::page(state)),
+        Route::Style => Ok(status_page::style()),
     }
+}
+
+fn authorize_caller(
+    route: Route,
+    headers: &HeaderMap,
+    peer: Peer,
+    state: &ServerState,
+) -> Result<(), EdgeError> {
+    let (access, needed) = (state.access.load(), route.needs());
+    let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let credentials = Credentials::from_authorization(authorization);
+    let authorized = match access.authorize(&peer, credentials, needed) {
+        // A proxy passes its client's `Authorization` on, which is not meant for this server.
+        Err(AuthError::UnknownToken) if route == Route::Authorize => {
+            access.authorize(&peer, Credentials::None, needed)
+        }
+        authorized => authorized,
+    };
+    authorized.map_err(|error| EdgeError::auth(error, Protocol::Http))
 }

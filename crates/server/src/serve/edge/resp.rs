@@ -1,16 +1,16 @@
-//! RESP: the protocol of Redis, so that any of its clients can ask.
+//! RESP: the Redis protocol, so that any Redis client can send checks.
 
-mod about;
-mod check;
+pub(crate) mod check;
 mod command;
 mod connection;
-mod frame;
+pub(crate) mod frame;
+mod info;
+mod limit_command;
 mod pending;
-mod question;
-mod reply;
+pub(crate) mod reply;
 mod session;
 mod text;
-mod throttle;
+pub(crate) mod throttle;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,79 +20,78 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep};
 
-use crate::serve::shared::{Peer, Shared};
+use super::auth::Peer;
+use crate::serve::server_state::ServerState;
 use connection::{Connection, Event, OUTPUT_MAX};
-use frame::Places;
+use frame::WordSpans;
 use pending::Pending;
 use reply::Reply;
 use session::{Session, Step};
 
-/// How often a connection is looked at that nothing comes from.
+/// How often an idle connection is examined.
 const TICK: Duration = Duration::from_secs(15);
-/// So many ticks in a row without a byte end a connection that has said half a command, does not read its answers, or
-/// has not shown a token.
+/// A connection is closed after this many idle ticks if a command is incomplete, its output is not read, or it has no scope.
 const STALLED_TICKS: u32 = 2;
-/// So many end any.
+/// Any connection is closed after this many idle ticks.
 const IDLE_TICKS: u32 = 40;
 
-/// When the server is to end, clients are heard for so long: what they sent before they could know may be on its way.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// On shutdown, commands are accepted for this long: they may be in flight already.
+const DRAIN: Duration = Duration::from_millis(100);
 
-/// Whether the conversation goes on.
+/// How far the input was processed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Talk {
-    /// Everything that has come is answered.
-    Answered,
-    /// The client should read answers first.
+enum Progress {
+    /// All complete commands are answered.
+    Done,
+    /// The output is full; the client must read first.
     Full,
-    /// No more commands are taken.
-    Over,
+    /// The connection is to be closed.
+    Closing,
 }
 
-/// Serves one connection until it ends, or until the server does.
-pub(crate) async fn serve<T>(stream: T, peer: Peer, shared: Arc<Shared>)
+/// Serves one connection until the client or the server closes it.
+pub(crate) async fn serve<T>(stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut connection = Connection::new(stream);
-    let mut session = Session::new(peer, &shared);
-    let mut places = Places::new();
-    let mut ending = pin!(shared.ending.cancelled().fuse());
+    let mut session = Session::new(peer, &state);
+    let mut spans = WordSpans::new();
+    let mut ending = pin!(state.ending.cancelled().fuse());
     let mut tick = pin!(sleep(TICK));
-    let (mut quiet_ticks, mut is_last) = (0, false);
-    let mut talk = Talk::Answered;
-    while talk != Talk::Over {
-        match connection.exchange(talk == Talk::Full, ending.as_mut(), tick.as_mut()).await {
+    let (mut idle_ticks, mut is_last) = (0, false);
+    let mut progress = Progress::Done;
+    while progress != Progress::Closing {
+        match connection.exchange(progress == Progress::Full, ending.as_mut(), tick.as_mut()).await {
             Event::Ready => {
-                talk = answer(&mut connection, &mut session, &mut places, &shared).await;
-                // Who never pauses would never let it tick.
+                progress = run_commands(&mut connection, &mut session, &mut spans, &state).await;
+                // With a client that never pauses the timer would never be polled.
                 if is_last && tick.deadline() <= Instant::now() {
                     break;
                 }
             }
-            // It may have closed only the side on which it sends.
-            Event::Over => break,
-            // Tells it once; from then on the next tick is the last.
+            // The client may have closed its sending side only, so the output is still sent.
+            Event::Closed => break,
+            // This event occurs once. The next tick is the last.
             Event::Ending => {
                 is_last = true;
-                tick.as_mut().reset(Instant::now() + LAST_WORDS);
+                tick.as_mut().reset(Instant::now() + DRAIN);
             }
             Event::Tick if is_last => {
                 connection.receive_now().await;
-                answer(&mut connection, &mut session, &mut places, &shared).await;
+                run_commands(&mut connection, &mut session, &mut spans, &state).await;
                 break;
             }
             Event::Tick => {
-                // Whoever may do nothing yet is not given more time for talking.
-                let is_alive = connection.take_moved() && !session.is_anonymous();
-                quiet_ticks = if is_alive { 0 } else { quiet_ticks + 1 };
-                let patience_ticks =
-                    if connection.is_amid() || session.is_anonymous() { STALLED_TICKS } else { IDLE_TICKS };
-                if quiet_ticks >= patience_ticks {
+                // Activity does not count without a scope.
+                let is_active = connection.take_is_active() && !session.has_no_scope();
+                idle_ticks = if is_active { 0 } else { idle_ticks + 1 };
+                let is_stalled = connection.has_unfinished_data() || session.has_no_scope();
+                if idle_ticks >= if is_stalled { STALLED_TICKS } else { IDLE_TICKS } {
                     break;
                 }
-                if quiet_ticks > 0 {
-                    connection.rest();
+                if idle_ticks > 0 {
+                    connection.shrink();
                 }
                 tick.as_mut().reset(Instant::now() + TICK);
             }
@@ -101,47 +100,47 @@ where
     connection.finish().await;
 }
 
-/// Answers every command that has come as a whole, as long as there is room for answers.
-async fn answer<T>(
+/// Runs all complete commands, as long as there is room for output.
+async fn run_commands<T>(
     connection: &mut Connection<T>,
     session: &mut Session,
-    places: &mut Places,
-    shared: &Shared,
-) -> Talk
+    spans: &mut WordSpans,
+    state: &ServerState,
+) -> Progress
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut rest, output) = connection.sides();
+    let (mut rest, output) = connection.buffers();
     let len = rest.len();
     let mut pending = Pending::new();
-    let talk = loop {
+    let progress = loop {
         if output.len() >= OUTPUT_MAX {
-            break Talk::Full;
+            break Progress::Full;
         }
-        let end = match frame::next(rest, session.limits(), places) {
+        let end = match frame::next(rest, session.limits(), spans) {
             Ok(Some(end)) => end,
-            Ok(None) => break Talk::Answered,
+            Ok(None) => break Progress::Done,
             Err(error) => {
-                Reply::new(output, session.protocol).error("ERR", error);
-                break Talk::Over;
+                Reply::new(output, session.version).error("ERR", error);
+                break Progress::Closing;
             }
         };
         let (bytes, after) = std::mem::take(&mut rest).split_at_mut(end);
         rest = after;
-        let words = places.words(bytes);
+        let words = spans.words(bytes);
         if words.len() == 0 {
             continue;
         }
-        match session.carry_out(shared, words, !pending.is_empty(), output) {
-            Step::Answered => (),
-            Step::Left => break Talk::Over,
-            Step::Ask { question, unheard } => {
-                let alone = question.stands_alone();
-                if alone || pending.is_full() {
+        match session.run(state, words, !pending.is_empty(), output) {
+            Step::Done => (),
+            Step::Quit => break Progress::Closing,
+            Step::Wait { command, is_silent } => {
+                let runs_alone = command.runs_alone();
+                if runs_alone || pending.is_full() {
                     pending.settle(output).await;
                 }
-                pending.push(question.ask(&shared.gate, session.protocol), output.len(), unheard);
-                if alone {
+                pending.push(command.run(&state.gate, session.version), output.len(), is_silent);
+                if runs_alone {
                     pending.settle(output).await;
                 }
             }
@@ -153,8 +152,10 @@ where
     let consumed = len - rest.len();
     drop(pending);
     connection.consume(consumed);
-    talk
+    progress
 }
 
+#[cfg(test)]
+mod redis_cell_tests;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Where connections come in. Every thread listens on a socket of its own, and the kernel spreads connections over them.
+//! Accepts connections. Every thread has its own socket, and the kernel distributes connections over them.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,24 +12,25 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::protocol::Protocol;
+use crate::serve::edge::auth::Peer;
 use crate::serve::edge::{grpc, http, resp};
-use crate::serve::observe::log::Throttle;
-use crate::serve::shared::{Peer, Shared};
+use crate::serve::observe::log::LogThrottle;
+use crate::serve::server_state::ServerState;
 
-/// One thread's share of a port.
+/// The socket of one thread for a port.
 pub(crate) struct Listener {
     protocol: Protocol,
     socket: TcpListener,
 }
 
-/// After an error that is not the client's, like too many open files: a moment for some of them to be closed.
+/// Wait after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1_024;
-/// How long a client may take to agree on TLS.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// Timeout of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Listener {
-    /// A socket on an address, which sockets of the same user may share.
+    /// Binds a socket. Other sockets of the same user can use the same address.
     pub(crate) fn bind(protocol: Protocol, address: SocketAddr) -> io::Result<Listener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -40,34 +41,34 @@ impl Listener {
         Ok(Listener { protocol, socket: socket.into() })
     }
 
-    /// An error if another process listens there: sockets that may be shared would be shared with it too, and each
-    /// would count half of what comes.
+    /// Fails if another process listens on the address. The sockets would be divided between the processes, and each would
+    /// count half of the requests.
     pub(crate) fn probe(address: SocketAddr) -> io::Result<()> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
-        // Connections of a server that has just ended do not matter.
+        // Connections of a server that has just stopped do not matter.
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())
     }
 
-    /// Where it listens: the port that was found if any was asked for.
+    /// The bound address, with the real port if port 0 was requested.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Accepts until the server ends.
-    pub(crate) async fn accept(self, shared: Arc<Shared>, tasks: TaskTracker) -> io::Result<()> {
+    /// Accepts connections until the server shuts down.
+    pub(crate) async fn accept(self, state: Arc<ServerState>, tasks: TaskTracker) -> io::Result<()> {
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
-        let told = Throttle::default();
+        let errors = LogThrottle::default();
         loop {
             let accepted = tokio::select! {
-                () = shared.ending.cancelled() => return Ok(()),
+                () = state.ending.cancelled() => return Ok(()),
                 accepted = socket.accept() => accepted,
             };
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
-                Err(error) if is_of_client(&error) => continue,
+                Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
-                    if let Some(untold) = told.pass(1) {
+                    if let Some(untold) = errors.pass(1) {
                         tracing::warn!(
                             event = "accept_failed",
                             protocol = self.protocol.name(),
@@ -79,48 +80,50 @@ impl Listener {
                     continue;
                 }
             };
-            // Closed at once: whoever comes when there is no room is told so by that, and can go elsewhere.
-            let Some(place) = shared.connections.enter(self.protocol) else { continue };
-            let shared = Arc::clone(&shared);
+            // Above the limit, the connection is closed at once, so that the client can use another server.
+            let Some(permit) = state.connections.admit(self.protocol) else { continue };
+            let state = Arc::clone(&state);
             tasks.spawn(async move {
-                greet(self.protocol, stream, address, shared).await;
-                drop(place);
+                let peer = Peer { address: address.ip(), is_certified: false, connection: permit.number };
+                start(self.protocol, stream, peer, state).await;
+                drop(permit);
             });
         }
     }
 }
 
-/// Agrees on TLS, if there is any, and serves.
-async fn greet(protocol: Protocol, stream: TcpStream, address: SocketAddr, shared: Arc<Shared>) {
-    // Answers are small and complete, so nothing is gained by waiting for more of them.
+/// Completes the TLS handshake, if TLS is on, and serves the connection.
+async fn start(protocol: Protocol, stream: TcpStream, peer: Peer, state: Arc<ServerState>) {
+    // Responses are small and complete, so there is nothing to wait for.
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let peer = Peer { address: address.ip(), is_certified: false };
-    let Some(tls) = &shared.tls else { return serve(protocol, stream, peer, shared).await };
+    let Some(tls) = &state.tls else { return serve(protocol, stream, peer, state).await };
     let acceptor = tls.acceptor(protocol);
-    match timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
+    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let is_certified = stream.get_ref().1.peer_certificates().is_some();
-            serve(protocol, stream, Peer { is_certified, ..peer }, shared).await;
+            serve(protocol, stream, Peer { is_certified, ..peer }, state).await;
         }
         Ok(Err(error)) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "{error}"),
-        Err(_) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "it took too long"),
+        Err(_) => {
+            tracing::debug!(event = "tls_failed", protocol = protocol.name(), "the handshake timed out")
+        }
     }
 }
 
-async fn serve<T>(protocol: Protocol, stream: T, peer: Peer, shared: Arc<Shared>)
+async fn serve<T>(protocol: Protocol, stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match protocol {
-        Protocol::Http => http::serve(stream, peer, shared).await,
-        Protocol::Resp => resp::serve(stream, peer, shared).await,
-        Protocol::Grpc => grpc::serve(stream, peer, shared).await,
+        Protocol::Http => http::serve(stream, peer, state).await,
+        Protocol::Resp => resp::serve(stream, peer, state).await,
+        Protocol::Grpc => grpc::serve(stream, peer, state).await,
     }
 }
 
-fn is_of_client(error: &io::Error) -> bool {
+fn is_client_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

@@ -1,15 +1,15 @@
-//! How many files may be open: every connection is one.
+//! The limit on open files. Every connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that are open beside connections: sockets that listen, rules, certificates, connections to the store.
+/// Open files besides client connections: listening sockets, rules, certificates, connections to the store.
 const OTHERS: u64 = 256;
 
-/// Allows as many as connections need, as far as the system lets us, and says so if that is too few.
-pub(crate) fn allow(connections: usize) {
+/// Raises the limit to what the connections need, and logs a warning if the system allows less.
+pub(crate) fn raise_limit(connections: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = connections as u64 + OTHERS;
-    // No limit is more than any.
+    // `None` is unlimited.
     if current.is_none_or(|current| current >= wanted) {
         return;
     }

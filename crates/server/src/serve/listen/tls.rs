@@ -1,4 +1,4 @@
-//! TLS on the ports: certificates from files, which can be replaced while connections go on.
+//! TLS certificates from files. They can be replaced while connections are open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::protocol::Protocol;
 pub(crate) struct Tls {
     files: TlsConfig,
     current: ArcSwap<Settings>,
-    /// What the files held when they were looked at last, and whether a client without a certificate was to be let in.
+    /// The digest of the files at the last load, and whether clients without a certificate were allowed.
     seen: Mutex<(blake3::Hash, bool)>,
 }
 
@@ -30,16 +30,16 @@ struct Settings {
 }
 
 impl Tls {
-    /// `optional` lets clients in that have no certificate, because they may show a token instead.
+    /// Loads the files. `optional` allows clients without a certificate, because they may send a token instead.
     pub(crate) fn load(files: &TlsConfig, optional: bool) -> Result<Tls> {
-        // Before they are read: what changes in between is noticed the next time.
+        // Before the files are read, so that a later change is noticed.
         let seen = Mutex::new((digest(files), optional));
         let current = ArcSwap::from_pointee(read(files, optional)?);
         Ok(Tls { files: files.clone(), current, seen })
     }
 
-    /// Reads the files again, if they are others than at the last time, and says whether they are. If they are wrong,
-    /// those in force stay.
+    /// Loads the files again if they have changed, and returns whether they have. If they are invalid, the previous ones
+    /// stay in force.
     pub(crate) fn reload(&self, optional: bool) -> Result<bool> {
         let found = (digest(&self.files), optional);
         if std::mem::replace(&mut *self.seen.lock(), found) == found {
@@ -68,7 +68,7 @@ fn paths(files: &TlsConfig) -> impl Iterator<Item = &Path> {
     [Some(certificate), Some(key), client_ca.as_ref()].into_iter().flatten().map(|path| path.as_path())
 }
 
-/// Of what the files hold; one that cannot be read counts as empty, and is complained about when it is used.
+/// The digest of the contents. An unreadable file counts as empty; its error is reported when it is loaded.
 fn digest(files: &TlsConfig) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for path in paths(files) {
@@ -97,9 +97,9 @@ fn read(files: &TlsConfig, optional: bool) -> Result<Settings> {
             builder.with_client_cert_verifier(verifier.build()?)
         }
     };
-    let resp = builder.with_single_cert(chain, key).with_context(|| {
-        format!("{} does not go with {}", files.key.display(), files.certificate.display())
-    })?;
+    let resp = builder
+        .with_single_cert(chain, key)
+        .with_context(|| format!("{} does not match {}", files.key.display(), files.certificate.display()))?;
     let mut http = resp.clone();
     http.alpn_protocols = vec![b"http/1.1".to_vec()];
     let mut grpc = resp.clone();
@@ -112,7 +112,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
         .and_then(Iterator::collect)
         .with_context(|| format!("cannot read certificates in PEM from {}", path.display()))?;
     if certificates.is_empty() {
-        bail!("there is no certificate in PEM in {}", path.display());
+        bail!("no certificate in PEM in {}", path.display());
     }
     Ok(certificates)
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// As many as fit on a cache line.
 const WIDTH: usize = 8;
-/// More threads than these share lines, which is slower and as right.
+/// With more threads, some share a line, which is slower but correct.
 const LINES: usize = 16;
 
-/// Eight counters. Each thread adds on a line of its own, so that threads do not wait for each other's caches.
+/// Eight counters. Each thread adds on a separate cache line, so that threads do not contend.
 #[derive(Default)]
 pub(crate) struct Counters {
     lines: [Line; LINES],
@@ -19,12 +19,12 @@ pub(crate) struct Counters {
 struct Line([AtomicU64; WIDTH]);
 
 impl Counters {
-    /// Adds one to the counter of this number, and says what this thread had counted before.
+    /// Adds one to a counter, and returns what this thread had counted before.
     pub(crate) fn add(&self, number: usize) -> u64 {
         self.lines[line()].0[number].fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What all threads have counted.
+    /// The sum over all threads.
     pub(crate) fn sum(&self, number: usize) -> u64 {
         self.lines.iter().map(|line| line.0[number].load(Ordering::Relaxed)).sum()
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_any_number_of_threads_add_is_in_the_sum() {
+    fn the_sum_has_the_additions_of_all_threads() {
         let counters = Counters::default();
         std::thread::scope(|scope| {
             for _ in 0..2 * LINES {

@@ -1,14 +1,14 @@
-//! The text in which Prometheus reads metrics.
+//! The Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// A page of metrics in the making.
+/// A page of metrics.
 #[derive(Default)]
 pub(crate) struct Exposition {
     text: String,
 }
 
-/// What a family's numbers mean.
+/// The type of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Only grows; its name ends in `_total`.
@@ -24,7 +24,7 @@ pub(crate) struct Family<'e> {
 }
 
 impl Exposition {
-    /// Begins a family. Its samples follow at once: a family may not be begun twice.
+    /// Starts a family. Its samples follow directly, and each family is started once.
     pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -50,9 +50,9 @@ impl Family<'_> {
         self.part("", labels, value);
     }
 
-    /// A sample whose name has an ending, as those of histograms have.
-    pub(crate) fn part(&mut self, ending: &str, labels: &[(&str, &str)], value: impl Display) {
-        put(self.text, format_args!("{}{ending}", self.name));
+    /// A sample whose name has a suffix, as in histograms.
+    pub(crate) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        put(self.text, format_args!("{}{suffix}", self.name));
         for (index, (name, label)) in labels.iter().enumerate() {
             put(
                 self.text,
@@ -65,7 +65,7 @@ impl Family<'_> {
 }
 
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
-    text.write_fmt(what).expect("a string takes everything");
+    text.write_fmt(what).expect("writing to a string cannot fail");
 }
 
 /// A label's value between its quotes.

@@ -1,18 +1,18 @@
-//! How long something took, in steps.
+//! A histogram of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::exposition::Family;
 
-/// Upper ends of the steps, in microseconds: from what a round trip on one machine takes to what no caller waits for.
+/// Upper bounds of the buckets in microseconds: from a local round trip to longer than any caller waits.
 const ENDS_US: [u64; 14] =
     [50, 100, 200, 400, 800, 1_500, 3_000, 6_000, 12_000, 25_000, 50_000, 100_000, 500_000, 3_000_000];
 
 /// Counts by duration.
 #[derive(Default)]
 pub(crate) struct Histogram {
-    /// By step; the last one has no end.
+    /// By bucket; the last one has no bound.
     steps: [AtomicU64; ENDS_US.len() + 1],
     sum_us: AtomicU64,
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_add_up_to_the_count() {
+    fn buckets_are_cumulative_and_end_at_the_count() {
         let histogram = Histogram::default();
         for us in [50, 51, 5_000_000] {
             histogram.note(Duration::from_micros(us));

@@ -1,4 +1,4 @@
-//! The counters of every rule. Their number depends on the rules alone, never on who asks.
+//! The counters of every rule. Their number depends on the rules alone, never on callers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,75 +6,72 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::Attributes;
 use tollgate::core::decision::{RuleOutcome, Source};
-use tollgate::core::rules::{Per, Rule, RuleSet};
+use tollgate::core::rules::{Rule, RuleSet, SubjectSelector};
 
 use super::counters::Counters;
 use super::exposition::{Exposition, Kind};
 
-/// What a rule said to one check.
+/// The result of a rule for one check.
 const OUTCOMES: [&str; 6] =
     ["allowed", "refused", "shadow_allowed", "shadow_refused", "fallback_allowed", "fallback_refused"];
 const REFUSED: usize = 1;
 const SHADOW: usize = 2;
 const FALLBACK: usize = 4;
-/// Beside the outcomes: admitted with less than a tenth left.
+/// The index after the outcomes: admitted with less than a tenth remaining.
 const NEAR: usize = OUTCOMES.len();
-/// Why a rule refused: the limit, the store's failure, or the rule itself, which allows nothing or lacks its subject.
+/// Why a rule refused: its limit, a failure of the store, or the rule itself (it denies all, or the subject is missing).
 const REASONS: [&str; 3] = ["limit", "store_failure", "rule"];
-/// One in so many admissions shows what remained.
+/// One in this many admissions updates what remains.
 const SAMPLED: u64 = 64;
-/// A rule whose subject can be of more kinds than these tells them all as one.
+/// With more kinds of subjects, a rule reports them as one.
 const KINDS_MAX: usize = 32;
 
-/// The counters of the rules of one version.
+/// The counters of one version of the rules.
 pub(crate) struct Table {
     version: u64,
-    by_place: Vec<Arc<Series>>,
+    by_index: Vec<Arc<Series>>,
     by_id: HashMap<String, Arc<Series>>,
 }
 
-/// The counters of one rule. They live on under its id when the rules are replaced.
+/// The counters of one rule. They continue under the same id when the rules are replaced.
 pub(crate) struct Series {
     rule: String,
     algorithm: &'static str,
     outcomes: Counters,
     /// By kind of subject, each by reason.
     refused: Vec<(String, Counters)>,
-    /// What one of the last admissions left; none yet if it is [`UNKNOWN`].
+    /// What remained after one of the last admissions; [`UNKNOWN`] before the first.
     remaining: AtomicU64,
 }
 
 const UNKNOWN: u64 = u64::MAX;
 
 impl Table {
-    /// The counters for these rules; those that were there before go on.
+    /// The counters of these rules. Counters of the previous version continue.
     pub(crate) fn new(version: u64, rules: &RuleSet, before: Option<&Table>) -> Table {
         let series = |rule: &Rule| {
-            let known = before.and_then(|table| table.by_id.get(rule.scope.rule()));
+            let known = before.and_then(|table| table.by_id.get(rule.keyspace.rule()));
             let fresh = Series::new(rule);
             known.filter(|known| known.is_like(&fresh)).map_or_else(|| Arc::new(fresh), Arc::clone)
         };
-        let by_place: Vec<Arc<Series>> = rules.rules().iter().map(series).collect();
-        let by_id = by_place.iter().map(|series| (series.rule.clone(), Arc::clone(series))).collect();
-        Table { version, by_place, by_id }
+        let by_index: Vec<Arc<Series>> = rules.rules().iter().map(series).collect();
+        let by_id = by_index.iter().map(|series| (series.rule.clone(), Arc::clone(series))).collect();
+        Table { version, by_index, by_id }
     }
 
-    /// Those of a rule that a decision of this version names.
+    /// The counters of a rule in a decision of this version.
     pub(crate) fn of(&self, version: u64, outcome: &RuleOutcome, rule: &Rule) -> Option<&Series> {
         if version == self.version {
-            return self.by_place.get(outcome.rule_index as usize).map(|series| &**series);
+            return self.by_index.get(outcome.rule_index as usize).map(|series| &**series);
         }
-        // While rules are being replaced, for an instant.
-        self.by_id.get(rule.scope.rule()).map(|series| &**series)
+        // Only while the rules are being replaced.
+        self.by_id.get(rule.keyspace.rule()).map(|series| &**series)
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {
-        let mut family = page.family(
-            "rate_limit_checks_total",
-            Kind::Counter,
-            "Checks that a rule matched, by what the rule said.",
-        );
-        for series in &self.by_place {
+        let mut family =
+            page.family("rate_limit_checks_total", Kind::Counter, "Checks that a rule matched, by outcome.");
+        for series in &self.by_index {
             for (number, outcome) in OUTCOMES.iter().enumerate() {
                 let labels = [("rule", &*series.rule), ("algorithm", series.algorithm), ("outcome", outcome)];
                 family.sample(&labels, series.outcomes.sum(number));
@@ -85,7 +82,7 @@ impl Table {
             Kind::Counter,
             "Refusals by rule, kind of subject and reason.",
         );
-        for series in &self.by_place {
+        for series in &self.by_index {
             for (kind, counters) in &series.refused {
                 for (number, reason) in REASONS.iter().enumerate() {
                     let labels = [("rule", &*series.rule), ("subject_kind", kind), ("reason", reason)];
@@ -96,9 +93,9 @@ impl Table {
         let mut family = page.family(
             "rate_limit_shadow_rejected_total",
             Kind::Counter,
-            "Checks that a rule would have refused if it were enforced.",
+            "Checks that a shadow rule would have refused.",
         );
-        for series in &self.by_place {
+        for series in &self.by_index {
             family.sample(&[("rule", &series.rule)], series.outcomes.sum(SHADOW + REFUSED));
         }
         let mut family = page.family(
@@ -106,7 +103,7 @@ impl Table {
             Kind::Counter,
             "Admissions that left less than a tenth of the limit.",
         );
-        for series in &self.by_place {
+        for series in &self.by_index {
             family.sample(&[("rule", &series.rule)], series.outcomes.sum(NEAR));
         }
         let mut family = page.family(
@@ -114,7 +111,7 @@ impl Table {
             Kind::Counter,
             "Checks that a rule's failure policy answered because the store did not.",
         );
-        for series in &self.by_place {
+        for series in &self.by_index {
             for (number, outcome) in [(FALLBACK, "allowed"), (FALLBACK + REFUSED, "refused")] {
                 family.sample(&[("rule", &series.rule), ("outcome", outcome)], series.outcomes.sum(number));
             }
@@ -122,9 +119,9 @@ impl Table {
         let mut family = page.family(
             "rate_limit_remaining",
             Kind::Gauge,
-            "What one of the last admissions under the rule left; one in 64 is looked at.",
+            "What remained after one of the last admissions; one in 64 is sampled.",
         );
-        for series in &self.by_place {
+        for series in &self.by_index {
             let remaining = series.remaining.load(Ordering::Relaxed);
             if remaining != UNKNOWN {
                 family.sample(&[("rule", &series.rule)], remaining);
@@ -136,7 +133,7 @@ impl Table {
 impl Series {
     fn new(rule: &Rule) -> Series {
         Series {
-            rule: rule.scope.rule().to_owned(),
+            rule: rule.keyspace.rule().to_owned(),
             algorithm: rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name()),
             outcomes: Counters::default(),
             refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
@@ -149,7 +146,7 @@ impl Series {
         self.algorithm == other.algorithm && kinds(self) == kinds(other)
     }
 
-    /// Counts what the rule said.
+    /// Counts the result of the rule.
     pub(crate) fn note(
         &self,
         outcome: &RuleOutcome,
@@ -158,12 +155,12 @@ impl Series {
         attributes: &Attributes<'_>,
     ) {
         let fallback = source == Source::Fallback;
-        let way = match (fallback, outcome.blocking) {
+        let offset = match (fallback, outcome.blocking) {
             (true, _) => FALLBACK,
             (false, false) => SHADOW,
             (false, true) => 0,
         };
-        let before = self.outcomes.add(way + if outcome.allowed { 0 } else { REFUSED });
+        let before = self.outcomes.add(offset + if outcome.allowed { 0 } else { REFUSED });
         if outcome.allowed {
             let Some(numbers) = &outcome.numbers else { return };
             if numbers.remaining < numbers.limit / 10 {
@@ -186,8 +183,8 @@ impl Series {
     }
 }
 
-/// Every kind that a subject can be of, like `tenant+api_key`, in the order of [`kind`].
-fn kinds(per: &Per) -> Vec<String> {
+/// Every kind of subject, like `tenant+api_key`, in the order of [`kind`].
+fn kinds(per: &SubjectSelector) -> Vec<String> {
     let count: usize = per.parts.iter().map(Vec::len).try_fold(1, usize::checked_mul).unwrap_or(usize::MAX);
     if per.parts.is_empty() {
         return vec!["everybody".to_owned()];
@@ -208,8 +205,8 @@ fn kinds(per: &Per) -> Vec<String> {
     kinds
 }
 
-/// The number of the kind that the subject of this request is of.
-fn kind(per: &Per, attributes: &Attributes<'_>) -> Option<usize> {
+/// The index of the kind of this request's subject.
+fn kind(per: &SubjectSelector, attributes: &Attributes<'_>) -> Option<usize> {
     per.parts.iter().try_fold(0_usize, |number, chain| {
         let here =
             chain.iter().position(|name| attributes.get(name).is_some_and(|value| !value.is_empty()))?;

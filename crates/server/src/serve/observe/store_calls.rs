@@ -1,4 +1,4 @@
-//! How the store does: time and errors of its calls.
+//! Latency and errors of store calls.
 
 use std::error::Error;
 use std::time::Duration;
@@ -7,36 +7,36 @@ use tollgate::core::StoreError;
 
 use super::exposition::{Exposition, Kind};
 use super::histogram::Histogram;
-use super::log::Throttle;
+use super::log::LogThrottle;
 
-/// How calls end.
-const ENDS: [&str; 5] = ["ok", "transient", "misconfigured", "corrupt", "id_reused"];
+/// The results of a call.
+const OUTCOMES: [&str; 5] = ["ok", "transient", "misconfigured", "corrupt", "id_reused"];
 
-/// Counts calls of the store by how they ended, and tells of those that failed.
+/// Counts calls by result, and logs failed ones.
 #[derive(Default)]
 pub(crate) struct StoreCalls {
-    by_end: [Histogram; ENDS.len()],
-    told: Throttle,
+    by_outcome: [Histogram; OUTCOMES.len()],
+    failures: LogThrottle,
 }
 
 impl StoreCalls {
     pub(crate) fn note(&self, took: Duration, error: Option<&StoreError>) {
-        let end = match error {
+        let outcome = match error {
             None => 0,
             Some(StoreError::Transient(_)) => 1,
             Some(StoreError::Misconfigured(_)) => 2,
             Some(StoreError::Corrupt { .. }) => 3,
             Some(StoreError::IdReused) => 4,
         };
-        self.by_end[end].note(took);
-        // An id that is used twice is the caller's mistake, and the caller is told.
+        self.by_outcome[outcome].note(took);
+        // The caller gets the error of a reused id.
         if let Some(error) = error.filter(|error| !matches!(error, StoreError::IdReused))
-            && let Some(untold) = self.told.pass(1)
+            && let Some(untold) = self.failures.pass(1)
         {
             let cause = error.source().map(ToString::to_string);
             tracing::warn!(
                 event = "store_failed",
-                kind = ENDS[end],
+                kind = OUTCOMES[outcome],
                 cause,
                 took_us = took.as_micros() as u64,
                 untold,
@@ -49,18 +49,18 @@ impl StoreCalls {
         let mut family = page.family(
             "rate_limit_store_latency_seconds",
             Kind::Histogram,
-            "How long the store took, by how the call ended.",
+            "How long the store took, by result.",
         );
-        for (end, histogram) in ENDS.iter().zip(&self.by_end) {
-            histogram.write(&mut family, &[("script", "plan"), ("outcome", end)]);
+        for (outcome, histogram) in OUTCOMES.iter().zip(&self.by_outcome) {
+            histogram.write(&mut family, &[("script", "plan"), ("outcome", outcome)]);
         }
         let mut family = page.family(
             "rate_limit_script_errors_total",
             Kind::Counter,
-            "Calls of the store that did not end in a decision, by kind of error.",
+            "Store calls that failed, by kind of error.",
         );
-        for (end, histogram) in ENDS.iter().zip(&self.by_end).skip(1) {
-            family.sample(&[("kind", end)], histogram.count());
+        for (outcome, histogram) in OUTCOMES.iter().zip(&self.by_outcome).skip(1) {
+            family.sample(&[("kind", outcome)], histogram.count());
         }
     }
 }

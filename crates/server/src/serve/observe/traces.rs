@@ -1,4 +1,4 @@
-//! Spans of checks, for whoever follows a request through many services. Off unless there is somewhere to send them.
+//! Spans of checks for distributed tracing. Off unless an endpoint is configured.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use opentelemetry::trace::{
     Span, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId,
     TraceState, Tracer, TracerProvider,
 };
-use opentelemetry::{Context as Trail, KeyValue};
+use opentelemetry::{Context as TraceContext, KeyValue};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
@@ -18,7 +18,7 @@ use tollgate::limiter::CheckError;
 use crate::config::TraceConfig;
 use crate::serve::gate::Origin;
 
-/// Sends spans on, in batches, from a thread of its own.
+/// Sends spans in batches, on a separate thread.
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
@@ -27,7 +27,7 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Begins to send. Must be called inside a runtime that goes on, which carries the connection.
+    /// Starts the exporter. Must be called inside the runtime that will drive its connection.
     pub(crate) fn start(config: &TraceConfig) -> Result<Traces> {
         let exporter = SpanExporter::builder()
             .with_tonic()
@@ -39,7 +39,7 @@ impl Traces {
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
             .build();
         let provider = SdkTracerProvider::builder()
-            // Who is traced has been decided when a span is made.
+            // Sampling is decided before a span is created.
             .with_sampler(Sampler::AlwaysOn)
             .with_resource(resource)
             .with_batch_exporter(exporter)
@@ -48,7 +48,7 @@ impl Traces {
         Ok(Traces { provider, tracer, one_in: config.one_in.max(1), turn: AtomicU32::new(0) })
     }
 
-    /// Makes a span of a check that has just ended, if it is its turn or if whoever asked is traced.
+    /// Creates the span of a finished check, if it is sampled or its caller is traced.
     pub(crate) fn note(&self, origin: &Origin<'_>, decided: &Result<Decision, CheckError>, took: Duration) {
         let caller = origin.traceparent.and_then(read).filter(SpanContext::is_sampled);
         let turn = || self.turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.one_in);
@@ -56,12 +56,12 @@ impl Traces {
             return;
         }
         let ended = SystemTime::now();
-        let began = ended.checked_sub(took).unwrap_or(ended);
+        let started = ended.checked_sub(took).unwrap_or(ended);
         let mut attributes = vec![KeyValue::new("tollgate.edge", origin.edge.name())];
         match decided {
             Ok(decision) => {
-                attributes.push(KeyValue::new("tollgate.allowed", decision.allowed));
-                attributes.push(KeyValue::new("tollgate.degraded", decision.degraded));
+                attributes.push(KeyValue::new("tollgate.allowed", decision.allowed()));
+                attributes.push(KeyValue::new("tollgate.degraded", decision.degraded()));
                 if let Some(rule) = decision.headline() {
                     attributes.push(KeyValue::new("tollgate.rule", rule.id().to_owned()));
                 }
@@ -70,18 +70,18 @@ impl Traces {
         }
         let span = SpanBuilder::from_name("tollgate.check")
             .with_kind(SpanKind::Server)
-            .with_start_time(began)
+            .with_start_time(started)
             .with_attributes(attributes);
-        let trail = Trail::new();
-        let trail = caller.map_or(trail.clone(), |caller| trail.with_remote_span_context(caller));
-        let mut span = self.tracer.build_with_context(span, &trail);
+        let context = TraceContext::new();
+        let context = caller.map_or(context.clone(), |caller| context.with_remote_span_context(caller));
+        let mut span = self.tracer.build_with_context(span, &context);
         if let Err(error) = decided {
             span.set_status(Status::error(error.to_string()));
         }
         span.end_with_timestamp(ended);
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(crate) fn end(&self) {
         if let Err(error) = self.provider.shutdown() {
             tracing::warn!(event = "traces_lost", "the last traces could not be sent: {error}");
@@ -89,7 +89,7 @@ impl Traces {
     }
 }
 
-/// A caller's place in its trace, from a `traceparent` header: `00-<trace>-<span>-<flags>`.
+/// The caller's span, from a `traceparent` header: `00-<trace>-<span>-<flags>`.
 fn read(header: &str) -> Option<SpanContext> {
     let mut parts = header.trim().split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_is_found_in_its_trace() {
+    fn a_traceparent_header_names_the_callers_span() {
         let caller = read("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").unwrap();
         assert_eq!(caller.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
         assert!(caller.is_sampled() && caller.is_remote());

@@ -1,4 +1,4 @@
-//! The lint of attributes that nobody sets, and where attributes stand in a file.
+//! The lint about unknown attributes, and the positions of attributes in a file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,114 +6,112 @@ use cel::Program;
 use tollgate_core::rules::Cost;
 
 use super::Findings;
-use super::claims::Claim;
+use super::conditions::WrittenCondition;
 use super::context::{Context, WrittenRule};
 use tollgate_document::problem::PROBLEMS_MAX;
-use tollgate_document::{Node, Place, Source, suggest};
+use tollgate_document::{Node, Source, SourceSpan, suggest};
 
-/// Who is counted by more attributes than this is told only the line.
-const PLACES_MAX: usize = 64;
+/// For attributes of `per` beyond this number, findings point at the whole of `per`.
+const SPANS_MAX: usize = 64;
 
 pub(super) fn unknown_attribute(context: &Context<'_>, found: &mut Findings<'_>) {
     let known: HashSet<&str> = context.options.known_attributes.iter().map(String::as_str).collect();
-    let mut unknown: BTreeMap<String, Vec<Place>> = BTreeMap::new();
-    for (name, place) in uses(context) {
+    let mut unknown: BTreeMap<String, Vec<SourceSpan>> = BTreeMap::new();
+    for (name, span) in uses(context) {
         if !known.contains(name.as_str()) {
-            unknown.entry(name).or_default().push(place);
+            unknown.entry(name).or_default().push(span);
         }
     }
-    for (at, (name, places)) in unknown.into_iter().enumerate() {
-        let Some(&first) = places.iter().min() else { continue };
-        let others = match places.len() {
+    for (at, (name, spans)) in unknown.into_iter().enumerate() {
+        let Some(&first) = spans.iter().min() else { continue };
+        let others = match spans.len() {
             1 => String::new(),
-            count => format!(", which stands in {count} places"),
+            count => format!(", used {count} times"),
         };
-        let message = format!("nobody is known to set the attribute `{name}`{others}");
+        let message = format!("unknown attribute `{name}`{others}");
         let names = || context.options.known_attributes.iter().map(String::as_str);
-        // What there is no room for is not worth looking for.
+        // Findings beyond the maximum are not listed, so they need no suggestion.
         let near = (at < PROBLEMS_MAX).then(|| suggest(&name, names())).flatten();
         found.push(match near {
             Some(near) => found.warning(first, message, format!("did you mean `{near}`?")),
             None => {
-                let fix = "if requests carry it, add it to the known attributes; until then no condition on \
-                           it holds and nobody is counted by it";
+                let fix = "if requests have it, add it to the known attributes; if not, conditions on it never \
+                           hold and it is not counted by";
                 found.note(first, message, fix)
             }
         });
     }
 }
 
-/// Every attribute that is looked at, and where.
-fn uses(context: &Context<'_>) -> Vec<(String, Place)> {
+/// Every attribute that the file uses, with its span.
+fn uses(context: &Context<'_>) -> Vec<(String, SourceSpan)> {
     let mut uses = Vec::new();
     for written in context.live() {
-        uses.extend(keys(&written.claims, written.entry.get("match")));
+        uses.extend(keys(&written.conditions, written.entry.get("match")));
         for (at, name) in written.rule.per.parts.iter().flatten().enumerate() {
-            let place = match at < PLACES_MAX {
-                true => subject_place(context.source, written, name),
-                false => written.place_of("per"),
+            let span = match at < SPANS_MAX {
+                true => subject_span(context.source, written, name),
+                false => written.span_of("per"),
             };
-            uses.push((name.clone(), place));
+            uses.push((name.clone(), span));
         }
         uses.extend(priced_by(written));
         if let Some((name, _)) = &written.rule.on_failure.by {
-            uses.push((name.clone(), by_place(written, "on_failure", name)));
+            uses.push((name.clone(), by_span(written, "on_failure", name)));
         }
         for change in &written.overrides {
-            uses.extend(keys(&change.claims, change.node.get("when")));
+            uses.extend(keys(&change.conditions, change.node.get("when")));
         }
     }
     for exception in &context.exceptions {
-        uses.extend(keys(&exception.claims, exception.node.get("when")));
+        uses.extend(keys(&exception.conditions, exception.node.get("when")));
     }
     let partition = context.root.get("partition").map_or(&[][..], Node::one_or_many);
-    uses.extend(partition.iter().filter_map(|node| Some((node.text()?.to_owned(), node.place))));
+    uses.extend(partition.iter().filter_map(|node| Some((node.text()?.to_owned(), node.span))));
     uses
 }
 
-/// The attributes of conditions, at their keys as far as they stand in `node`.
-fn keys(claims: &[Claim<'_>], node: Option<&Node>) -> Vec<(String, Place)> {
+/// The attributes of conditions, with the spans of their keys in `node`.
+fn keys(conditions: &[WrittenCondition<'_>], node: Option<&Node>) -> Vec<(String, SourceSpan)> {
     let entries = node.map_or(&[][..], Node::entries).iter();
-    let keys: HashMap<Place, Place> = entries.map(|entry| (entry.value.place, entry.key.place)).collect();
-    let key = |claim: &Claim<'_>| keys.get(&claim.place).copied().unwrap_or(claim.place);
-    claims.iter().map(|claim| (claim.attribute.to_owned(), key(claim))).collect()
+    let keys: HashMap<SourceSpan, SourceSpan> =
+        entries.map(|entry| (entry.value.span, entry.key.span)).collect();
+    let key = |condition: &WrittenCondition<'_>| keys.get(&condition.span).copied().unwrap_or(condition.span);
+    conditions.iter().map(|condition| (condition.attribute.to_owned(), key(condition))).collect()
 }
 
 /// The attributes that a cost depends on.
-fn priced_by(written: &WrittenRule<'_>) -> Vec<(String, Place)> {
+fn priced_by(written: &WrittenRule<'_>) -> Vec<(String, SourceSpan)> {
     match &written.rule.cost {
-        Cost::Asked | Cost::Constant(_) => Vec::new(),
-        Cost::Table { attribute, .. } => vec![(attribute.clone(), by_place(written, "cost", attribute))],
+        Cost::FromRequest | Cost::Constant(_) => Vec::new(),
+        Cost::Table { attribute, .. } => vec![(attribute.clone(), by_span(written, "cost", attribute))],
         Cost::Expression { text, .. } => {
             let Ok(program) = Program::compile(text) else { return Vec::new() };
             let node = written.entry.get("cost").and_then(|cost| cost.get("expression"));
-            let place = node.map_or_else(|| written.place_of("cost"), |node| node.place);
-            program.references().variables().into_iter().map(|name| (name.to_owned(), place)).collect()
+            let span = node.map_or_else(|| written.span_of("cost"), |node| node.span);
+            program.references().variables().into_iter().map(|name| (name.to_owned(), span)).collect()
         }
     }
 }
 
-/// Where an attribute stands below the `by` of a key.
-fn by_place(written: &WrittenRule<'_>, key: &str, attribute: &str) -> Place {
+/// The span of an attribute below the `by` of a key.
+fn by_span(written: &WrittenRule<'_>, key: &str, attribute: &str) -> SourceSpan {
     let by = written.entry.get(key).and_then(|node| node.get("by"));
-    by.and_then(|by| by.entry(attribute)).map_or_else(|| written.place_of(key), |entry| entry.key.place)
+    by.and_then(|by| by.entry(attribute)).map_or_else(|| written.span_of(key), |entry| entry.key.span)
 }
 
-/// Where an attribute stands in who is counted.
-pub(super) fn subject_place(source: &Source, written: &WrittenRule<'_>, attribute: &str) -> Place {
+/// The span of an attribute in `per`.
+pub(super) fn subject_span(source: &Source, written: &WrittenRule<'_>, attribute: &str) -> SourceSpan {
     let parts = written.entry.get("per").map_or(&[][..], Node::one_or_many);
-    parts
-        .iter()
-        .find_map(|part| word(source, part.place, attribute))
-        .unwrap_or_else(|| written.place_of("per"))
+    parts.iter().find_map(|part| word(source, part.span, attribute)).unwrap_or_else(|| written.span_of("per"))
 }
 
-/// Where a whole attribute's name stands within a place.
-fn word(source: &Source, place: Place, name: &str) -> Option<Place> {
-    let text = source.slice(place);
+/// The span of an attribute name inside `span`, as a whole word.
+fn word(source: &Source, span: SourceSpan, name: &str) -> Option<SourceSpan> {
+    let text = source.slice(span);
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let (at, _) = text
         .match_indices(name)
         .find(|&(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))?;
-    Some(Place::new(place.start + at, place.start + at + name.len()))
+    Some(SourceSpan::new(span.start + at, span.start + at + name.len()))
 }

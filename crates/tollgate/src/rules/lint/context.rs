@@ -1,24 +1,25 @@
-//! What the lints look at: each compiled rule beside the text it came from.
+//! The input of the lints: each resolved rule with the source nodes it came from.
 //!
-//! A rule of a preset is written in the preset, and stands in the file as the entry that uses it.
+//! The keys of a preset's rule are in the preset; in the file it is the entry with `use`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use tollgate_core::Span;
-use tollgate_core::rules::rule_set::Exception;
+use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{Cost, Mode, Override, Rule, RuleLimit, RuleSet};
 
-use super::claims::{Claim, Work, claims};
+use super::conditions::{ComparisonBudget, WrittenCondition, written_conditions};
 use super::{Findings, LintOptions};
-use crate::rules::presets;
+use crate::rules::renamed_keys::OldKey;
+use crate::rules::{LoadedFile, presets};
 use crate::shorthand::{self, Rate};
-use tollgate_document::{Node, Place, Problems, Source, parse};
+use tollgate_document::{Node, Problems, Source, SourceSpan, parse};
 
-/// How many names a message lists.
+/// Maximum number of names in a message.
 const NAMES_MAX: usize = 6;
 
-/// A file and everything in it.
+/// A rules file: its tree, its rule set, and the source of each rule.
 pub(super) struct Context<'a> {
     pub(super) source: &'a Source,
     pub(super) root: &'a Node,
@@ -27,73 +28,71 @@ pub(super) struct Context<'a> {
     /// Every rule, in the order of the file.
     pub(super) rules: Vec<WrittenRule<'a>>,
     pub(super) exceptions: Vec<WrittenException<'a>>,
-    /// What comparing conditions may still cost.
-    pub(super) work: Work,
+    pub(super) old_keys: &'a [OldKey],
+    /// The remaining budget for comparing conditions.
+    pub(super) budget: ComparisonBudget,
 }
 
-/// A rule and where it is written.
+/// A rule and its source.
 pub(super) struct WrittenRule<'a> {
     pub(super) rule: &'a Rule,
-    /// What stands in the file: the rule, or the use of a preset.
+    /// The entry in the file: the rule, or the use of a preset.
     pub(super) entry: &'a Node,
-    /// What holds the rule's keys: the same, or the rule in the preset.
+    /// The node with the rule's keys: the same entry, or the rule in the preset.
     pub(super) text: &'a Node,
-    pub(super) claims: Vec<Claim<'a>>,
-    /// The one that wins first.
+    pub(super) conditions: Vec<WrittenCondition<'a>>,
+    /// In order of precedence.
     pub(super) overrides: Vec<WrittenOverride<'a>>,
 }
 
-/// An override and where it is written.
+/// An override and its source.
 pub(super) struct WrittenOverride<'a> {
     pub(super) change: &'a Override,
     pub(super) node: &'a Node,
-    pub(super) claims: Vec<Claim<'a>>,
+    pub(super) conditions: Vec<WrittenCondition<'a>>,
 }
 
-/// An exception and where it is written.
+/// An exception and its source.
 pub(super) struct WrittenException<'a> {
     /// `deny` or `bypass`.
     pub(super) list: &'static str,
     pub(super) node: &'a Node,
-    pub(super) claims: Vec<Claim<'a>>,
+    pub(super) conditions: Vec<WrittenCondition<'a>>,
 }
 
-/// A limit, of a rule or of an override, and where it is written.
+/// The limit of a rule or an override, and its source.
 pub(super) struct WrittenLimit<'a> {
-    /// Whose limit it is, for messages.
+    /// The owner of the limit, for messages.
     pub(super) whose: String,
     pub(super) limit: &'a RuleLimit,
     pub(super) cost: &'a Cost,
     /// The value of `limit:`.
     node: &'a Node,
-    /// Where to point if the limit is written in a preset.
-    preset_place: Option<Place>,
+    /// The span to point at if the limit is written in a preset.
+    preset_span: Option<SourceSpan>,
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(
-        source: &'a Source,
-        root: &'a Node,
-        set: &'a RuleSet,
-        options: &'a LintOptions,
-    ) -> Context<'a> {
+    pub(super) fn new(source: &'a Source, file: &'a LoadedFile, options: &'a LintOptions) -> Context<'a> {
+        let (root, set) = (&file.root, &file.rules);
         let written = written(root);
         let mut changes = changes(root);
-        let rules = set.rules().iter().enumerate().filter_map(|(place, rule)| {
-            let (entry, text) = *written.get(rule.scope.rule())?;
-            let nodes = changes.remove(rule.scope.rule()).unwrap_or_default();
+        let rules = set.rules().iter().enumerate().filter_map(|(index, rule)| {
+            let (entry, text) = *written.get(rule.keyspace.rule())?;
+            let nodes = changes.remove(rule.keyspace.rule()).unwrap_or_default();
             Some(WrittenRule {
                 rule,
                 entry,
                 text,
-                claims: rule_claims(rule, entry, text),
-                overrides: written_overrides(set.overrides_of(place), nodes),
+                conditions: rule_conditions(rule, entry, text),
+                overrides: written_overrides(set.overrides_of(index), nodes),
             })
         });
         let rules = rules.collect();
         let mut exceptions = written_exceptions("deny", set.deny(), root);
         exceptions.extend(written_exceptions("bypass", set.bypass(), root));
-        Context { source, root, set, options, rules, exceptions, work: Work::new() }
+        let old_keys = &file.old_keys;
+        Context { source, root, set, options, rules, exceptions, old_keys, budget: ComparisonBudget::new() }
     }
 
     /// The rules that are not off.
@@ -111,7 +110,7 @@ impl<'a> Context<'a> {
                 limit: &written.rule.limit,
                 cost: &written.rule.cost,
                 node,
-                preset_place: written.is_of_a_preset().then(|| written.place()),
+                preset_span: written.is_of_a_preset().then(|| written.span()),
             });
             for change in written.overrides.iter().filter(|change| !change.has_ended(self.options)) {
                 let Some(node) = change.node.get("limit") else { continue };
@@ -120,37 +119,37 @@ impl<'a> Context<'a> {
                     limit: &change.change.limit,
                     cost: &written.rule.cost,
                     node,
-                    preset_place: None,
+                    preset_span: None,
                 });
             }
         }
         limits
     }
 
-    /// Whether it is certain that one request can meet both rules.
-    pub(super) fn can_meet(&self, one: &WrittenRule<'_>, other: &WrittenRule<'_>) -> bool {
-        self.work.together(&one.claims, &other.claims) == Some(true)
+    /// Whether one request can match both rules. Returns `false` if unknown.
+    pub(super) fn can_match_together(&self, one: &WrittenRule<'_>, other: &WrittenRule<'_>) -> bool {
+        self.budget.can_hold_together(&one.conditions, &other.conditions) == Some(true)
     }
 }
 
 impl WrittenRule<'_> {
     pub(super) fn id(&self) -> &str {
-        self.rule.scope.rule()
+        self.rule.keyspace.rule()
     }
 
     pub(super) fn is_of_a_preset(&self) -> bool {
         !std::ptr::eq(self.entry, self.text)
     }
 
-    /// Where the rule is named.
-    pub(super) fn place(&self) -> Place {
+    /// The span of the rule's id, or of the preset's name.
+    pub(super) fn span(&self) -> SourceSpan {
         let name = self.entry.get("use").or_else(|| self.entry.get("id"));
-        name.map_or(self.entry.place, |node| node.place)
+        name.map_or(self.entry.span, |node| node.span)
     }
 
-    /// Where the value of one of its keys stands in the file, or else the rule.
-    pub(super) fn place_of(&self, key: &str) -> Place {
-        self.entry.get(key).map_or_else(|| self.place(), |node| node.place)
+    /// The span of the value of a key, or of the rule if the file does not have the key.
+    pub(super) fn span_of(&self, key: &str) -> SourceSpan {
+        self.entry.get(key).map_or_else(|| self.span(), |node| node.span)
     }
 }
 
@@ -159,22 +158,22 @@ impl WrittenOverride<'_> {
         self.change.until.is_some_and(|until| until <= options.now)
     }
 
-    /// Where the value of one of its keys stands.
-    pub(super) fn place_of(&self, key: &str) -> Place {
-        self.node.get(key).map_or(self.node.place, |node| node.place)
+    /// The span of the value of a key, or of the override.
+    pub(super) fn span_of(&self, key: &str) -> SourceSpan {
+        self.node.get(key).map_or(self.node.span, |node| node.span)
     }
 }
 
 impl WrittenLimit<'_> {
-    /// Where the value of one of its keys stands in the file, or else the limit.
-    pub(super) fn place_of(&self, key: &str) -> Place {
-        self.preset_place.unwrap_or_else(|| self.node.get(key).map_or(self.node.place, |node| node.place))
+    /// The span of the value of a key, or of the limit if the file does not have the key.
+    pub(super) fn span_of(&self, key: &str) -> SourceSpan {
+        self.preset_span.unwrap_or_else(|| self.node.get(key).map_or(self.node.span, |node| node.span))
     }
 
-    /// How to change it as `text` says.
+    /// Adapts a fix to limits that are written in a preset.
     pub(super) fn fix(&self, text: String) -> String {
-        match self.preset_place {
-            Some(_) => format!("write the rule out in place of the preset, and then: {text}"),
+        match self.preset_span {
+            Some(_) => format!("write the rule out instead of using the preset; then: {text}"),
             None => text,
         }
     }
@@ -183,7 +182,7 @@ impl WrittenLimit<'_> {
         self.node.get(key).is_some()
     }
 
-    /// The rate as it is written after one of these keys.
+    /// The rate that is written under one of these keys.
     pub(super) fn rate(&self, keys: &[&'static str]) -> Option<(&'static str, Rate)> {
         keys.iter().find_map(|&key| {
             let text = self.node.get(key)?.text()?;
@@ -192,34 +191,34 @@ impl WrittenLimit<'_> {
     }
 }
 
-/// Says that not everything could be compared.
+/// Reports that the budget was too small to compare everything.
 pub(super) fn incomplete(context: &Context<'_>, found: &mut Findings<'_>) {
-    if context.work.is_used_up() {
-        let message = "these rules take too long to compare: not everything was looked at".to_owned();
-        let place = context.root.entry("rules").map_or(context.root.place, |entry| entry.key.place);
+    if context.budget.is_used_up() {
+        let message = "too many rules or conditions to compare: some lints are incomplete".to_owned();
+        let span = context.root.entry("rules").map_or(context.root.span, |entry| entry.key.span);
         found.push(found.note(
-            place,
+            span,
             message,
-            "shorter lists of values, or several rule sets, can be compared whole",
+            "shorten the lists of values, or divide the file into several rule sets",
         ));
     }
 }
 
-/// A span that is easily read: rounded up, and at least two digits of it left.
+/// Rounds a span up to a readable one with at least two significant digits.
 pub(super) fn readable(span: Span) -> Span {
     const UNITS_US: [u64; 6] = [86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1];
     let unit = UNITS_US.into_iter().find(|unit| span.us() >= 10 * unit).unwrap_or(1);
     Span::from_us(span.us().div_ceil(unit).saturating_mul(unit))
 }
 
-/// A rate as a rules file has it: `100/min`, `5/10s`.
+/// Formats a rate as in a rules file: `100/min`, `5/10s`.
 pub(super) fn rate_text(amount: u64, period: Span) -> String {
     let period = period.to_string();
     let unit = period.strip_prefix('1').filter(|unit| unit.starts_with(|c: char| c.is_ascii_alphabetic()));
     format!("{amount}/{}", unit.unwrap_or(&period))
 }
 
-/// `a`, `b` and `c`; of many, the first few and how many more.
+/// Formats names as "`a`, `b` and `c`". Of many names, lists the first few and the number of the rest.
 pub(super) fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut quoted: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     if quoted.len() > NAMES_MAX {
@@ -237,7 +236,7 @@ fn items<'n>(root: &'n Node, key: &str) -> &'n [Node] {
     root.get(key).and_then(Node::list).unwrap_or(&[])
 }
 
-/// By id, what stands in the file and what holds the keys.
+/// By rule id: the entry in the file, and the node with the rule's keys.
 fn written(root: &Node) -> HashMap<String, (&Node, &Node)> {
     static PRESETS: LazyLock<HashMap<&str, Option<Node>>> = LazyLock::new(|| {
         let read = |preset: &presets::Preset| {
@@ -265,18 +264,18 @@ fn written(root: &Node) -> HashMap<String, (&Node, &Node)> {
     rules
 }
 
-fn rule_claims<'a>(rule: &'a Rule, entry: &'a Node, text: &'a Node) -> Vec<Claim<'a>> {
+fn rule_conditions<'a>(rule: &'a Rule, entry: &'a Node, text: &'a Node) -> Vec<WrittenCondition<'a>> {
     let conditions_of = |node: &'a Node| node.get("match").map_or(&[][..], Node::entries).iter();
-    let own = conditions_of(entry).map(|entry| (&entry.value, entry.value.place));
+    let own = conditions_of(entry).map(|entry| (&entry.value, entry.value.span));
     if std::ptr::eq(entry, text) {
-        return claims(&rule.conditions, own);
+        return written_conditions(&rule.conditions, own);
     }
-    let place = entry.get("use").map_or(entry.place, |name| name.place);
-    let of_the_preset = conditions_of(text).map(|entry| (&entry.value, place));
-    claims(&rule.conditions, of_the_preset.chain(own))
+    let span = entry.get("use").map_or(entry.span, |name| name.span);
+    let of_the_preset = conditions_of(text).map(|entry| (&entry.value, span));
+    written_conditions(&rule.conditions, of_the_preset.chain(own))
 }
 
-/// The overrides of each rule as they are written, the one that wins first.
+/// The override nodes of each rule in order of precedence.
 fn changes(root: &Node) -> HashMap<&str, Vec<&Node>> {
     let mut changes: HashMap<&str, Vec<&Node>> = HashMap::new();
     for node in items(root, "overrides").iter().rev() {
@@ -294,22 +293,24 @@ fn changes(root: &Node) -> HashMap<&str, Vec<&Node>> {
 
 fn written_overrides<'a>(overrides: &'a [Override], nodes: Vec<&'a Node>) -> Vec<WrittenOverride<'a>> {
     let written = overrides.iter().zip(nodes).map(|(change, node)| {
-        let conditions = node.get("when").map_or(&[][..], Node::entries).iter();
-        let claims = claims(&change.conditions, conditions.map(|entry| (&entry.value, entry.value.place)));
-        WrittenOverride { change, node, claims }
+        let entries = node.get("when").map_or(&[][..], Node::entries).iter();
+        let conditions =
+            written_conditions(&change.conditions, entries.map(|entry| (&entry.value, entry.value.span)));
+        WrittenOverride { change, node, conditions }
     });
     written.collect()
 }
 
 fn written_exceptions<'a>(
     list: &'static str,
-    exceptions: &'a [Exception],
+    exceptions: &'a [ListEntry],
     root: &'a Node,
 ) -> Vec<WrittenException<'a>> {
     let written = exceptions.iter().zip(items(root, list)).map(|(exception, node)| {
-        let conditions = node.get("when").map_or(&[][..], Node::entries).iter();
-        let claims = claims(&exception.conditions, conditions.map(|entry| (&entry.value, entry.value.place)));
-        WrittenException { list, node, claims }
+        let entries = node.get("when").map_or(&[][..], Node::entries).iter();
+        let conditions =
+            written_conditions(&exception.conditions, entries.map(|entry| (&entry.value, entry.value.span)));
+        WrittenException { list, node, conditions }
     });
     written.collect()
 }

@@ -1,6 +1,6 @@
-//! Lints of single limits: what their numbers come to.
+//! Lints about the numbers of a single limit.
 
-use tollgate_core::algorithm::bucket::{Bucket, Shape};
+use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::sliding_log::{ENTRIES_MAX, SlidingLog};
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::calendar::Period;
@@ -11,23 +11,23 @@ use super::Findings;
 use super::context::{Context, WrittenLimit, rate_text, readable};
 use crate::shorthand::Rate;
 
-/// The bytes of a log's entry in the layout that all stores share.
+/// Bytes of one log entry. All stores use the same layout.
 const ENTRY_BYTES: u64 = 16;
 
-/// More than this for one subject is worth a word.
+/// Logs that can grow larger than this for one subject are reported.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// Up to this limit a log is the better advice, above it buckets are.
+/// Up to this limit the advice is a sliding log, above it a sliding window.
 const LOG_ADVICE_MAX: u64 = 1_000;
 
 pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.limits() {
         let RuleLimit::Fixed(Limit::Bucket(bucket)) = written.limit else { continue };
-        // What a shaper admits at once does not leave at once.
-        let saved = match bucket.shape() {
-            Shape::Tokens => "burst",
-            Shape::Meter => "capacity",
-            Shape::Queue => continue,
+        // A shaper delays what it admits, so it has no burst.
+        let saved = match bucket.kind() {
+            BucketKind::Tokens => "burst",
+            BucketKind::Meter => "capacity",
+            BucketKind::Queue => continue,
         };
         let Some((key, rate)) = written.rate(&["token-bucket", "leaky-bucket"]) else { continue };
         let incoming = incoming(bucket, rate.period);
@@ -37,58 +37,58 @@ pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
         }
         let message = format!(
             "after {} without a request, {} can admit {most} in {}, not {amount}: {} at once and {incoming} \
-             meanwhile",
+             refilled",
             readable(bucket.fill_time()),
             written.whose,
             rate.period,
             bucket.capacity(),
         );
         let fix = smaller_burst(saved, bucket, &written, rate);
-        let place = written.place_of(if written.has(saved) { saved } else { key });
-        found.push(found.note(place, message, written.fix(fix)));
+        let span = written.span_of(if written.has(saved) { saved } else { key });
+        found.push(found.note(span, message, written.fix(fix)));
     }
 }
 
-/// What makes a burst smaller without making a request impossible.
+/// Advice for a smaller burst under which every request can still be admitted.
 fn smaller_burst(key: &str, bucket: &Bucket, written: &WrittenLimit<'_>, rate: Rate) -> String {
-    let (dearest, is_known) = match written.cost {
-        Cost::Asked => (1, true),
+    let (highest_cost, is_exact) = match written.cost {
+        Cost::FromRequest => (1, true),
         Cost::Expression { default, .. } => (*default, false),
-        cost => (cost.largest().unwrap_or(1), true),
+        cost => (cost.max_cost().unwrap_or(1), true),
     };
     let mut ways = Vec::new();
     let incoming = incoming(bucket, rate.period);
-    let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(dearest)).max(1);
-    if is_known && least < u128::from(bucket.capacity()) {
+    let least = u128::from(rate.amount).saturating_sub(incoming).max(u128::from(highest_cost)).max(1);
+    if is_exact && least < u128::from(bucket.capacity()) {
         ways.push(format!("`{key}: {least}` keeps it at {}", least + incoming));
     }
-    if dearest <= rate.amount {
+    if highest_cost <= rate.amount {
         ways.push(at_most(rate));
     }
     match ways.is_empty() {
-        true => "only lower costs allow a smaller burst".to_owned(),
+        true => "a smaller burst needs lower costs".to_owned(),
         false => ways.join("; "),
     }
 }
 
-/// What comes in during a span, from its first tick to its last.
+/// The units that refill from the first to the last tick of a span.
 pub(super) fn incoming(bucket: &Bucket, span: Span) -> u128 {
     let ticks = u128::from(span.us() / bucket.tick().us());
     let (drain, scale) = bucket.rate();
     ticks.saturating_sub(1) * u128::from(drain) / u128::from(scale)
 }
 
-/// What keeps a number in any window.
+/// Advice for a limit that holds in any window.
 fn at_most(Rate { amount, period }: Rate) -> String {
     let instead = if amount <= LOG_ADVICE_MAX {
         format!("{{ sliding-log: {} }}", rate_text(amount, period))
     } else {
         strict_window(amount, period, 10).0
     };
-    format!("to hold {amount} in any {period}, write `{instead}`")
+    format!("for at most {amount} in any {period}, write `{instead}`")
 }
 
-/// A strict sliding window as it is written, and its size in a store.
+/// A strict sliding window as YAML, and its size in a store.
 fn strict_window(amount: u64, period: Span, buckets_max: u64) -> (String, u64) {
     let fits = |buckets: &u64| SlidingWindow::new(amount, period, *buckets, Counting::Strict).is_ok();
     let buckets = (1..=buckets_max).rev().find(fits).unwrap_or(1);
@@ -102,13 +102,13 @@ pub(super) fn window_edge_burst(context: &Context<'_>, found: &mut Findings<'_>)
         let RuleLimit::Fixed(Limit::FixedWindow(window)) = written.limit else { continue };
         let (limit, length) = (window.limit(), window.window());
         let message = format!(
-            "{} can admit {} in {length} around the edge of a window: {limit} at the end of one and {limit} \
+            "{} can admit {} in {length} around a window edge: {limit} at the end of one window and {limit} \
              at the start of the next",
             written.whose,
             2 * u128::from(limit),
         );
         let fix = at_most(Rate { amount: limit, period: length });
-        found.push(found.note(written.place_of("fixed-window"), message, written.fix(fix)));
+        found.push(found.note(written.span_of("fixed-window"), message, written.fix(fix)));
     }
 }
 
@@ -121,15 +121,14 @@ pub(super) fn estimated_count(context: &Context<'_>, found: &mut Findings<'_>) {
         }
         let most = 2 * u128::from(limit) - 1;
         let message = format!(
-            "{} counts by estimate: requests timed to hurt can come to {most} in {length}, not {limit}",
+            "{} counts by estimate: a client that times its requests can get {most} in {length}, not {limit}",
             written.whose,
         );
         let bucket = Span::from_us(length.us() / window.buckets());
         let fix = format!(
-            "`counting: strict` never admits more than {limit}; it may refuse early what comes within \
-             {bucket} of being allowed"
+            "`counting: strict` never admits more than {limit}; it may refuse a request up to {bucket} too long"
         );
-        found.push(found.note(written.place_of("counting"), message, written.fix(fix)));
+        found.push(found.note(written.span_of("counting"), message, written.fix(fix)));
     }
 }
 
@@ -142,13 +141,13 @@ pub(super) fn log_memory(context: &Context<'_>, found: &mut Findings<'_>) {
         }
         let tenths = bytes * 10 / LOG_BYTES_MAX;
         let message = format!(
-            "the log of one subject of {} can grow to {entries} entries, {}.{} MiB",
+            "the log of one subject under {} can grow to {entries} entries, {}.{} MiB",
             written.whose,
             tenths / 10,
             tenths % 10,
         );
         let key = if written.has("entries") { "entries" } else { "sliding-log" };
-        found.push(found.warning(written.place_of(key), message, buckets_instead(&log)));
+        found.push(found.warning(written.span_of(key), message, buckets_instead(&log)));
     }
 }
 
@@ -159,8 +158,8 @@ pub(super) fn log_entries(context: &Context<'_>, found: &mut Findings<'_>) {
             continue;
         }
         let message = format!(
-            "{} remembers {entries} instants, but its limit has room for {needed} requests: the one after \
-             {entries} may be refused",
+            "{} keeps {entries} entries, but its limit admits {needed} requests: requests beyond {entries} \
+             may be refused",
             written.whose,
         );
         let fix = if needed <= ENTRIES_MAX && needed * ENTRY_BYTES <= LOG_BYTES_MAX {
@@ -169,7 +168,7 @@ pub(super) fn log_entries(context: &Context<'_>, found: &mut Findings<'_>) {
             buckets_instead(&log)
         };
         let key = if written.has("entries") { "entries" } else { "sliding-log" };
-        found.push(found.warning(written.place_of(key), message, fix));
+        found.push(found.warning(written.span_of(key), message, fix));
     }
 }
 
@@ -180,12 +179,12 @@ fn logs<'a>(context: &Context<'a>) -> impl Iterator<Item = (WrittenLimit<'a>, Sl
     })
 }
 
-/// The most instants that can count at once: none of them costs less than the least.
+/// The largest number of entries that can count at once: the limit divided by the smallest cost.
 fn entries_needed(log: &SlidingLog, cost: &Cost) -> u64 {
     let least = match cost {
-        Cost::Asked | Cost::Expression { .. } => 1,
+        Cost::FromRequest | Cost::Expression { .. } => 1,
         Cost::Constant(cost) => *cost,
-        // What costs 0 leaves no entry.
+        // A request of cost 0 adds no entry.
         Cost::Table { costs, default, .. } => {
             costs.values().chain([default]).copied().filter(|&cost| cost > 0).min().unwrap_or(1)
         }
@@ -202,7 +201,7 @@ pub(super) fn quota_without_zone(context: &Context<'_>, found: &mut Findings<'_>
     for written in context.limits() {
         let RuleLimit::Calendar { calendar, .. } = written.limit else { continue };
         let period = match calendar.period() {
-            // The hours of almost all zones are those of UTC.
+            // In almost all zones hours start at the same time as in UTC.
             Period::Hour => continue,
             Period::Day => "days",
             Period::Week { .. } => "weeks",
@@ -211,10 +210,10 @@ pub(super) fn quota_without_zone(context: &Context<'_>, found: &mut Findings<'_>
         };
         if !written.has("zone") {
             let message =
-                format!("the {period} of {} begin at midnight in UTC, since it names no zone", written.whose);
-            let fix = "name the zone of the contract, like `zone: Europe/Berlin`, or write `zone: UTC` if \
-                       that is meant";
-            found.push(found.warning(written.place_of("quota"), message, fix));
+                format!("the {period} of {} start at midnight UTC, because `zone` is not set", written.whose);
+            let fix = "set the zone of the contract, like `zone: Europe/Berlin`, or write `zone: UTC` if that \
+                       is intended";
+            found.push(found.warning(written.span_of("quota"), message, fix));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Lints of overrides that change nothing.
+//! Lints about overrides without effect.
 
 use super::Findings;
-use super::claims::Claim;
+use super::conditions::WrittenCondition;
 use super::context::{Context, WrittenOverride};
 
 const DAY_US: u64 = 86_400_000_000;
@@ -16,8 +16,8 @@ pub(super) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
                 days => format!("{days} days ago"),
             };
             let message = format!("this override of rule `{}` ended {ago}", written.id());
-            let fix = "take it out, or set `until` to an instant that is still to come";
-            found.push(found.warning(change.place_of("until"), message, fix));
+            let fix = "remove it, or set `until` to a time in the future";
+            found.push(found.warning(change.span_of("until"), message, fix));
         }
     }
 }
@@ -25,17 +25,18 @@ pub(super) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
 pub(super) fn never_applies(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         for change in &written.overrides {
-            let Some((own, other)) = context.work.contradiction(&written.claims, &change.claims) else {
+            let Some((own, other)) = context.budget.contradiction(&written.conditions, &change.conditions)
+            else {
                 continue;
             };
             let message = format!(
-                "this override never applies: no `{}` meets both it and rule `{}`",
+                "this override never applies: no `{}` matches both the override and rule `{}`",
                 own.attribute,
                 written.id(),
             );
-            let fix = format!("take it out, or let its `{}` be one that the rule takes", own.attribute);
-            let problem = found.warning(other.place, message, fix);
-            found.push(problem.also(own.place, "the rule's condition"));
+            let fix = format!("remove it, or set its `{}` to a value that the rule matches", own.attribute);
+            let problem = found.warning(other.span, message, fix);
+            found.push(problem.also(own.span, "the rule's condition"));
         }
     }
 }
@@ -45,27 +46,28 @@ pub(super) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
         let alive: Vec<&WrittenOverride<'_>> =
             written.overrides.iter().filter(|change| !change.has_ended(context.options)).collect();
         for (at, beaten) in alive.iter().enumerate() {
-            if context.work.contradiction(&written.claims, &beaten.claims).is_some() {
+            if context.budget.contradiction(&written.conditions, &beaten.conditions).is_some() {
                 continue;
             }
-            let known: Vec<&Claim<'_>> = written.claims.iter().chain(&beaten.claims).collect();
-            let better = alive[..at]
-                .iter()
-                .find(|better| outlasts(better, beaten) && context.work.follow(&known, &better.claims));
+            let known: Vec<&WrittenCondition<'_>> =
+                written.conditions.iter().chain(&beaten.conditions).collect();
+            let better = alive[..at].iter().find(|better| {
+                outlasts(better, beaten) && context.budget.implies_all(&known, &better.conditions)
+            });
             if let Some(better) = better {
                 let message = format!(
-                    "this override of rule `{}` never applies: another one always beats it",
+                    "this override of rule `{}` never applies: another one always takes precedence",
                     written.id()
                 );
-                let fix = "take one of them out, or give this one a condition that the other does not have";
-                let problem = found.warning(beaten.place_of("when"), message, fix);
-                found.push(problem.also(better.place_of("when"), "this one holds whenever it does"));
+                let fix = "remove one of them, or give this one a condition that the other does not have";
+                let problem = found.warning(beaten.span_of("when"), message, fix);
+                found.push(problem.also(better.span_of("when"), "this override takes precedence"));
             }
         }
     }
 }
 
-/// Whether the first is in force for as long as the second.
+/// Whether the first is in force at least as long as the second.
 fn outlasts(first: &WrittenOverride<'_>, second: &WrittenOverride<'_>) -> bool {
     match (first.change.until, second.change.until) {
         (None, _) => true,

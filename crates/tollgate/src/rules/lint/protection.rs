@@ -1,4 +1,4 @@
-//! Lints of rules that guard secrets: logins, passwords, codes.
+//! Lints about rules that protect secrets: logins, passwords, codes.
 
 use tollgate_core::rules::{Mode, Rule, RuleLimit, Test};
 use tollgate_core::{Limit, OnFailure};
@@ -6,7 +6,7 @@ use tollgate_core::{Limit, OnFailure};
 use super::Findings;
 use super::context::{Context, WrittenRule, names};
 
-/// Words by which rules that guard a secret are known.
+/// Words that mark a rule as protecting a secret.
 const LOGIN_WORDS: [&str; 18] = [
     "2fa",
     "auth",
@@ -28,35 +28,35 @@ const LOGIN_WORDS: [&str; 18] = [
     "totp",
 ];
 
-/// Attributes that stand for one account, whoever asks for it.
+/// Attributes that identify one account, independent of the client.
 const ACCOUNT_ATTRIBUTES: [&str; 8] =
     ["account", "api_key", "card", "email", "phone", "user", "user_id", "username"];
 
 pub(super) fn open_login(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
-        let Some(policy) = passing_policy(written.rule) else { continue };
+        let Some(policy) = permissive_policy(written.rule) else { continue };
         let Some(sign) = sign_of_a_login(written) else { continue };
         let message = format!(
-            "rule `{}` guards a secret ({sign}), but is {policy} when the store cannot answer: guesses are \
-             not counted then",
+            "rule `{}` protects a secret ({sign}), but its failure policy is {policy}: while the store cannot \
+             answer, guesses are not counted",
             written.id(),
         );
-        let fix = "`closed` refuses during an outage; `local 25%` goes on counting in each process";
-        found.push(found.warning(written.place_of("on_failure"), message, fix));
+        let fix = "`closed` refuses during an outage; `local 25%` continues to count in each process";
+        found.push(found.warning(written.span_of("on_failure"), message, fix));
     }
 }
 
-/// The policy of a rule that lets everything pass, for some requests at least.
-fn passing_policy(rule: &Rule) -> Option<&'static str> {
+/// The failure policy of a rule, if it allows everything for at least some requests.
+fn permissive_policy(rule: &Rule) -> Option<&'static str> {
     let special = rule.on_failure.by.iter().flat_map(|(_, policies)| policies.values());
-    // Ordered, because a map's values come in any order and a message must not change from run to run.
+    // A fixed order, because the order of a map's values changes from run to run and a message must not.
     let policies: Vec<OnFailure> = special.copied().chain([rule.on_failure.default]).collect();
     [(OnFailure::Open, "open"), (OnFailure::Degraded, "degraded")]
         .into_iter()
         .find_map(|(policy, name)| policies.contains(&policy).then_some(name))
 }
 
-/// What shows that a rule guards a secret.
+/// Why a rule seems to protect a secret.
 fn sign_of_a_login(written: &WrittenRule<'_>) -> Option<String> {
     let rule = written.rule;
     if is_penalty(rule) {
@@ -68,18 +68,18 @@ fn sign_of_a_login(written: &WrittenRule<'_>) -> Option<String> {
     if let Some(word) = rule.tags.iter().find_map(|tag| login_word(tag)) {
         return Some(format!("`{word}` in its tags"));
     }
-    let word = written.claims.iter().find_map(|claim| {
-        let in_value = match claim.test {
+    let word = written.conditions.iter().find_map(|condition| {
+        let in_value = match condition.test {
             Test::OneOf(values) => values.iter().find_map(|value| login_word(value)),
             Test::Prefix(text) | Test::Glob(text) => login_word(text),
-            Test::Path(_) => claim.path.and_then(login_word),
+            Test::Path(_) => condition.path.and_then(login_word),
         };
-        in_value.or_else(|| login_word(claim.attribute))
+        in_value.or_else(|| login_word(condition.attribute))
     });
     word.map(|word| format!("`{word}` in its conditions"))
 }
 
-/// The first such word in a text; `sign-in` is one, a `token-bucket` is none.
+/// The first of [`LOGIN_WORDS`] in a text. `sign-in` counts as `signin`; `token-bucket` does not count.
 fn login_word(text: &str) -> Option<&'static str> {
     let lower = text.to_lowercase();
     let words: Vec<&str> =
@@ -96,25 +96,27 @@ pub(super) fn penalty_without_account(context: &Context<'_>, found: &mut Finding
     for written in context.live().filter(|written| is_penalty(written.rule) && !is_by_account(written.rule)) {
         let counted: Vec<&str> = written.rule.per.parts.iter().flatten().map(String::as_str).collect();
         let message = if counted.is_empty() {
-            format!("rule `{}` adds up everybody's failures: one guesser makes all others wait", written.id())
+            format!(
+                "rule `{}` adds up the failures of all clients: one attacker makes all others wait",
+                written.id()
+            )
         } else {
             let by_account = |other: &&WrittenRule<'_>| {
                 other.rule.mode == Mode::Enforce
                     && is_by_account(other.rule)
-                    && context.can_meet(written, other)
+                    && context.can_match_together(written, other)
             };
             if context.live().find(by_account).is_some() {
                 continue;
             }
             format!(
-                "no rule adds up the failures of one account: rule `{}` counts by {}",
+                "failures of one account are not added up: rule `{}` counts by {}",
                 written.id(),
                 names(counted),
             )
         };
-        let fix = "count by account as well, in a rule of its own for the same requests; `use: \
-                   login-protection` does";
-        found.push(found.warning(written.place_of("per"), message, fix));
+        let fix = "add a rule for the same requests that counts by account; `use: login-protection` does";
+        found.push(found.warning(written.span_of("per"), message, fix));
     }
 }
 

@@ -9,7 +9,7 @@
 use tollgate_core::algorithm::bucket::{Bucket, BucketState};
 use tollgate_core::algorithm::fixed_window::{FixedWindow, FixedWindowState};
 use tollgate_core::algorithm::meter::{Meter, MeterState};
-use tollgate_core::algorithm::sliding_window::{InNewest, SlidingWindow};
+use tollgate_core::algorithm::sliding_window::{NewestBucketCharge, SlidingWindow};
 use tollgate_core::{Answer, Limit, Time};
 
 use super::slot::{PackedState, bucket, meter, window};
@@ -19,7 +19,7 @@ use super::slot::{PackedState, bucket, meter, window};
 pub(super) enum AdmittedCharge<'l> {
     Packed(PackedCharge<'l>),
     /// Adds to the newest bucket of a state on the heap, in place.
-    SlidingWindow(&'l SlidingWindow, InNewest),
+    SlidingWindow(&'l SlidingWindow, NewestBucketCharge),
 }
 
 /// An admitted charge to state that is packed into its slot.
@@ -42,15 +42,15 @@ pub(super) fn charge_packed(
     let is_possible = |capacity: u64| (1..=capacity).contains(&cost);
     match limit {
         Limit::Bucket(limit) if is_possible(limit.capacity()) => {
-            let state = limit.charged(Some(&bucket(limit.rate().1, packed)), now, cost)?;
+            let state = limit.try_charge(Some(&bucket(limit.rate().1, packed)), now, cost)?;
             Some(PackedCharge::Bucket(limit, state))
         }
         Limit::FixedWindow(limit) if is_possible(limit.limit()) => {
-            let state = limit.charged(Some(&window(limit.window(), packed)), now, cost)?;
+            let state = limit.try_charge(Some(&window(limit.window(), packed)), now, cost)?;
             Some(PackedCharge::FixedWindow(limit, state))
         }
         Limit::Meter(limit) if is_possible(limit.limit()) => {
-            Some(PackedCharge::Meter(limit, limit.charged(Some(&meter(packed)), now, cost)?))
+            Some(PackedCharge::Meter(limit, limit.try_charge(Some(&meter(packed)), now, cost)?))
         }
         _ => None,
     }
@@ -74,10 +74,10 @@ impl AdmittedCharge<'_> {
     #[inline(always)]
     pub(super) fn answer(&self, cost: u64) -> Answer {
         match self {
-            AdmittedCharge::Packed(PackedCharge::Bucket(limit, state)) => limit.admitted(state, cost),
-            AdmittedCharge::Packed(PackedCharge::FixedWindow(limit, state)) => limit.admitted(state),
-            AdmittedCharge::Packed(PackedCharge::Meter(limit, state)) => limit.admitted(state),
-            AdmittedCharge::SlidingWindow(limit, newest) => limit.admitted(newest),
+            AdmittedCharge::Packed(PackedCharge::Bucket(limit, state)) => limit.admission_answer(state, cost),
+            AdmittedCharge::Packed(PackedCharge::FixedWindow(limit, state)) => limit.admission_answer(state),
+            AdmittedCharge::Packed(PackedCharge::Meter(limit, state)) => limit.admission_answer(state),
+            AdmittedCharge::SlidingWindow(limit, newest) => limit.admission_answer(newest),
         }
     }
 }
@@ -193,14 +193,14 @@ mod tests {
                         && state.counts.len() as u64 == limit.buckets() + 1
                         && state.counts.iter().all(|&count| count <= limit.limit());
                     let in_newest = written.as_ref().is_some_and(|written| written.newest == state.newest);
-                    let newest = limit.charged(state, now, cost);
+                    let newest = limit.try_charge(state, now, cost);
                     prop_assert_eq!(newest.is_some(), same_shape && in_newest);
                     if let Some(newest) = newest {
                         let mut charged = state.clone();
                         newest.add_to(&mut charged);
-                        prop_assert_eq!(limit.admitted(&newest), step.answer);
+                        prop_assert_eq!(limit.admission_answer(&newest), step.answer);
                         prop_assert_eq!(Some(&charged), written.as_ref());
-                        prop_assert_eq!(Some(limit.over_at(&newest)), dies_at);
+                        prop_assert_eq!(Some(limit.dies_at(&newest)), dies_at);
                     }
                 }
                 state = written.or(state);

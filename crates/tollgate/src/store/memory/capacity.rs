@@ -109,7 +109,7 @@ impl<C> MemoryStore<C> {
             | Operation::Reserve { .. }
             | Operation::Report { .. } => {
                 let rule_has_room = key.ip_subjects_max.is_none_or(|ip_subjects_max| {
-                    self.classes.anonymous(key.scope) < ip_subjects_max as usize
+                    self.classes.anonymous(key.keyspace) < ip_subjects_max as usize
                 });
                 !(rule_has_room && self.has_room(shard, now))
             }

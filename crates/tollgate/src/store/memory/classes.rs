@@ -45,8 +45,8 @@ pub(super) struct Class {
 /// What identifies a class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct ClassKey {
-    /// The fingerprint of the rule's scope.
-    pub(super) scope: u128,
+    /// The fingerprint of the rule's keyspace.
+    pub(super) keyspace: u128,
     /// Whether its subjects are anonymous.
     pub(super) anonymous: bool,
     pub(super) form: Form,
@@ -78,7 +78,7 @@ pub(super) struct Classes {
 struct Index {
     /// Callers may bring their own limits, so the hash is seeded. It need not be strong: there are few classes.
     ids: HashMap<ClassKey, ClassId, foldhash::fast::RandomState>,
-    /// By scope.
+    /// By keyspace.
     anonymous: HashMap<u128, Arc<AtomicUsize>, foldhash::fast::RandomState>,
 }
 
@@ -86,7 +86,7 @@ impl Classes {
     pub(super) fn new() -> Classes {
         let chunks = (0..CLASSES_MAX / CHUNK).map(|_| OnceLock::new()).collect();
         let classes = Classes { chunks, index: RwLock::new(Index::default()) };
-        let unknown = ClassKey { scope: 0, anonymous: false, form: Form::Heap };
+        let unknown = ClassKey { keyspace: 0, anonymous: false, form: Form::Heap };
         classes.put(ClassId::UNKNOWN, Class { key: unknown, anonymous: None });
         classes
     }
@@ -112,7 +112,7 @@ impl Classes {
         let Some(id) = ClassId::new(id as u32).filter(|_| id < CLASSES_MAX) else {
             return ClassId::UNKNOWN;
         };
-        let anonymous = key.anonymous.then(|| Arc::clone(index.anonymous.entry(key.scope).or_default()));
+        let anonymous = key.anonymous.then(|| Arc::clone(index.anonymous.entry(key.keyspace).or_default()));
         self.put(id, Class { key: *key, anonymous });
         index.ids.insert(*key, id);
         id
@@ -126,8 +126,8 @@ impl Classes {
     }
 
     /// The number of keys of anonymous subjects under this rule.
-    pub(super) fn anonymous(&self, scope: u128) -> usize {
-        self.index.read().anonymous.get(&scope).map_or(0, |count| count.load(Ordering::Relaxed))
+    pub(super) fn anonymous(&self, keyspace: u128) -> usize {
+        self.index.read().anonymous.get(&keyspace).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -136,13 +136,13 @@ impl Class {
         &self.key.form
     }
 
-    pub(super) fn matches(&self, scope: u128, anonymous: bool, form: &Form) -> bool {
-        self.key.scope == scope && self.key.anonymous == anonymous && self.key.form == *form
+    pub(super) fn matches(&self, keyspace: u128, anonymous: bool, form: &Form) -> bool {
+        self.key.keyspace == keyspace && self.key.anonymous == anonymous && self.key.form == *form
     }
 
     /// Whether its state is packed and was written by this limit.
-    pub(super) fn is_packed(&self, scope: u128, anonymous: bool, limit: &Limit) -> bool {
+    pub(super) fn is_packed(&self, keyspace: u128, anonymous: bool, limit: &Limit) -> bool {
         let same_limit = matches!(&self.key.form, Form::Packed(written_by) if written_by == limit);
-        same_limit && self.key.scope == scope && self.key.anonymous == anonymous
+        same_limit && self.key.keyspace == keyspace && self.key.anonymous == anonymous
     }
 }

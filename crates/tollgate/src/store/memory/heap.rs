@@ -1,6 +1,6 @@
 //! State that does not fit into a slot.
 
-use tollgate_core::algorithm::sliding_window::InNewest;
+use tollgate_core::algorithm::sliding_window::NewestBucketCharge;
 use tollgate_core::{Change, State, Time, Write};
 
 /// States by index. The index of a removed state is reused.
@@ -47,7 +47,7 @@ impl Heap {
 
     /// Adds to the newest bucket of a sliding window in place.
     #[inline]
-    pub(super) fn add_to_newest(&mut self, index: u32, newest: &InNewest, dies_at: Time) {
+    pub(super) fn add_to_newest(&mut self, index: u32, newest: &NewestBucketCharge, dies_at: Time) {
         let entry = &mut self.entries[index as usize];
         let Some(State::SlidingWindow(state)) = &mut entry.state else {
             unreachable!("the charge was computed under the same lock");

@@ -41,7 +41,7 @@ impl RequestIds {
         RequestIds { shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect() }
     }
 
-    /// Returns the stored Outcome of this request id, or applies the Plan and stores its Outcome if it booked something.
+    /// Returns the stored Outcome of this request id, or applies the Plan and stores its Outcome if it took effect.
     ///
     /// The id's shard stays locked meanwhile: of two concurrent requests with one id, the second gets the Outcome of the
     /// first.
@@ -63,7 +63,7 @@ impl RequestIds {
             None => (),
         }
         let outcome = apply();
-        if outcome.books(plan) {
+        if outcome.took_effect(plan) {
             let (content, until) = (request.content, now.plus(request.horizon));
             shard.drop_oldest(now);
             let answers = outcome.answers.iter().copied().collect();

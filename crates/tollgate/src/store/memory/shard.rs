@@ -92,7 +92,7 @@ impl Shard {
             Limit::SlidingWindow(limit) if (1..=limit.limit()).contains(&cost) => {
                 match self.heap.state(heap_index(classes, key, slot)?)? {
                     State::SlidingWindow(state) => {
-                        Some(AdmittedCharge::SlidingWindow(limit, limit.charged(state, now, cost)?))
+                        Some(AdmittedCharge::SlidingWindow(limit, limit.try_charge(state, now, cost)?))
                     }
                     _ => None,
                 }
@@ -107,7 +107,7 @@ impl Shard {
         let slot = self.table.slot_mut(slot);
         match charge {
             AdmittedCharge::SlidingWindow(limit, newest) => {
-                self.heap.add_to_newest(slot.heap_index(), newest, limit.over_at(newest));
+                self.heap.add_to_newest(slot.heap_index(), newest, limit.dies_at(newest));
             }
             AdmittedCharge::Packed(charge) => slot.set_state(charge.new_state()),
         }
@@ -239,10 +239,10 @@ impl Shard {
 
     /// The class for a write, usually the one that the slot has already.
     fn class_for(&self, classes: &Classes, key: &StateKey<'_>, slot: Option<usize>, form: Form) -> ClassId {
-        let (scope, anonymous) = (key.scope, key.is_anonymous());
+        let (keyspace, anonymous) = (key.keyspace, key.is_anonymous());
         let current = slot.and_then(|slot| self.class_at(slot));
-        let current = current.filter(|&class| classes.get(class).matches(scope, anonymous, &form));
-        current.unwrap_or_else(|| classes.intern(&ClassKey { scope, anonymous, form }))
+        let current = current.filter(|&class| classes.get(class).matches(keyspace, anonymous, &form));
+        current.unwrap_or_else(|| classes.intern(&ClassKey { keyspace, anonymous, form }))
     }
 
     /// Writes class and state into the slot, or into a new one.
@@ -362,7 +362,7 @@ impl Shard {
 #[inline]
 fn heap_index(classes: &Classes, key: &StateKey<'_>, slot: &Slot) -> Option<u32> {
     let class = classes.get(slot.class()?);
-    class.matches(key.scope, key.is_anonymous(), &Form::Heap).then_some(slot.heap_index())
+    class.matches(key.keyspace, key.is_anonymous(), &Form::Heap).then_some(slot.heap_index())
 }
 
 /// Where the state after a change is stored.

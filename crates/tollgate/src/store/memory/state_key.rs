@@ -10,8 +10,8 @@ use super::slot::Slot;
 #[derive(Clone, Copy)]
 pub(super) struct StateKey<'i> {
     pub(super) fingerprint: u128,
-    /// The fingerprint of the rule's scope.
-    pub(super) scope: u128,
+    /// The fingerprint of the rule's keyspace.
+    pub(super) keyspace: u128,
     /// Set for an anonymous subject: how many of them may have separate state under the rule.
     pub(super) ip_subjects_max: Option<u32>,
     pub(super) limit: &'i Limit,
@@ -24,7 +24,7 @@ impl<'i> StateKey<'i> {
     pub(super) fn of(item: &'i Item<'_>) -> StateKey<'i> {
         StateKey {
             fingerprint: item.key.fingerprint(),
-            scope: item.key.scope().fingerprint(),
+            keyspace: item.key.keyspace().fingerprint(),
             ip_subjects_max: item.ip_subjects_max,
             limit: &item.limit,
             class: None,
@@ -33,8 +33,8 @@ impl<'i> StateKey<'i> {
 
     /// The key of the rule's overflow subject.
     pub(super) fn overflow(self) -> StateKey<'i> {
-        // A key's fingerprint is that of its scope XOR its subject, as `Key` defines.
-        let fingerprint = self.scope ^ Subject::OVERFLOW.to_u128();
+        // A key's fingerprint is that of its keyspace XOR its subject, as `Key` defines.
+        let fingerprint = self.keyspace ^ Subject::OVERFLOW.to_u128();
         StateKey { fingerprint, ip_subjects_max: None, ..self }
     }
 
@@ -45,7 +45,8 @@ impl<'i> StateKey<'i> {
     /// Whether state of this class is packed and was written by the same limit under the same rule.
     #[inline]
     pub(super) fn wrote(&self, classes: &Classes, class: ClassId) -> bool {
-        Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_anonymous(), self.limit)
+        Some(class) == self.class
+            || classes.get(class).is_packed(self.keyspace, self.is_anonymous(), self.limit)
     }
 
     /// Charges `cost` to the packed state in this slot; `None` if it is not admitted or not packed. Writes nothing.

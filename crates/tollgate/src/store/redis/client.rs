@@ -1,8 +1,9 @@
-//! Connections to Redis servers: one multiplexed connection each, with a breaker and bounded queues.
+//! The client: multiplexed connections to each Redis server, with a breaker and bounded queues.
 
-pub(crate) mod caller;
+pub(crate) mod breaker;
 pub(crate) mod connection;
-pub(crate) mod health;
-pub(crate) mod job;
-pub(crate) mod lane;
+pub(crate) mod connector;
+pub(crate) mod multiplexer;
 pub(crate) mod node;
+pub(crate) mod pending_plan;
+pub(crate) mod permits;

@@ -1,33 +1,33 @@
-//! What can go wrong between here and Redis, and whether the Plan may have been carried out all the same.
+//! Errors between the store and Redis, and whether a Plan may have been applied in spite of one.
 
 use std::sync::Arc;
 
 use tollgate_core::StoreError;
 
-use crate::store::redis::protocol::wire::ITEMS_MAX;
+use crate::store::redis::protocol::plan_codec::ITEMS_MAX;
 
-/// Why there is no answer.
+/// Why a Plan has no Outcome.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RedisError {
-    /// So many checks are under way that one more could only be late. It was not sent.
+    /// Too many checks are in flight. The Plan was not sent.
     #[error("too many checks are waiting for Redis")]
     Busy,
-    /// A check that so many rules match does not fit into one call. It was not sent.
-    #[error("{items} rules match one check; {ITEMS_MAX} are the most that one call carries")]
+    /// The Plan has more items than one call can carry. It was not sent.
+    #[error("{items} rules match one check, more than the maximum of {ITEMS_MAX} per call")]
     TooManyRules {
-        /// How many.
+        /// Number of rules that match.
         items: usize,
     },
-    /// It was still waiting to be sent when its time was over.
-    #[error("the deadline passed before the check could be sent to Redis")]
+    /// The deadline passed while the Plan was queued. It was not sent.
+    #[error("the deadline passed before the check was sent to Redis")]
     TooLate,
-    /// It was sent, and no reply came in time: it may have been carried out.
-    #[error("Redis did not answer within the deadline")]
+    /// The Plan was sent and no reply came in time. It may have been applied.
+    #[error("no reply from Redis within the deadline")]
     NoReply,
-    /// It was sent, and the connection broke before the reply: it may have been carried out.
-    #[error("the connection to Redis broke before its reply")]
-    Lost(#[source] Option<Arc<std::io::Error>>),
-    /// No connection can be made. It was not sent.
+    /// The Plan was sent and the connection broke before the reply. It may have been applied.
+    #[error("connection to Redis lost before the reply")]
+    ConnectionLost(#[source] Option<Arc<std::io::Error>>),
+    /// No connection can be made. The Plan was not sent.
     #[error("cannot connect to Redis at {address}")]
     Connect {
         /// Host and port.
@@ -35,46 +35,47 @@ pub enum RedisError {
         /// Why.
         source: Arc<std::io::Error>,
     },
-    /// No sentinel says where the primary is. It was not sent.
-    #[error("no sentinel says where the primary {name:?} is")]
+    /// No sentinel knows the primary. The Plan was not sent.
+    #[error("no sentinel knows the primary {name:?}")]
     NoPrimary {
-        /// The name that the sentinels were asked for.
+        /// The primary's name in the URL.
         name: Arc<str>,
-        /// What the last of them said.
+        /// The last sentinel's error.
         source: Option<Arc<RedisError>>,
     },
-    /// The sentinels named it, but it takes no writes, or not yet. It was not sent.
-    #[error("the server at {address} is a replica")]
+    /// The sentinels named this server, but it is not the primary, or not yet. The Plan was not sent.
+    #[error("Redis at {address} is a replica")]
     Replica {
         /// Host and port.
         address: Arc<str>,
     },
-    /// It is not known which server of the cluster has the keys. It was not sent.
-    #[error("it is not known which server of the cluster holds slot {slot}")]
+    /// No server of the cluster is known to own the keys. The Plan was not sent.
+    #[error("no known server of the cluster owns hash slot {hash_slot}")]
     NoOwner {
-        /// The keys' slot.
-        slot: u16,
-        /// Why nothing better is known.
+        /// The keys' hash slot.
+        hash_slot: u16,
+        /// Why the cluster's hash slots are not known.
         source: Option<Arc<RedisError>>,
     },
-    /// Its keys are on several servers, and not all of them answered: some of it may have been carried out.
+    /// The keys are on several servers, and not all of them answered. Part of the Plan may have been applied.
     #[error("not every server of the cluster answered")]
-    Partly(#[source] Arc<RedisError>),
-    /// Redis answers with an error: nothing was carried out.
-    #[error("Redis answers: {0}")]
-    Refused(Arc<str>),
-    /// Something answers that is not Redis, or not as our script does.
-    #[error("Redis answers with nonsense: {0}")]
-    Nonsense(&'static str),
+    PartiallyApplied(#[source] Arc<RedisError>),
+    /// Redis replied with an error. Nothing was applied.
+    #[error("Redis replied with an error: {0}")]
+    ErrorReply(Arc<str>),
+    /// The reply is not one that Redis or our script sends.
+    #[error("unexpected reply from Redis: {0}")]
+    UnexpectedReply(&'static str),
     /// The store was dropped.
-    #[error("the store is being shut down")]
+    #[error("the store is shutting down")]
     Closed,
 }
 
-/// Error words that stand until somebody changes a setting. Everything else may pass.
-const SETTINGS: [&str; 6] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "CROSSSLOT", "ERR"];
-/// What may pass although Redis calls it a plain error: it wraps what a script met, and has no word for a full house.
-const PASSING: [&str; 8] = [
+/// Codes of error replies that persist until a setting is changed. All other errors may be temporary.
+const PERMANENT_CODES: [&str; 6] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "CROSSSLOT", "ERR"];
+/// Texts of temporary errors that have the code ERR: Redis wraps errors of a script's commands, and has no code for its
+/// limit on clients.
+const TEMPORARY_TEXTS: [&str; 8] = [
     "OOM ",
     "READONLY",
     "MASTERDOWN",
@@ -86,43 +87,46 @@ const PASSING: [&str; 8] = [
 ];
 
 impl RedisError {
-    /// Whether the Plan may have been carried out although there is no answer.
-    pub const fn may_be_done(&self) -> bool {
+    /// Whether the Plan may have been applied in spite of the error.
+    pub const fn may_have_applied(&self) -> bool {
         matches!(
             self,
-            RedisError::NoReply | RedisError::Lost(_) | RedisError::Nonsense(_) | RedisError::Partly(_)
+            RedisError::NoReply
+                | RedisError::ConnectionLost(_)
+                | RedisError::UnexpectedReply(_)
+                | RedisError::PartiallyApplied(_)
         )
     }
 
-    /// Whether waiting does not help.
+    /// Whether the error persists until a setting is changed.
     fn is_misconfigured(&self) -> bool {
         match self {
             RedisError::TooManyRules { .. } => true,
-            RedisError::Partly(source)
+            RedisError::PartiallyApplied(source)
             | RedisError::NoPrimary { source: Some(source), .. }
             | RedisError::NoOwner { source: Some(source), .. } => source.is_misconfigured(),
-            RedisError::Refused(answer) => {
-                let word = answer.split_ascii_whitespace().next().unwrap_or_default();
-                SETTINGS.contains(&word) && !PASSING.iter().any(|passing| answer.contains(passing))
+            RedisError::ErrorReply(reply) => {
+                let code = reply.split_ascii_whitespace().next().unwrap_or_default();
+                PERMANENT_CODES.contains(&code) && !TEMPORARY_TEXTS.iter().any(|text| reply.contains(text))
             }
             _ => false,
         }
     }
 
-    /// Whether what Redis answered begins with this word, in capitals by its custom.
-    pub(super) fn is(&self, word: &str) -> bool {
-        matches!(self, RedisError::Refused(answer) if answer.split_ascii_whitespace().next() == Some(word))
+    /// Whether this is an error reply with this code, which is the first word of its text.
+    pub(super) fn has_code(&self, code: &str) -> bool {
+        matches!(self, RedisError::ErrorReply(reply) if reply.split_ascii_whitespace().next() == Some(code))
     }
 
-    /// Whether the server takes no writes. The oldest wrap it into what their scripts met.
+    /// Whether the server refused a write because it is a replica. Old servers wrap this into the script's error.
     pub(super) fn is_readonly(&self) -> bool {
-        matches!(self, RedisError::Refused(answer) if answer.contains("READONLY"))
+        matches!(self, RedisError::ErrorReply(reply) if reply.contains("READONLY"))
     }
 
-    /// What those are told whose Plan is not sent to this server because of what happened to others.
-    pub(super) fn of_unsent(self, address: &dyn std::fmt::Display) -> RedisError {
+    /// The error for a Plan that was not sent, because this error happened to others on the same server.
+    pub(super) fn for_unsent(self, address: &dyn std::fmt::Display) -> RedisError {
         match self {
-            RedisError::Lost(_) | RedisError::NoReply | RedisError::Nonsense(_) => {
+            RedisError::ConnectionLost(_) | RedisError::NoReply | RedisError::UnexpectedReply(_) => {
                 let source = Arc::new(std::io::Error::other(self));
                 RedisError::Connect { address: address.to_string().into(), source }
             }
@@ -132,9 +136,9 @@ impl RedisError {
 }
 
 impl From<std::io::Error> for RedisError {
-    /// Something was under way on a connection.
+    /// Converts an I/O error on an established connection.
     fn from(error: std::io::Error) -> RedisError {
-        RedisError::Lost(Some(Arc::new(error)))
+        RedisError::ConnectionLost(Some(Arc::new(error)))
     }
 }
 

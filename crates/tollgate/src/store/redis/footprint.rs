@@ -1,105 +1,106 @@
-//! What state takes in Redis, told before there is any: keys, values, and all that the server keeps beside them.
+//! Estimates the memory that state takes in Redis: keys, values, expiries and the server's overhead.
 //!
-//! Lengths of keys and states come from core, which alone knows their form. The rest is how servers lay out a string with
-//! an expiry, measured on those that are supported and compared with them by the tests.
+//! The lengths of keys and states come from core, the only crate that knows their formats. The rest models how servers
+//! store a string with an expiry. Tests compare it with the supported servers.
 
 use tollgate_core::algorithm::quota::{QuotaPeriod, RESERVATIONS_MAX};
-use tollgate_core::{Key, Limit, Operation, Report, Scope, Span, State, SubjectHasher, Time, Token};
+use tollgate_core::{Key, Keyspace, Limit, Operation, Report, Span, State, SubjectHasher, Time, Token};
 
-/// A server, as far as its memory is concerned.
+/// The memory model of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
-    /// Whose tables.
+    /// How the server stores keys and values.
     pub engine: Engine,
-    /// Whose sizes.
+    /// How the server rounds allocations.
     pub allocator: Allocator,
 }
 
-/// How keys and values are laid out.
+/// How a server stores keys and values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Engine {
-    /// As in Redis 6.2 and 7. Each key has an entry in the table of keys and another one in that of expiries.
+    /// Redis 6.2 and 7: each key has an entry in the table of keys and one in the table of expiries.
     #[default]
     Redis,
-    /// As in Valkey 9. Key, expiry and a small value are one piece of memory.
+    /// Valkey 9: key, expiry and a small value are one allocation.
     Valkey,
 }
 
-/// To which sizes memory is rounded up.
+/// How allocations are rounded up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Allocator {
-    /// What servers are built with on Linux.
+    /// jemalloc, which servers use on Linux.
     #[default]
     Jemalloc,
-    /// That of glibc.
+    /// The allocator of glibc.
     Libc,
 }
 
-/// What one key takes, without its share of the tables that all keys lie in.
+/// The memory of one key, without its share of the server's hash tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyBytes {
-    /// The key's text.
+    /// Length of the key.
     pub key: u64,
-    /// The state.
+    /// Length of the state.
     pub value: u64,
-    /// Headers, what is lost to rounding, and the entry that leads to it.
+    /// Headers, rounding and the entry in the table of keys.
     pub overhead: u64,
-    /// When it is to be forgotten.
+    /// The expiry.
     pub expiry: u64,
 }
 
 impl KeyBytes {
-    /// All of it.
+    /// The sum of all parts.
     pub const fn total(&self) -> u64 {
         self.key + self.value + self.overhead + self.expiry
     }
 }
 
-/// What a limit keeps several of for one subject: entries of a log, leases, reservations.
+/// The variable part of a subject's state: entries of a log, leases or reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Records {
-    /// So many are there as soon as there is any state.
+    /// Number of records in the smallest state.
     pub least: u64,
-    /// So many can there be.
+    /// Largest number of records.
     pub most: u64,
-    /// What each takes. A log grows by an eighth at a time, so that it may take an eighth more.
+    /// Bytes per record. A log grows by an eighth at a time, so it may take an eighth more.
     pub bytes: u64,
 }
 
-/// A Redis object: type, encoding, age, references, pointer.
+/// The header of a Redis object: type, encoding, age, references, pointer.
 const OBJECT: u64 = 16;
-/// A string up to here lies right behind its object in Redis.
+/// Longest string that Redis stores in the same allocation as its object.
 const EMBEDDED_MAX: u64 = 44;
-/// Key, value and next one of a place in a table.
+/// A hash table entry: pointers to key, value and next entry.
 const ENTRY: u64 = 24;
 const POINTER: u64 = 8;
-/// Valkey keeps key and value in one piece up to here, the expiry not counted.
-const PIECE_MAX: u64 = 128;
-/// A bucket of Valkey's tables has seven places, and a table is doubled when 77 in 100 of all are taken.
+/// Largest allocation in which Valkey stores key and value together, without the expiry.
+const EMBEDDED_ENTRY_MAX: u64 = 128;
+/// A bucket of Valkey's hash tables.
 const BUCKET: u64 = 64;
-const BUCKET_HUNDREDTHS: u64 = 7 * 77;
-/// Of a remembered request: digest, end, instant; then an answer for each rule.
-const REMEMBERED: u64 = 40;
-const ANSWER: u64 = 34;
+/// Entries per 100 buckets at which Valkey doubles a table: 77 % of seven per bucket.
+const BUCKET_ENTRIES_PER_100: u64 = 7 * 77;
+/// A stored request id has a head (digest, expiry, attempt, time) and one answer per rule.
+const REQUEST_ID_HEAD: u64 = 40;
+const REQUEST_ID_ANSWER: u64 = 34;
 
 impl Footprint {
-    /// What a subject of this limit takes that has so many records, under a prefix of this length.
-    pub fn subject(&self, prefix: usize, scope: &Scope, limit: &Limit, records: u64) -> KeyBytes {
-        self.key((prefix + text(&anybody(scope))) as u64, state(limit, records))
+    /// The memory of one subject with `records` records, under a prefix of `prefix` bytes.
+    pub fn subject(&self, prefix: usize, keyspace: &Keyspace, limit: &Limit, records: u64) -> KeyBytes {
+        self.key((prefix + text_length(&sample_key(keyspace))) as u64, state_length(limit, records))
     }
 
-    /// What a request's id takes for as long as it is remembered, if the request met so many rules, this one first.
-    pub fn request_id(&self, prefix: usize, scope: &Scope, rules: u64) -> KeyBytes {
-        let key = anybody(scope);
-        let text = text(&key.of_request(key.subject()));
-        self.key((prefix + text) as u64, REMEMBERED + ANSWER * rules)
+    /// The memory of one stored request id, if `rules` rules matched the request and the first has this keyspace.
+    pub fn request_id(&self, prefix: usize, keyspace: &Keyspace, rules: u64) -> KeyBytes {
+        let key = sample_key(keyspace);
+        let length = text_length(&key.request_id_key(key.subject()));
+        self.key((prefix + length) as u64, REQUEST_ID_HEAD + REQUEST_ID_ANSWER * rules)
     }
 
-    /// The tables that so many keys and their expiries lie in.
+    /// The memory of the hash tables for this many keys and their expiries.
     pub const fn tables(&self, keys: u64) -> u64 {
         let one = match self.engine {
             Engine::Redis => POINTER * max(keys, 4).next_power_of_two(),
-            Engine::Valkey => BUCKET * (keys * 100).div_ceil(BUCKET_HUNDREDTHS).next_power_of_two(),
+            Engine::Valkey => BUCKET * (keys * 100).div_ceil(BUCKET_ENTRIES_PER_100).next_power_of_two(),
         };
         2 * one
     }
@@ -116,9 +117,9 @@ impl Footprint {
                 (self.allocated(string(key)) + held + entry, entry)
             }
             Engine::Valkey => {
-                // The pointer gives way to what it would point to.
+                // An embedded value replaces the pointer to it.
                 let (head, named) = (OBJECT - POINTER, 1 + string(key));
-                let taken = if head + named + string(value) <= PIECE_MAX {
+                let taken = if head + named + string(value) <= EMBEDDED_ENTRY_MAX {
                     self.allocated(head + POINTER + named + string(value))
                 } else {
                     self.allocated(OBJECT + POINTER + named) + self.allocated(string(value))
@@ -129,12 +130,12 @@ impl Footprint {
         KeyBytes { key, value, overhead: taken - key - value, expiry }
     }
 
-    /// What is handed out when so much is asked for.
+    /// The size that the allocator returns for a request of this size.
     const fn allocated(&self, bytes: u64) -> u64 {
         match self.allocator {
-            // The classes of a build that aligns to 16, as distributions have it; up to 64 others have finer ones.
+            // The size classes of builds that align to 16 bytes, which distributions use. Others are finer up to 64.
             Allocator::Jemalloc if bytes <= 128 => bytes.next_multiple_of(16),
-            // Four sizes between a power of two and the next.
+            // Four size classes between a power of two and the next.
             Allocator::Jemalloc => bytes.next_multiple_of(bytes.next_power_of_two() / 8),
             Allocator::Libc => max((bytes + 8).next_multiple_of(16) - 8, 24),
         }
@@ -142,7 +143,7 @@ impl Footprint {
 }
 
 impl Records {
-    /// What this limit keeps several of; none if its state has one size for ever.
+    /// The records of a limit. None if its state has a fixed size.
     pub fn of(limit: &Limit) -> Option<Records> {
         let (least, most) = match limit {
             Limit::SlidingLog(limit) => (1, limit.entries().min(limit.limit())),
@@ -156,62 +157,62 @@ impl Records {
             _ => [Operation::Charge { cost: 1, token: Token(1) }, Operation::Charge { cost: 1, token }]
                 .to_vec(),
         };
-        let bytes = length(limit, &operations) - length(limit, &[first(limit)]);
+        let bytes = length_after(limit, &operations) - length_after(limit, &[smallest_operation(limit)]);
         (most > least).then_some(Records { least, most, bytes })
     }
 }
 
-/// Length of the state with so many records.
-fn state(limit: &Limit, records: u64) -> u64 {
-    let smallest = length(limit, &[first(limit)]);
+/// Length of the state with this many records.
+fn state_length(limit: &Limit, records: u64) -> u64 {
+    let smallest = length_after(limit, &[smallest_operation(limit)]);
     let Some(Records { least, most, bytes }) = Records::of(limit) else { return smallest };
     let records = records.clamp(least, most);
     match limit {
-        // A full ring is cut anew with room for one more entry and an eighth of those it has.
+        // A full ring is rewritten with room for one more entry plus an eighth of those it has.
         Limit::SlidingLog(_) => smallest + bytes * (records - least + (records - 1) / 8),
         _ => smallest + bytes * (records - least),
     }
 }
 
-/// What leaves the smallest state there is.
-const fn first(limit: &Limit) -> Operation {
+/// The operation that leaves the smallest state.
+const fn smallest_operation(limit: &Limit) -> Operation {
     match limit {
         Limit::Penalty(_) => Operation::Report { result: Report::Failure },
         _ => Operation::Charge { cost: 1, token: Token(1) },
     }
 }
 
-/// How long the state is after these, a moment apart: the machine itself says it.
-fn length(limit: &Limit, operations: &[Operation]) -> u64 {
+/// Applies operations one microsecond apart and returns the length of the state.
+fn length_after(limit: &Limit, operations: &[Operation]) -> u64 {
     let mut now = match limit {
         Limit::Quota(quota) => match quota.period() {
             QuotaPeriod::Calendar(periods) => periods.starts()[1],
-            QuotaPeriod::Rolling(_) => SOME_DAY,
+            QuotaPeriod::Rolling(_) => ANY_TIME,
         },
-        _ => SOME_DAY,
+        _ => ANY_TIME,
     };
-    let mut held = None;
+    let mut state = None;
     for operation in operations {
         now = now.plus(Span::from_us(1));
-        if let Some(write) = limit.decide(held.as_ref(), now, operation).write {
-            State::commit(&mut held, write.change);
+        if let Some(write) = limit.decide(state.as_ref(), now, operation).write {
+            State::commit(&mut state, write.change);
         }
     }
-    held.map_or(0, |state: State| state.encode().len() as u64)
+    state.map_or(0, |state: State| state.encode().len() as u64)
 }
 
-const SOME_DAY: Time = Time::from_us(1_700_000_000_000_000);
+const ANY_TIME: Time = Time::from_us(1_700_000_000_000_000);
 
-/// A key of this scope: all of them are of one length.
-fn anybody(scope: &Scope) -> Key<'_> {
-    scope.key(SubjectHasher::new([0; 32]).subject([]))
+/// A key of this keyspace. All have the same length.
+fn sample_key(keyspace: &Keyspace) -> Key<'_> {
+    keyspace.key(SubjectHasher::new([0; 32]).subject([]))
 }
 
-fn text(key: &impl ToString) -> usize {
+fn text_length(key: &impl ToString) -> usize {
     key.to_string().len()
 }
 
-/// A string with its header and its end.
+/// A string with its header and terminator.
 const fn string(length: u64) -> u64 {
     let header = match length {
         0..256 => 3,

@@ -1,6 +1,7 @@
-//! The wire format: Plans as script calls, script replies as Outcomes, RESP.
+//! The wire format: Plans as calls of the Lua script, its replies as Outcomes, and the Redis protocol (RESP).
 
 pub(crate) mod batch;
-pub(crate) mod reply;
+pub(crate) mod plan_codec;
+pub(crate) mod resp;
 pub(crate) mod script;
-pub(crate) mod wire;
+pub(crate) mod script_codec;

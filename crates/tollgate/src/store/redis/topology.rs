@@ -1,8 +1,9 @@
-//! Where state is stored: the URL, the primary behind sentinels, the hash slots of a cluster.
+//! Which server holds a key: the store's URL, the primary behind sentinels, the hash slots of a cluster.
 
+pub(crate) mod address;
 pub(crate) mod cluster;
+pub(crate) mod hash_slot;
+pub(crate) mod multi_slot;
+pub(crate) mod primary_locator;
 pub(crate) mod sentinel;
-pub(crate) mod slot;
-pub(crate) mod split;
-pub(crate) mod target;
-pub(crate) mod whereabouts;
+pub(crate) mod url;

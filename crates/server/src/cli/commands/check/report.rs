@@ -1,4 +1,4 @@
-//! Decisions as people and programs read them, and what they come to.
+//! Prints decisions as a table or as JSON, and counts them.
 
 use std::process::ExitCode;
 
@@ -10,30 +10,30 @@ use tollgate::core::decision::{Numbers, RetryAfter, Source};
 use tollgate::core::rules::{Mode, Rollout, RuleSet};
 use tollgate::core::{Attributes, Time};
 
-use crate::cli::terminal::{DIM, GREEN, RED, YELLOW, length};
+use crate::cli::terminal::{DIM, GREEN, RED, YELLOW, duration};
 use crate::cli::{exit, terminal};
 
-/// How decisions are printed.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum Format {
     /// For people
     Table,
-    /// For programs: one object a line, one line a check
+    /// For programs: one JSON object per check and line
     Json,
 }
 
-/// Prints each decision as it comes, and counts.
+/// Prints each decision when it is made, and counts them.
 pub(super) struct Report {
     format: Format,
     table: Table,
     admitted: u64,
     refused: u64,
     /// A rule that refused without counting.
-    outright: Option<String>,
+    uncounted: Option<String>,
 }
 
 impl Report {
-    /// For a table that is wide enough for these times.
+    /// Creates a report whose table is wide enough for these times.
     pub(super) fn new(
         format: Format,
         rules: &RuleSet,
@@ -41,47 +41,47 @@ impl Report {
         times: &[Time],
     ) -> Report {
         let table = Table::new(rules, attributes, times);
-        Report { format, table, admitted: 0, refused: 0, outright: None }
+        Report { format, table, admitted: 0, refused: 0, uncounted: None }
     }
 
-    /// Prints what was decided at this instant; before the first, what the columns are.
-    pub(super) fn tell(&mut self, decision: &Decision, now: Time) -> Result<()> {
+    /// Prints a decision of this instant; before the first one, the header of the table.
+    pub(super) fn print(&mut self, decision: &Decision, now: Time) -> Result<()> {
         if self.format == Format::Table && self.admitted + self.refused == 0 {
-            terminal::print(&self.table.head())?;
+            terminal::print(&self.table.header())?;
         }
-        *(if decision.allowed { &mut self.admitted } else { &mut self.refused }) += 1;
-        if decision.source == Source::Rule {
-            self.outright = decision.headline().map(|rule| rule.id().to_owned());
+        *(if decision.allowed() { &mut self.admitted } else { &mut self.refused }) += 1;
+        if decision.source() == Source::Rule {
+            self.uncounted = decision.headline().map(|rule| rule.id().to_owned());
         }
         terminal::print(&match self.format {
             Format::Table => self.table.rows(decision, now),
-            Format::Json => line(decision, now),
+            Format::Json => json_line(decision, now),
         })
     }
 
-    /// Prints what it came to.
-    pub(super) fn end(self) -> Result<ExitCode> {
-        let Report { format, admitted, refused, outright, .. } = self;
+    /// Prints the totals and returns the exit code.
+    pub(super) fn finish(self) -> Result<ExitCode> {
+        let Report { format, admitted, refused, uncounted, .. } = self;
         if format == Format::Table {
             terminal::print(&format!("\n{admitted} admitted, {refused} refused\n"))?;
-            if let Some(rule) = outright {
-                let why = "nobody to count is there, or it denies; `tollgate explain` says which";
+            if let Some(rule) = uncounted {
+                let why = "its subject is missing, or its limit is `deny`; `tollgate explain` shows which";
                 terminal::print(&format!(
                     "{YELLOW}note:{YELLOW:#} {rule} refuses without counting: {why}\n"
                 ))?;
             }
         }
-        Ok(if refused == 0 { exit::GOOD } else { exit::BAD })
+        Ok(if refused == 0 { exit::SUCCESS } else { exit::NEGATIVE })
     }
 }
 
-fn line(decision: &Decision, now: Time) -> String {
-    let mut told = decision.to_json();
-    told["at"] = json!(terminal::instant(now));
-    format!("{told}\n")
+fn json_line(decision: &Decision, now: Time) -> String {
+    let mut members = String::new();
+    decision.write_json_members(&mut members);
+    format!("{{{members},\"at\":{}}}\n", json!(terminal::instant(now)))
 }
 
-/// How wide the columns are whose texts differ in length.
+/// The widths of the columns whose texts differ in length.
 struct Table {
     time: usize,
     rule: usize,
@@ -95,13 +95,13 @@ impl Table {
         let names = matching.iter().map(|&place| {
             let rule = &rules.rules()[place as usize];
             let blocking = rule.mode == Mode::Enforce && rule.rollout == Rollout::ALL;
-            if several { each(rule.scope.rule(), blocking).len() } else { rule.scope.rule().len() }
+            if several { indented(rule.keyspace.rule(), blocking).len() } else { rule.keyspace.rule().len() }
         });
         let rule = names.chain([NO_RULE.len()]).max().unwrap_or(0);
         Table { time, rule }
     }
 
-    fn head(&self) -> String {
+    fn header(&self) -> String {
         let Table { time, rule } = *self;
         format!(
             "{:<time$}  {:<8}  {:<rule$}  {:>9} {:>8}  {:>12} {:>15}\n",
@@ -109,40 +109,40 @@ impl Table {
         )
     }
 
-    /// The headline, and every rule if there are several.
+    /// Formats the headline, and every rule if there are several.
     fn rows(&self, decision: &Decision, now: Time) -> String {
-        let (answer, style) = if decision.allowed { ("admitted", GREEN) } else { ("refused", RED) };
-        let name = match (decision.headline(), decision.source) {
+        let (answer, style) = if decision.allowed() { ("admitted", GREEN) } else { ("refused", RED) };
+        let name = match (decision.headline(), decision.source()) {
             (Some(rule), _) => rule.id(),
-            (None, Source::List) if decision.allowed => "(bypass list)",
+            (None, Source::List) if decision.allowed() => "(bypass list)",
             (None, Source::List) => "(deny list)",
             (None, _) => NO_RULE,
         };
         let time = terminal::instant(now);
-        let numbers = decision.headline().and_then(|rule| rule.numbers);
+        let numbers = decision.headline().and_then(|rule| rule.outcome().numbers);
         let mut rows = self.row(&time, &format!("{style}{answer:<8}{style:#}"), name, numbers);
         let rules: Vec<_> = decision.rules().collect();
         for rule in rules.iter().filter(|_| rules.len() > 1) {
-            let answer = if rule.allowed { "admits" } else { "refuses" };
-            let name = each(rule.id(), rule.blocking);
-            rows += &self.row("", &format!("{DIM}{answer:<8}{DIM:#}"), &name, rule.numbers);
+            let answer = if rule.allowed() { "admits" } else { "refuses" };
+            let name = indented(rule.id(), rule.blocking());
+            rows += &self.row("", &format!("{DIM}{answer:<8}{DIM:#}"), &name, rule.outcome().numbers);
         }
         rows
     }
 
     fn row(&self, time: &str, answer: &str, name: &str, numbers: Option<Numbers>) -> String {
         let Table { time: time_width, rule } = *self;
-        let or_none = |ms: u64| if ms == 0 { "-".to_owned() } else { length(ms) };
+        let or_dash = |ms: u64| if ms == 0 { "-".to_owned() } else { duration(ms) };
         let cells = match numbers {
             None => ["-", "-", "-", "-"].map(str::to_owned),
             Some(numbers) => [
                 numbers.remaining.to_string(),
-                or_none(numbers.delay_ms),
+                or_dash(numbers.delay_ms),
                 match numbers.retry_after {
-                    RetryAfter::Ms(ms) => or_none(ms),
+                    RetryAfter::Ms(ms) => or_dash(ms),
                     RetryAfter::Never => "never".to_owned(),
                 },
-                length(numbers.reset_after_ms),
+                duration(numbers.reset_after_ms),
             ],
         };
         let [remaining, delay, retry, reset] = cells;
@@ -152,9 +152,9 @@ impl Table {
     }
 }
 
-const NO_RULE: &str = "(no rule applies)";
+const NO_RULE: &str = "(no rule matches)";
 
-/// A rule's name below a headline.
-fn each(name: &str, blocking: bool) -> String {
+/// Formats the name of a rule below the headline.
+fn indented(name: &str, blocking: bool) -> String {
     if blocking { format!("  {name}") } else { format!("  {name} (shadow)") }
 }

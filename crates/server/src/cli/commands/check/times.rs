@@ -1,42 +1,42 @@
-//! The times at which a check is made in memory.
+//! The times of checks in the memory store.
 
 use tollgate::core::{Span, Time};
 use tollgate::shorthand;
 
 use crate::cli::request_args::instant;
 
-/// When, as it is written.
+/// A time as written on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum At {
+pub(super) enum CheckTime {
     Instant(Time),
-    After(Span),
+    Offset(Span),
 }
 
-/// Offsets count from the first time if that is an instant, or else from now.
-pub(super) fn times(given: &[At], now: Time) -> Vec<Time> {
+/// Resolves offsets, which count from the first time if that is an instant, or else from now.
+pub(super) fn resolve_times(given: &[CheckTime], now: Time) -> Vec<Time> {
     let start = match given.first() {
-        Some(At::Instant(first)) => *first,
+        Some(CheckTime::Instant(first)) => *first,
         _ => now,
     };
     let times = given.iter().map(|at| match *at {
-        At::Instant(time) => time,
-        At::After(offset) => start.plus(offset),
+        CheckTime::Instant(time) => time,
+        CheckTime::Offset(offset) => start.plus(offset),
     });
     if given.is_empty() { vec![now] } else { times.collect() }
 }
 
-/// An instant, or an offset with a plus.
-pub(super) fn at(text: &str) -> Result<At, String> {
+/// Parses an instant, or an offset that starts with a plus.
+pub(super) fn parse_time(text: &str) -> Result<CheckTime, String> {
     match text.strip_prefix('+') {
-        Some(offset) => after(offset).map(At::After).ok_or_else(|| {
-            "write a plus, a number and one of us, ms, s, min, h, d, w, like +1.5s".to_owned()
+        Some(offset) => parse_offset(offset).map(CheckTime::Offset).ok_or_else(|| {
+            "write a plus, a number and a unit (us, ms, s, min, h, d or w), like +1.5s".to_owned()
         }),
-        None => instant(text).map(At::Instant),
+        None => instant(text).map(CheckTime::Instant),
     }
 }
 
-/// `1.5s`. A part of a microsecond is no time.
-fn after(text: &str) -> Option<Span> {
+/// Parses a duration like `1.5s`. Fractions of a microsecond are invalid.
+fn parse_offset(text: &str) -> Option<Span> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit_at);
     let Some((whole, decimals)) = number.split_once('.') else { return shorthand::span(text).ok() };
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_lengths_of_time_with_a_plus() {
+    fn offsets_are_durations_after_a_plus() {
         for (text, us) in [
             ("+0s", Some(0)),
             ("+1.5s", Some(1_500_000)),
@@ -73,17 +73,17 @@ mod tests {
             ("+s5", None),
             ("+", None),
         ] {
-            assert_eq!(at(text).ok(), us.map(|us| At::After(Span::from_us(us))), "{text}");
+            assert_eq!(parse_time(text).ok(), us.map(|us| CheckTime::Offset(Span::from_us(us))), "{text}");
         }
     }
 
     #[test]
     fn offsets_count_from_the_first_instant_or_from_now() {
         let [now, noon] = [1_000, 2_000].map(Time::from_us);
-        let after = |us| At::After(Span::from_us(us));
-        assert_eq!(times(&[], now), [now]);
-        assert_eq!(times(&[after(5), after(7)], now), [1_005, 1_007].map(Time::from_us));
-        let given = [At::Instant(noon), after(5), At::Instant(now)];
-        assert_eq!(times(&given, now), [2_000, 2_005, 1_000].map(Time::from_us));
+        let offset = |us| CheckTime::Offset(Span::from_us(us));
+        assert_eq!(resolve_times(&[], now), [now]);
+        assert_eq!(resolve_times(&[offset(5), offset(7)], now), [1_005, 1_007].map(Time::from_us));
+        let given = [CheckTime::Instant(noon), offset(5), CheckTime::Instant(now)];
+        assert_eq!(resolve_times(&given, now), [2_000, 2_005, 1_000].map(Time::from_us));
     }
 }

@@ -1,4 +1,4 @@
-//! The estimate for people.
+//! The estimate as tables.
 
 use tollgate::core::Algorithm;
 use tollgate::store::redis::Engine;
@@ -6,25 +6,25 @@ use tollgate::store::redis::Engine;
 use super::{Estimate, Growth, Row};
 use crate::cli::terminal::{DIM, STRONG};
 
-/// Tables, totals, and what they assume.
+/// Formats the tables, the totals and the assumptions.
 pub(super) fn text(estimate: &Estimate) -> String {
-    let mut out = subjects(estimate);
+    let mut out = subject_table(estimate);
     out += &format!("\n{STRONG}{}{STRONG:#}\n", total(estimate));
     if estimate.rules.iter().any(|row| row.growth.is_some()) {
-        out += &format!("\n{}", growths(estimate));
-        out += &format!("\n{STRONG}{}{STRONG:#}\n", worst(estimate));
+        out += &format!("\n{}", growth_table(estimate));
+        out += &format!("\n{STRONG}{}{STRONG:#}\n", worst_case(estimate));
     }
-    out + &assumed(estimate)
+    out + &assumptions(estimate)
 }
 
-/// What a subject that has just come takes, in bytes.
-fn subjects(estimate: &Estimate) -> String {
+/// The size of a new subject of each rule, in bytes.
+fn subject_table(estimate: &Estimate) -> String {
     let width = width(estimate);
     let mut out = format!(
         "{:<width$}  {:<14}  {:>5} {:>7} {:>9} {:>7} {:>10}  {:>13} {:>10}\n",
-        "rule", "algorithm", "key", "value", "overhead", "expiry", "a subject", "subjects", "together"
+        "rule", "algorithm", "key", "value", "overhead", "expiry", "subject", "subjects", "total"
     );
-    let share = estimate.share();
+    let share = estimate.table_share();
     for row in &estimate.rules {
         let one = row.one;
         out += &format!(
@@ -40,27 +40,27 @@ fn subjects(estimate: &Estimate) -> String {
             size((one.total() + share) * row.subjects),
         );
     }
-    for (rule, why) in &estimate.without {
-        out += &format!("{DIM}{rule:<width$}  nothing: {why}{DIM:#}\n");
+    for (rule, reason) in &estimate.without_state {
+        out += &format!("{DIM}{rule:<width$}  no state: {reason}{DIM:#}\n");
     }
     out
 }
 
-/// What grows with use, and the worst case.
-fn growths(estimate: &Estimate) -> String {
+/// The growth of each rule whose state grows with use, and its worst case.
+fn growth_table(estimate: &Estimate) -> String {
     let width = width(estimate);
     let mut out = format!(
         "{:<width$}  {:<14}  {:>10} {:>9} {:>21} {:>10}\n",
-        "grows with", "each", "on top", "at most", "a subject at the most", "together"
+        "rule", "grows per", "bytes each", "at most", "largest subject", "total"
     );
-    let share = estimate.share();
+    let share = estimate.table_share();
     for row in &estimate.rules {
         let Some(Growth { records, full }) = &row.growth else { continue };
         out += &format!(
             "{:<width$}  {:<14}  {:>10} {:>9} {:>21} {:>10}\n",
             row.rule,
-            record(row.algorithm),
-            grouped(on_top(row.algorithm, records.bytes)),
+            record_name(row.algorithm),
+            grouped(record_bytes(row.algorithm, records.bytes)),
             grouped(records.most),
             grouped(full.total() + share),
             size((full.total() + share) * row.subjects),
@@ -74,25 +74,25 @@ fn total(estimate: &Estimate) -> String {
     format!("{} for {keys} keys", size(estimate.total(|row| row.one)))
 }
 
-fn worst(estimate: &Estimate) -> String {
-    format!("{} if every subject is at its limit", size(estimate.total(Row::most)))
+fn worst_case(estimate: &Estimate) -> String {
+    format!("{} if every subject is at its limit", size(estimate.total(Row::size_max)))
 }
 
-fn assumed(estimate: &Estimate) -> String {
-    let server = match estimate.footprint.engine {
+fn assumptions(estimate: &Estimate) -> String {
+    let engine = match estimate.footprint.engine {
         Engine::Redis => "Redis 6.2 or 7",
         Engine::Valkey => "Valkey 9",
     };
     format!(
-        "\nAssumed: {server} with jemalloc; every subject has been there once and is not forgotten yet; sizes in bytes.\n\
-         Each request with an id takes {} bytes more, for {} s, and {} for each further rule it meets.\n\
-         Not counted: an empty server, fragmentation, buffers of clients and replicas. Leave them a quarter.\n",
+        "\nAssumptions: {engine} with jemalloc; every subject has sent one request and has not expired. Sizes are in bytes.\n\
+         Each request with an id needs {} more bytes for {} s, and {} more for each further rule that matches.\n\
+         Not included: an empty server, fragmentation, buffers of clients and replicas. Reserve a quarter for them.\n",
         estimate.request_id, estimate.horizon_s, estimate.request_id_further
     )
 }
 
-/// What a rule of this algorithm keeps several of.
-const fn record(algorithm: Algorithm) -> &'static str {
+/// What each record of the algorithm stands for.
+const fn record_name(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::SlidingLog => "request",
         Algorithm::Concurrency => "lease",
@@ -100,8 +100,8 @@ const fn record(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// A log has an eighth to spare.
-const fn on_top(algorithm: Algorithm, bytes: u64) -> u64 {
+/// The bytes that one more record adds. A sliding log reserves an eighth more than it uses.
+const fn record_bytes(algorithm: Algorithm, bytes: u64) -> u64 {
     match algorithm {
         Algorithm::SlidingLog => (bytes * 9).div_ceil(8),
         _ => bytes,
@@ -111,13 +111,13 @@ const fn on_top(algorithm: Algorithm, bytes: u64) -> u64 {
 fn width(estimate: &Estimate) -> usize {
     let rules = estimate.rules.iter().map(|row| row.rule.len());
     rules
-        .chain(estimate.without.iter().map(|(rule, _)| rule.len()))
+        .chain(estimate.without_state.iter().map(|(rule, _)| rule.len()))
         .max()
         .unwrap_or(0)
-        .max("grows with".len())
+        .max("rule".len())
 }
 
-/// `1,234,567`.
+/// Formats a number like `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -130,7 +130,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// In the largest unit of which there is one, rounded up to a tenth.
+/// Formats a size in the largest fitting unit, rounded up to a tenth.
 fn size(bytes: u64) -> String {
     let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_sizes_rounded_up() {
+    fn numbers_are_grouped_and_sizes_are_rounded_up() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(grouped(number), text);
         }

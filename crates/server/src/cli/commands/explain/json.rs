@@ -1,69 +1,69 @@
-//! The explanation for programs.
+//! The explanation as JSON.
 
 use serde_json::{Map, Value, json};
 use tollgate::core::Item;
-use tollgate::core::rules::rule_set::Exception;
-use tollgate::core::rules::{Explained, Missing, Origin, Override, Planned, RuleLimit};
+use tollgate::core::rules::rule_set::ListEntry;
+use tollgate::core::rules::{Missing, Origin, Override, Planned, RuleLimit, RuleTrace};
 
-use super::unused::unused;
-use super::{Explanation, matches, words};
+use super::unused_attributes::unused_attributes;
+use super::{Explanation, describe, matches};
 
 pub(super) fn json(explanation: &Explanation<'_>) -> Value {
-    let Explanation { rules, request, now, explained, .. } = explanation;
+    let Explanation { rules, request, now, traces, .. } = explanation;
     let attributes: Map<String, Value> =
         request.attributes.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     json!({
-        "at": words::instant(*now),
+        "at": describe::instant(*now),
         "asked_cost": request.cost,
         "attributes": attributes,
         "hash_key": if explanation.example_key { "example" } else { "given" },
-        "rules": explained.iter().enumerate().map(|(place, rule)| of_rule(explanation, place, rule)).collect::<Value>(),
-        "answer": answer(explanation),
-        "notes": unused(rules, request.attributes),
+        "rules": traces.iter().enumerate().map(|(index, rule)| rule_json(explanation, index, rule)).collect::<Value>(),
+        "answer": answer_json(explanation),
+        "notes": unused_attributes(rules, request.attributes),
     })
 }
 
-fn of_rule(explanation: &Explanation<'_>, place: usize, explained: &Explained<'_, '_>) -> Value {
-    let Explanation { rules, request, written, .. } = explanation;
+fn rule_json(explanation: &Explanation<'_>, rule_index: usize, trace: &RuleTrace<'_, '_>) -> Value {
+    let Explanation { rules, request, rules_text, .. } = explanation;
     let attributes = request.attributes;
-    let rule = explained.rule;
-    let unmet = explained.unmet.iter().map(|condition| {
-        json!({ "attribute": condition.attribute, "why": words::unmet(condition, attributes, written) })
+    let rule = trace.rule;
+    let unmet = trace.unmet.iter().map(|condition| {
+        json!({ "attribute": condition.attribute, "why": describe::unmet_condition(condition, attributes, rules_text) })
     });
     let overrides =
-        rules.overrides_of(place).iter().map(|change| of_override(explanation, explained, change));
-    let limit_origin = explained.changed_by.map_or(&rule.origin, |change| &change.origin);
+        rules.overrides_of(rule_index).iter().map(|change| override_json(explanation, trace, change));
+    let limit_origin = trace.changed_by.map_or(&rule.origin, |change| &change.origin);
     json!({
-        "id": rule.scope.rule(),
+        "id": rule.keyspace.rule(),
         "description": rule.description,
         "file": rule.origin.file,
         "line": rule.origin.line,
-        "applies": matches(explained),
+        "applies": matches(trace),
         "unmet": unmet.collect::<Value>(),
-        "subject": subject(explanation, explained),
-        "limit": limit(explanation, explained.limit, limit_origin),
+        "subject": subject_json(explanation, trace),
+        "limit": limit_json(explanation, trace.limit, limit_origin),
         "overrides": overrides.collect::<Value>(),
         "cost": {
-            "cost": explained.cost.cost,
-            "failed": explained.cost.failed,
-            "why": words::why_cost(&rule.cost, explained.cost, attributes),
+            "cost": trace.cost.cost,
+            "failed": trace.cost.failed,
+            "why": describe::cost_reason(&rule.cost, trace.cost, attributes),
         },
-        "mode": words::mode(rule.mode),
-        "rollout": { "share": words::share(rule.rollout), "included": explained.in_rollout },
-        "blocking": matches(explained) && explained.blocking,
-        "on_failure": words::on_failure(rule.on_failure.of(attributes)),
+        "mode": describe::mode(rule.mode),
+        "rollout": { "share": describe::percentage(rule.rollout), "included": trace.in_rollout },
+        "blocking": matches(trace) && trace.blocking,
+        "on_failure": describe::on_failure(rule.on_failure.for_request(attributes)),
     })
 }
 
-fn subject(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> Value {
-    match &explained.subject {
+fn subject_json(explanation: &Explanation<'_>, trace: &RuleTrace<'_, '_>) -> Value {
+    match &trace.subject {
         Ok(subjects) => {
             let parts = subjects.parts.iter().map(|(kind, value)| json!({ "kind": kind, "value": value }));
             let hash = format!("{:?}", explanation.hash(subjects));
             json!({ "found": true, "parts": parts.collect::<Value>(), "hash_prefix": hash })
         }
         Err(chain) => {
-            let then = match explained.rule.missing {
+            let then = match trace.rule.missing {
                 Missing::Skip => "skip",
                 Missing::Refuse => "refuse",
             };
@@ -72,29 +72,31 @@ fn subject(explanation: &Explanation<'_>, explained: &Explained<'_, '_>) -> Valu
     }
 }
 
-fn limit(explanation: &Explanation<'_>, limit: &RuleLimit, origin: &Origin) -> Value {
-    let written = explanation.written.limit(limit, origin);
+fn limit_json(explanation: &Explanation<'_>, limit: &RuleLimit, origin: &Origin) -> Value {
+    let limit_text = explanation.rules_text.limit(limit, origin);
     let period = explanation.period(limit);
-    let period =
-        period.map(|(start, end)| json!({ "start": words::instant(start), "end": words::instant(end) }));
+    let period = period
+        .map(|(start, end)| json!({ "start": describe::instant(start), "end": describe::instant(end) }));
     json!({
-        "written": written.text,
-        "file": written.origin.file,
-        "line": written.origin.line,
+        "written": limit_text.text,
+        "file": limit_text.origin.file,
+        "line": limit_text.origin.line,
         "algorithm": limit.algorithm().map(|algorithm| algorithm.name()),
         "capacity": limit.capacity(),
         "period": period,
     })
 }
 
-fn of_override(explanation: &Explanation<'_>, explained: &Explained<'_, '_>, change: &Override) -> Value {
-    let Explanation { request, now, written, .. } = explanation;
+fn override_json(explanation: &Explanation<'_>, trace: &RuleTrace<'_, '_>, change: &Override) -> Value {
+    let Explanation { request, now, rules_text, .. } = explanation;
     let holds = change.holds(request.attributes, *now);
-    let wins = explained.changed_by.is_some_and(|winner| std::ptr::eq(winner, change));
-    let why = match explained.changed_by {
-        _ if !holds => words::why_not(change, request.attributes, *now, written),
-        Some(winner) if !wins => format!("another applies: {}", words::why_beats(winner, change)),
-        _ => words::met(&change.conditions, request.attributes),
+    let wins = trace.changed_by.is_some_and(|winner| std::ptr::eq(winner, change));
+    let why = match trace.changed_by {
+        _ if !holds => describe::override_mismatch(change, request.attributes, *now, rules_text),
+        Some(winner) if !wins => {
+            format!("another override wins because {}", describe::override_precedence(winner, change))
+        }
+        _ => describe::met_conditions(&change.conditions, request.attributes),
     };
     json!({
         "file": change.origin.file,
@@ -102,23 +104,23 @@ fn of_override(explanation: &Explanation<'_>, explained: &Explained<'_, '_>, cha
         "applies": holds,
         "wins": wins,
         "why": why,
-        "until": change.until.map(words::instant),
+        "until": change.until.map(describe::instant),
         "reason": change.reason,
-        "limit": limit(explanation, &change.limit, &change.origin),
+        "limit": limit_json(explanation, &change.limit, &change.origin),
     })
 }
 
-fn answer(explanation: &Explanation<'_>) -> Value {
+fn answer_json(explanation: &Explanation<'_>) -> Value {
     match &explanation.planned {
-        Ok(Planned::Denied(exception)) => excepted("denied", exception),
-        Ok(Planned::Bypassed(exception)) => excepted("bypassed", exception),
+        Ok(Planned::Denied(entry)) => list_entry_json("denied", entry),
+        Ok(Planned::Bypassed(entry)) => list_entry_json("bypassed", entry),
         Ok(Planned::Refused { rule, missing, .. }) => {
             let why = if *missing { "missing-subject" } else { "limit-deny" };
-            json!({ "kind": "refused", "rule": rule.scope.rule(), "why": why })
+            json!({ "kind": "refused", "rule": rule.keyspace.rule(), "why": why })
         }
         Ok(Planned::Plan { plan, skipped, cost_failed }) => json!({
             "kind": "plan",
-            "items": plan.items().iter().map(of_item).collect::<Value>(),
+            "items": plan.items().iter().map(item_json).collect::<Value>(),
             "skipped": skipped,
             "cost_failed": cost_failed,
         }),
@@ -126,19 +128,19 @@ fn answer(explanation: &Explanation<'_>) -> Value {
     }
 }
 
-fn excepted(kind: &str, exception: &Exception) -> Value {
-    let Exception { reason, origin, .. } = exception;
+fn list_entry_json(kind: &str, entry: &ListEntry) -> Value {
+    let ListEntry { reason, origin, .. } = entry;
     json!({ "kind": kind, "reason": reason, "file": origin.file, "line": origin.line })
 }
 
-fn of_item(item: &Item<'_>) -> Value {
+fn item_json(item: &Item<'_>) -> Value {
     json!({
-        "rule": item.key.scope().rule(),
+        "rule": item.key.keyspace().rule(),
         "key": item.key.to_string(),
         "operation": "charge",
         "cost": item.operation.cost(),
         "capacity": item.limit.capacity(),
         "blocking": item.blocking,
-        "on_failure": words::on_failure(item.on_failure),
+        "on_failure": describe::on_failure(item.on_failure),
     })
 }

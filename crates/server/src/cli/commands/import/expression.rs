@@ -1,32 +1,32 @@
-//! The conditions and variables of Limitador, as far as rules have them: comparisons of a variable with texts.
+//! Conditions and variables of Limitador. Only comparisons of a variable with strings are supported.
 
-use super::written::Wanted;
+use super::rules_file::ValueTest;
 
-/// A condition as rules have it: several, all of which must hold; none if it is of another kind.
-pub(super) fn conditions(text: &str) -> Option<Vec<(String, Wanted)>> {
+/// Converts a condition to conditions of a rule, all of which must hold. Returns `None` if it is not supported.
+pub(super) fn conditions(text: &str) -> Option<Vec<(String, ValueTest)>> {
     text.split("&&").map(condition).collect()
 }
 
-fn condition(text: &str) -> Option<(String, Wanted)> {
+fn condition(text: &str) -> Option<(String, ValueTest)> {
     let text = text.trim();
     if let Some((name, value)) = text.split_once("==") {
-        // The text may stand on either side.
+        // The string may be on either side.
         let (name, value) =
             if literal(name).is_some() { (value, literal(name)?) } else { (name, literal(value)?) };
-        return Some((variable(name)?, Wanted::Is(value)));
+        return Some((variable(name)?, ValueTest::Is(value)));
     }
     if let Some((name, list)) = text.split_once(" in ") {
         let list = list.trim().strip_prefix('[')?.strip_suffix(']')?;
-        // In a list, a rule would take these for patterns.
+        // In the list of a rule, these would be patterns.
         let plain = |value: &String| !value.contains(['*', '?', '{', '[']);
         let values: Option<Vec<String>> = list.split(',').map(|value| literal(value).filter(plain)).collect();
-        return Some((variable(name)?, Wanted::OneOf(values?)));
+        return Some((variable(name)?, ValueTest::OneOf(values?)));
     }
     let (name, rest) = text.split_once(".startsWith(")?;
-    Some((variable(name)?, Wanted::StartsWith(literal(rest.strip_suffix(')')?)?)))
+    Some((variable(name)?, ValueTest::StartsWith(literal(rest.strip_suffix(')')?)?)))
 }
 
-/// A text in quotes.
+/// Parses a string in quotes.
 fn literal(text: &str) -> Option<String> {
     let text = text.trim();
     let quote = text.chars().next().filter(|c| "'\"".contains(*c))?;
@@ -34,7 +34,7 @@ fn literal(text: &str) -> Option<String> {
     (!inner.contains([quote, '\\'])).then(|| inner.to_owned())
 }
 
-/// The attribute that a variable is: `user_id`, `descriptors[0].user_id` or `descriptors[0]['user_id']`.
+/// Returns the attribute name of a variable: `user_id`, `descriptors[0].user_id` or `descriptors[0]['user_id']`.
 pub(super) fn variable(text: &str) -> Option<String> {
     let text = text.trim();
     let name = match text.strip_prefix("descriptors[") {
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comparisons_with_texts_are_understood_and_nothing_else_is() {
-        let is = |name: &str, value: &str| (name.to_owned(), Wanted::Is(value.to_owned()));
+    fn only_comparisons_with_strings_are_converted() {
+        let is = |name: &str, value: &str| (name.to_owned(), ValueTest::Is(value.to_owned()));
         for (text, expected) in [
             ("req.method == 'GET'", Some(vec![is("req.method", "GET")])),
             ("'GET' == method", Some(vec![is("method", "GET")])),
@@ -66,11 +66,14 @@ mod tests {
             ("descriptors[0].x == '1' && y == '2'", Some(vec![is("x", "1"), is("y", "2")])),
             (
                 "method in ['GET', 'HEAD']",
-                Some(vec![("method".to_owned(), Wanted::OneOf(vec!["GET".to_owned(), "HEAD".to_owned()]))]),
+                Some(vec![(
+                    "method".to_owned(),
+                    ValueTest::OneOf(vec!["GET".to_owned(), "HEAD".to_owned()]),
+                )]),
             ),
             (
                 "path.startsWith('/v1/')",
-                Some(vec![("path".to_owned(), Wanted::StartsWith("/v1/".to_owned()))]),
+                Some(vec![("path".to_owned(), ValueTest::StartsWith("/v1/".to_owned()))]),
             ),
             ("method != 'GET'", None),
             ("method == 'GET' || method == 'PUT'", None),
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_an_attribute() {
+    fn variables_become_attribute_names() {
         for (text, expected) in [
             ("user_id", Some("user_id")),
             ("descriptors[0]['user_id']", Some("user_id")),

@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: whether the server serves. It does until it is about to end.
+//! `grpc.health.v1.Health`: reports `SERVING` until the server shuts down.
 
 use hyper::body::Incoming;
 use tonic::body::Body;
@@ -9,10 +9,10 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use super::{infallible, should_rate_limit};
 
-/// Bytes of a question: the name of a service. Anybody may ask, so nobody is given room for more.
-const QUESTION_MAX: usize = 1024;
+/// Bytes of a request, which names a service. Anonymous callers may send it, so it is kept small.
+const REQUEST_BYTES_MAX: usize = 1024;
 
-/// What one connection is told.
+/// The health service of one connection.
 pub(super) struct Health {
     reporter: HealthReporter,
     server: HealthServer<HealthService>,
@@ -23,15 +23,15 @@ impl Health {
         let reporter = HealthReporter::new();
         reporter.set_service_status(should_rate_limit::SERVICE, ServingStatus::Serving).await;
         let server = HealthServer::new(HealthService::from_health_reporter(reporter.clone()))
-            .max_decoding_message_size(QUESTION_MAX);
+            .max_decoding_message_size(REQUEST_BYTES_MAX);
         Health { reporter, server }
     }
 
-    pub(super) async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Body> {
+    pub(super) async fn respond(&self, request: http::Request<Incoming>) -> http::Response<Body> {
         infallible(self.server.clone().call(request).await)
     }
 
-    /// Tells everybody who watches, and that there is nothing more to tell.
+    /// Reports `NOT_SERVING` to clients that watch, and ends their streams.
     pub(super) async fn end(&self) {
         for service in ["", should_rate_limit::SERVICE] {
             self.reporter.set_service_status(service, ServingStatus::NotServing).await;

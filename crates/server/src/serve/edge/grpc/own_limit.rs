@@ -1,46 +1,48 @@
-//! Limits that descriptors bring along: fixed windows of the caller's own, beside all rules.
+//! Limits that descriptors carry: fixed windows of the caller, independent of all rules.
 //!
-//! They are charged one after another before the rules are asked, and taken back if something else refuses.
+//! They are charged one after another before the rules are checked, and refunded if anything else refuses.
 
 use tollgate::core::algorithm::fixed_window::FixedWindow;
 use tollgate::core::{Limit, Mark, Operation, Span};
 
+use super::descriptor_request::{DescriptorRequest, MessageError};
 use super::proto::{RateLimitOverride, RateLimitUnit};
-use super::question::{BadMessage, Question};
-use crate::serve::gate::{Edge, Gate, ThrottleError, Throttled};
+use crate::serve::gate::{Edge, Gate, Throttled};
 
-/// What a descriptor brings along.
+/// The limit of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OwnLimit {
-    /// So much in a window.
     Some(Limit),
-    /// Nothing at all.
+    /// It allows nothing.
     Nothing,
 }
 
-/// A descriptor that was charged to a limit of its own.
+/// A descriptor that was charged to its own limit.
 pub(super) struct Charged {
-    /// Its place among the descriptors.
-    pub(super) at: usize,
+    /// Its index among the descriptors.
+    pub(super) index: usize,
     pub(super) limit: OwnLimit,
     key: String,
     cost: u64,
-    /// What the store found; none if there was no need to ask it, or it could not tell.
+    /// The store's result; `None` if the store was not asked or could not decide.
     pub(super) found: Option<Throttled>,
 }
 
 impl OwnLimit {
-    /// The limit of the descriptor at this place, if it brings one along.
-    pub(super) fn of(at: usize, question: &Question<'_>) -> Result<Option<OwnLimit>, BadMessage> {
-        let Some(limit) = question.own_limit() else { return Ok(None) };
-        let window = window(limit).ok_or(BadMessage::NoUnit(at))?;
+    /// The limit of the descriptor with this index, if it carries one.
+    pub(super) fn of(
+        index: usize,
+        descriptor: &DescriptorRequest<'_>,
+    ) -> Result<Option<OwnLimit>, MessageError> {
+        let Some(limit) = descriptor.own_limit() else { return Ok(None) };
+        let window = window(limit).ok_or(MessageError::NoUnit(index))?;
         let window = FixedWindow::new(u64::from(limit.requests_per_unit), window);
-        // The one thing that can be wrong with it is that it allows nothing.
+        // The only invalid fixed window is one that allows nothing.
         Ok(Some(window.map_or(OwnLimit::Nothing, |window| OwnLimit::Some(Limit::FixedWindow(window)))))
     }
 }
 
-/// A month has thirty days and a year 365, as in the service that Envoy's makers wrote.
+/// A month has 30 days and a year 365, as in Envoy's reference service.
 fn window(limit: &RateLimitOverride) -> Option<Span> {
     const DAY_S: u64 = 86_400;
     let seconds = match RateLimitUnit::try_from(limit.unit).ok()? {
@@ -61,45 +63,35 @@ impl Charged {
     }
 }
 
-/// Charges one after another; once one is refused, the others are only looked at.
+/// Charges one after another. After a refusal, the others are only peeked at.
 pub(super) async fn charge(
     limits: impl IntoIterator<Item = (usize, OwnLimit)>,
-    questions: &[Question<'_>],
+    descriptors: &[DescriptorRequest<'_>],
     gate: &Gate,
 ) -> Vec<Charged> {
     let mut charged: Vec<Charged> = Vec::new();
-    for (at, limit) in limits {
-        let (key, cost) = (questions[at].own_key(), questions[at].cost);
-        let goes_on = charged.iter().all(Charged::is_admitted);
-        let operation = if goes_on { Operation::charge(cost) } else { Operation::Peek { cost } };
+    for (index, limit) in limits {
+        let (key, cost) = (descriptors[index].own_key(), descriptors[index].cost);
+        let are_admitted = charged.iter().all(Charged::is_admitted);
+        let operation = if are_admitted { Operation::charge(cost) } else { Operation::Peek { cost } };
         let found = match limit {
             OwnLimit::Nothing => None,
-            OwnLimit::Some(limit) => told(gate.throttle(Edge::Grpc, &key, &limit, operation).await),
+            // What cannot be decided is refused: no rule says otherwise.
+            OwnLimit::Some(limit) => gate.throttle(Edge::Grpc, &key, &limit, operation).finish().await.ok(),
         };
-        charged.push(Charged { at, limit, key, cost, found });
+        charged.push(Charged { index, limit, key, cost, found });
     }
     charged
 }
 
-/// Takes back what was charged.
-pub(super) async fn take_back(charged: &[Charged], gate: &Gate) {
+/// Refunds what was charged.
+pub(super) async fn refund(charged: &[Charged], gate: &Gate) {
     for Charged { limit, key, cost, found, .. } in charged {
         let (OwnLimit::Some(limit), Some(Throttled { answer, .. })) = (limit, found) else { continue };
         if answer.mark != Mark::None {
-            told(gate.throttle(Edge::Grpc, key, limit, answer.mark.undo(*cost, limit)).await);
-        }
-    }
-}
-
-/// Whatever cannot be decided is refused: there is no rule that could say otherwise.
-fn told(found: Result<Throttled, ThrottleError>) -> Option<Throttled> {
-    match found {
-        Ok(found) => Some(found),
-        // It costs more than there ever is.
-        Err(ThrottleError::Plan(_)) => None,
-        Err(error @ (ThrottleError::Store(_) | ThrottleError::Unanswered)) => {
-            tracing::debug!(event = "own_limit_undecided", "{error}");
-            None
+            // The gate records a failure. The charge then expires with its window.
+            let refunded = gate.throttle(Edge::Grpc, key, limit, answer.mark.undo(*cost, limit)).finish();
+            drop(refunded.await);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The first bytes of a connection. What does not begin as HTTP/2 does, or not soon, is not served.
+//! The connection preface of HTTP/2. A connection without it, or where it is late, is closed.
 
 use std::io;
 use std::pin::Pin;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-/// What every client of HTTP/2 says first (RFC 9113, 3.4).
+/// The first bytes of every HTTP/2 client (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long it may take to say it.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long the preface may take.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A stream whose preface has been read, and is given once more to whoever reads.
+/// A stream whose preface has been consumed. Reading it returns the preface again.
 pub(super) struct Prefaced<T> {
     given: usize,
     stream: T,
 }
 
-/// Waits for the preface; `None` if something else comes, or nothing.
+/// Waits for the preface; `None` if the client sends something else or nothing.
 pub(super) async fn wait_for<T: AsyncRead + Unpin>(mut stream: T) -> Option<Prefaced<T>> {
     let mut first = [0; PREFACE.len()];
-    match timeout(WAIT_MAX, stream.read_exact(&mut first)).await {
+    match timeout(PREFACE_TIMEOUT, stream.read_exact(&mut first)).await {
         Ok(Ok(_)) if first == *PREFACE => Some(Prefaced { given: 0, stream }),
         _ => None,
     }

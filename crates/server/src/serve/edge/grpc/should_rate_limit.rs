@@ -1,144 +1,95 @@
-//! `ShouldRateLimit`: from a message to a message.
+//! The call `ShouldRateLimit`: from a message to a response.
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use hyper::body::Incoming;
+use tollgate::Decision;
+use tollgate::core::rules::Request;
 use tollgate::limiter::CheckError;
-use tollgate::{Attributes, Decision, Request};
-use tonic::Status;
 use tonic::body::Body;
 
+use super::descriptor_request::{DescriptorRequest, MESSAGE_BYTES_MAX, read};
 use super::own_limit::{self, Charged, OwnLimit};
 use super::proto::{RateLimitRequest, RateLimitResponse};
-use super::question::{self, MESSAGE_MAX, Question};
-use super::{answer, unary};
+use super::{response, unary};
+use crate::serve::edge::error::EdgeError;
+use crate::serve::edge::request::CheckRequest;
 use crate::serve::gate::{Edge, Origin};
-use crate::serve::shared::Shared;
+use crate::serve::server_state::ServerState;
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-pub(super) async fn answer(request: http::Request<Incoming>, shared: Arc<Shared>) -> http::Response<Body> {
+pub(super) async fn respond(
+    request: http::Request<Incoming>,
+    state: Arc<ServerState>,
+) -> http::Response<Body> {
     let (head, body) = request.into_parts();
-    let message = match unary::receive(body, MESSAGE_MAX).await {
+    let message: RateLimitRequest = match unary::receive(body, MESSAGE_BYTES_MAX).await {
         Ok(Some(message)) => message,
-        // What becomes of one that is too large is for us to say.
-        Ok(None) => return unary::answer(&answer::too_large()),
+        Ok(None) => return response::error(&EdgeError::message_too_large(MESSAGE_BYTES_MAX), 0),
         Err(status) => return status.into_http(),
     };
-    let origin = origin(&head.headers);
-    let answer = match decide_now(&message, origin, &shared) {
-        Some(answer) => answer,
-        // In a box, because what this takes would be moved around for every check.
-        None => Box::pin(decide(&message, origin, &shared)).await,
-    };
-    match answer {
-        Ok(answer) => unary::answer(&answer),
-        Err(status) => status.into_http(),
+    let origin = Origin::from_headers(Edge::Grpc, &head.headers);
+    match decide(&message, origin, &state).await {
+        Ok(decided) => unary::response(&decided),
+        Err(error) => response::error(&error, message.descriptors.len()),
     }
-}
-
-fn origin(headers: &HeaderMap) -> Origin<'_> {
-    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    Origin { edge: Edge::Grpc, traceparent }
-}
-
-/// The answer, if nothing has to be waited for and there is one question: as a rule.
-fn decide_now(
-    message: &RateLimitRequest,
-    origin: Origin<'_>,
-    shared: &Shared,
-) -> Option<Result<RateLimitResponse, Status>> {
-    let questions = match read(message, shared) {
-        Ok(questions) => questions,
-        Err(status) => return Some(Err(status)),
-    };
-    let [only] = questions.as_slice() else { return None };
-    if only.own_limit().is_some() {
-        return None;
-    }
-    let attributes = only.attributes();
-    let decided = shared.gate.check_now(origin, Request::new(&attributes).cost(only.cost))?;
-    Some(told(&decided, shared))
-}
-
-fn told(decided: &Result<Decision, CheckError>, shared: &Shared) -> Result<RateLimitResponse, Status> {
-    match decided {
-        Ok(decision) => Ok(answer::of_decisions(std::slice::from_ref(decision), shared.dialect)),
-        Err(error) => answer::of_error(error, 1),
-    }
-}
-
-fn read<'m>(message: &'m RateLimitRequest, shared: &'m Shared) -> Result<Vec<Question<'m>>, Status> {
-    question::read(message, &shared.grpc.names, shared.prefixes).map_err(bad)
-}
-
-fn bad(error: question::BadMessage) -> Status {
-    Status::invalid_argument(error.to_string())
 }
 
 async fn decide(
     message: &RateLimitRequest,
     origin: Origin<'_>,
-    shared: &Shared,
-) -> Result<RateLimitResponse, Status> {
-    let questions = read(message, shared)?;
+    state: &ServerState,
+) -> Result<RateLimitResponse, EdgeError> {
+    let descriptors = read(message, &state.grpc.names, state.prefixes)?;
+    match descriptors.as_slice() {
+        [only] if only.own_limit().is_none() => {
+            let request = only.check_request()?;
+            let decided = state.gate.check(origin, request.request()).finish().await;
+            let decision = decided.as_ref().map_err(EdgeError::from)?;
+            Ok(response::from_decisions(std::slice::from_ref(decision), state.dialect))
+        }
+        // Boxed, because its size would be moved around for every check.
+        _ => Box::pin(decide_together(&descriptors, origin, state)).await,
+    }
+}
+
+/// Decides several descriptors as one: all are charged or none. Those with limits come first.
+async fn decide_together(
+    descriptors: &[DescriptorRequest<'_>],
+    origin: Origin<'_>,
+    state: &ServerState,
+) -> Result<RateLimitResponse, EdgeError> {
     let mut limits = Vec::new();
-    for (at, question) in questions.iter().enumerate() {
-        limits.extend(OwnLimit::of(at, question).map_err(bad)?.map(|limit| (at, limit)));
+    let mut requests: Vec<CheckRequest<'_>> = Vec::new();
+    for (index, descriptor) in descriptors.iter().enumerate() {
+        let request = descriptor.check_request()?;
+        match OwnLimit::of(index, descriptor)? {
+            Some(limit) => limits.push((index, limit)),
+            None => requests.push(request),
+        }
     }
-    match questions.as_slice() {
-        [only] if limits.is_empty() => one(only, origin, shared).await,
-        _ => several(&questions, limits, origin, shared).await,
-    }
-}
-
-async fn one(
-    question: &Question<'_>,
-    origin: Origin<'_>,
-    shared: &Shared,
-) -> Result<RateLimitResponse, Status> {
-    let attributes = question.attributes();
-    let request = Request::new(&attributes).cost(question.cost);
-    told(&shared.gate.check(origin, request).await, shared)
-}
-
-/// Those that bring a limit along come first; the rules are asked about all others as one.
-async fn several(
-    questions: &[Question<'_>],
-    limits: Vec<(usize, OwnLimit)>,
-    origin: Origin<'_>,
-    shared: &Shared,
-) -> Result<RateLimitResponse, Status> {
-    let charged = own_limit::charge(limits, questions, &shared.gate).await;
-    let ruled: Vec<&Question<'_>> =
-        questions.iter().filter(|question| question.own_limit().is_none()).collect();
-    let attributes: Vec<Attributes<'_>> = ruled.iter().map(|question| question.attributes()).collect();
-    let asked = ruled.iter().zip(&attributes);
-    let requests: Vec<Request<'_>> =
-        asked.map(|(question, attributes)| Request::new(attributes).cost(question.cost)).collect();
-    let goes_on = charged.iter().all(Charged::is_admitted);
-    let decided = if goes_on {
-        shared.gate.check_together(origin, &requests).await
+    let requests: Vec<Request<'_>> = requests.iter().map(CheckRequest::request).collect();
+    let charged = own_limit::charge(limits, descriptors, &state.gate).await;
+    let are_admitted = charged.iter().all(Charged::is_admitted);
+    let decided = if are_admitted {
+        state.gate.check_together(origin, &requests).await
     } else {
-        look(&requests, shared).await
+        peek(&requests, state).await
     };
-    let is_admitted = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed);
-    if !goes_on || !decided.as_ref().is_ok_and(is_admitted) {
-        own_limit::take_back(&charged, &shared.gate).await;
+    let all_allowed = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed());
+    if !are_admitted || !decided.as_ref().is_ok_and(all_allowed) {
+        own_limit::refund(&charged, &state.gate).await;
     }
-    let answer = match decided {
-        Ok(decisions) => answer::of_decisions(&decisions, shared.dialect),
-        Err(error) => answer::of_error(&error, requests.len())?,
-    };
-    Ok(answer::with_own_limits(answer, &charged))
+    let decisions = decided.as_ref().map_err(EdgeError::from)?;
+    Ok(response::with_own_limits(response::from_decisions(decisions, state.dialect), &charged))
 }
 
-async fn look(requests: &[Request<'_>], shared: &Shared) -> Result<Vec<Decision>, CheckError> {
+async fn peek(requests: &[Request<'_>], state: &ServerState) -> Result<Vec<Decision>, CheckError> {
     let mut decisions = Vec::new();
     for request in requests {
-        decisions.push(shared.gate.peek(*request).await?);
+        decisions.push(state.gate.peek(*request).await?);
     }
     Ok(decisions)
 }

@@ -1,5 +1,5 @@
-//! One message in, one message out: as much of gRPC as a check needs, without the streams that a general server has. A
-//! check costs little more than its transport, so what is around it shows.
+//! Unary calls: one message in, one message out, without the streams of a general gRPC server. A check itself is so cheap
+//! that a general server would dominate its cost.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -17,21 +17,21 @@ use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
 
-/// In front of a message: whether it is compressed, and its length.
+/// Bytes before a message: the compression flag and the length.
 const HEAD: usize = 5;
-/// How long a message may take to come in.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a message may take to arrive.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The message of a call; `None` if it has more bytes than that.
+/// The message of a call; `None` if it has more than `bytes_max` bytes.
 pub(super) async fn receive<M>(body: Incoming, bytes_max: usize) -> Result<Option<M>, Status>
 where
     M: Message + Default,
 {
     let mut whole = pin!(collect(body, bytes_max));
-    // As a rule it is there, and needs no timer.
+    // Usually it has arrived already, and no timer is needed.
     let found = match poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
         Poll::Ready(found) => found,
-        Poll::Pending => match timeout(WAIT_MAX, whole).await {
+        Poll::Pending => match timeout(MESSAGE_TIMEOUT, whole).await {
             Ok(found) => found,
             Err(_) => Err(Status::deadline_exceeded("the message took too long")),
         },
@@ -40,8 +40,8 @@ where
     found.map(|bytes| M::decode(bytes).map_err(wrong)).transpose()
 }
 
-/// The bytes of the first message. What comes after it is nobody's, but its end is waited for: a client that says it in a
-/// frame of its own would speak on a stream that is gone, and so often that its connection ends.
+/// The bytes of the first message. Further data is ignored, but the end of the stream is awaited: a client that ends it in
+/// a separate frame would otherwise send on a closed stream, and too many of those close the connection.
 async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Option<Bytes>, Status> {
     let message = first(&mut body, bytes_max).await?;
     let mut unread = bytes_max;
@@ -55,10 +55,10 @@ async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Option<Bytes>, 
 }
 
 async fn first(body: &mut Incoming, bytes_max: usize) -> Result<Option<Bytes>, Status> {
-    // Stays empty if the message comes in one piece, as almost all do.
+    // Stays empty if the message arrives in one piece, as almost all do.
     let mut gathered = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        // Whoever sends it is gone, as a rule.
+        // Usually the client has disconnected.
         let frame = frame.map_err(|error| Status::cancelled(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         let in_one_piece = gathered.is_empty();
@@ -66,22 +66,22 @@ async fn first(body: &mut Incoming, bytes_max: usize) -> Result<Option<Bytes>, S
             gathered.extend_from_slice(&data);
         }
         match cut(if in_one_piece { &data } else { &gathered }, bytes_max)? {
-            Cut::Message(place) if in_one_piece => return Ok(Some(data.slice(place))),
-            Cut::Message(place) => return Ok(Some(gathered.freeze().slice(place))),
+            Cut::Message(span) if in_one_piece => return Ok(Some(data.slice(span))),
+            Cut::Message(span) => return Ok(Some(gathered.freeze().slice(span))),
             Cut::TooLarge => return Ok(None),
             Cut::Part if in_one_piece => gathered.extend_from_slice(&data),
             Cut::Part => (),
         }
     }
-    let why = if gathered.is_empty() { "there is no message" } else { "the message is not whole" };
+    let why = if gathered.is_empty() { "the call has no message" } else { "the message is incomplete" };
     Err(Status::invalid_argument(why))
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Cut {
-    /// Where it lies.
+    /// Its position in the bytes.
     Message(Range<usize>),
-    /// More is to come.
+    /// More bytes are needed.
     Part,
     TooLarge,
 }
@@ -89,37 +89,38 @@ enum Cut {
 fn cut(bytes: &[u8], bytes_max: usize) -> Result<Cut, Status> {
     let Some(mut head) = bytes.get(..HEAD) else { return Ok(Cut::Part) };
     if head.get_u8() != 0 {
-        return Err(Status::unimplemented("compressed messages are not read; send them as they are"));
+        return Err(Status::unimplemented("compressed messages are not supported; send them uncompressed"));
     }
     let len = head.get_u32() as usize;
     if len > bytes_max {
         return Ok(Cut::TooLarge);
     }
-    let place = HEAD..HEAD + len;
-    Ok(if bytes.len() >= place.end { Cut::Message(place) } else { Cut::Part })
+    let span = HEAD..HEAD + len;
+    Ok(if bytes.len() >= span.end { Cut::Message(span) } else { Cut::Part })
 }
 
-/// A call that went well, with this message.
-pub(super) fn answer(message: &impl Message) -> http::Response<Body> {
+/// The response of a successful call.
+pub(super) fn response(message: &impl Message) -> http::Response<Body> {
     let len = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(HEAD + len);
     bytes.put_u8(0);
     bytes.put_u32(len as u32);
-    // There is room for it.
+    // The buffer has room for it.
     let written = message.encode(&mut bytes);
     debug_assert!(written.is_ok());
-    let mut response = http::Response::new(Body::new(Answer { data: Some(bytes.freeze()), is_over: false }));
+    let mut response =
+        http::Response::new(Body::new(UnaryBody { data: Some(bytes.freeze()), is_over: false }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-/// A message, and that all is well.
-struct Answer {
+/// One message and the trailer of success.
+struct UnaryBody {
     data: Option<Bytes>,
     is_over: bool,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for UnaryBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_cut_out_when_it_is_there_and_not_before() {
+    fn a_message_is_found_once_it_is_complete() {
         let whole = [0, 0, 0, 0, 3, 7, 8, 9, 1, 2];
         for len in 0..8 {
             assert_eq!(cut(&whole[..len], 3).expect("no error"), Cut::Part, "{len}");
@@ -160,7 +161,7 @@ mod tests {
         for len in 8..=10 {
             assert_eq!(cut(&whole[..len], 3).expect("no error"), Cut::Message(5..8), "{len}");
         }
-        // Its length is enough to know.
+        // The length alone decides.
         assert_eq!(cut(&whole[..5], 2).expect("no error"), Cut::TooLarge);
         assert_eq!(cut(&[1, 0, 0, 0, 0], 3).expect_err("an error").code(), tonic::Code::Unimplemented);
     }

@@ -1,8 +1,8 @@
-//! `/v1/authorize`: what proxies ask before they let a request through (auth_request, forwardAuth, forward_auth).
+//! `/v1/authorize`: proxies call it before they let a request pass (auth_request, forwardAuth, forward_auth).
 //!
-//! What is believed: the peer's address always; what forwarding headers say of method, path, host and client only from a
-//! trusted proxy; further attributes only as the query names them, because a proxy writes the query and its clients do
-//! not. A request id is never taken from here.
+//! The peer's address is always used. Forwarding headers (method, path, host, client address) are used only from a trusted
+//! proxy. Other attributes come only from the query, because the proxy writes it and its clients do not. There is no
+//! request id.
 
 use std::borrow::Cow;
 
@@ -13,104 +13,108 @@ use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use tollgate::core::client_address;
 use tollgate::problem::Problem;
-use tollgate::{Attributes, Request};
 
-use super::answer::{self, Answer, NO_STORE};
-use super::check;
-use super::complaint::Complaint;
-use super::question::NAME_MAX;
+use super::error::HttpError;
+use super::response::{self, HttpResponse, NO_STORE};
 use super::target;
-use crate::serve::gate::Edge;
-use crate::serve::shared::{Peer, Shared};
+use crate::serve::edge::auth::Peer;
+use crate::serve::edge::error::EdgeError;
+use crate::serve::edge::request::{CheckRequest, NAME_BYTES_MAX, RequestError, VALUE_BYTES_MAX};
+use crate::serve::gate::{Edge, Origin};
+use crate::serve::server_state::ServerState;
 
-/// The most attributes that a query names of either kind, and the most characters it gives them: it is written by hand.
+/// Attributes of either kind in a query, and bytes of a value in it: it is written by hand.
 const NAMED_MAX: usize = 16;
-/// Of a header that is used: URLs and tokens are long.
-const HEADER_MAX: usize = 16 * 1024;
 const GIVEN_MAX: usize = 200;
-/// The headers in which proxies say what they were asked, in the words of one family of them and of another.
+/// The headers in which proxies forward the request line. Proxies use one name or the other.
 const METHODS: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-method"), HeaderName::from_static("x-original-method")];
 const TARGETS: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-uri"), HeaderName::from_static("x-original-uri")];
 const HOSTS: [HeaderName; 1] = [HeaderName::from_static("x-forwarded-host")];
 
-pub(super) async fn authorize(parts: &Parts, peer: Peer, shared: &Shared) -> Result<Answer, Complaint> {
-    // A page of another site can make a browser ask this without being asked first. A proxy hands on what browsers say.
-    let of_page = parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
-    if of_page && !shared.proxies.trust(peer.address) {
-        let detail = "a browser asks this for a page of another site; ask from a proxy, and name it in trusted_proxies";
-        return Err(Complaint::new(StatusCode::FORBIDDEN, "cross-site", detail));
+pub(super) async fn authorize(
+    parts: &Parts,
+    peer: Peer,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
+    // A page of another site can make a browser send this without a preflight request. A proxy passes the field on.
+    let is_cross_site = parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if is_cross_site && !state.proxies.trusts(peer.address) {
+        let detail = "a browser sent this for a page of another site; send it from a proxy, and add the proxy to \
+                      trusted_proxies";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, "cross-site", detail));
     }
-    let asked = Asked::read(parts.uri.query().unwrap_or_default())?;
-    let forwarded = Forwarded::read(parts, peer, shared)?;
-    let mut attributes = forwarded.attributes();
-    asked.describe(&parts.headers, &mut attributes)?;
-    let (origin, request) = (check::origin(Edge::Authorize, &parts.headers), Request::new(&attributes));
-    let decision = match shared.gate.check_now(origin, request) {
-        Some(decided) => decided,
-        None => shared.gate.check(origin, request).await,
-    }?;
-    let mut answer = match Problem::of_refusal(&decision) {
-        None => Answer::new(Full::new(Bytes::new())),
+    let query = Query::read(parts.uri.query().unwrap_or_default())?;
+    let forwarded = Forwarded::read(parts, peer, state)?;
+    let mut request = CheckRequest::new();
+    query.describe(&parts.headers, &mut request)?;
+    forwarded.describe(&mut request).map_err(EdgeError::from)?;
+    let origin = Origin::from_headers(Edge::Authorize, &parts.headers);
+    let decision = state.gate.check(origin, request.request()).finish().await?;
+    let mut response = match Problem::of_refusal(&decision) {
+        None => HttpResponse::new(Full::new(Bytes::new())),
         Some(problem) => {
             let own = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-            answer::problem(asked.deny_status.unwrap_or(own), problem.to_json())
+            response::problem(query.deny_status.unwrap_or(own), problem.to_json())
         }
     };
-    answer.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    answer::tell(answer.headers_mut(), shared.dialect, &decision);
-    Ok(answer)
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response::add_limit_headers(response.headers_mut(), state.dialect, &decision);
+    Ok(response)
 }
 
-/// What the query says.
+/// The settings in the query.
 #[derive(Default)]
-struct Asked {
-    /// The status of every refusal, for proxies that understand few.
+struct Query {
+    /// The status of every refusal, for proxies that support few.
     deny_status: Option<StatusCode>,
-    /// Attributes as they stand here, and those that stand in a header of the request.
+    /// Attributes with their values, and attributes whose value is in a header of the request.
     fixed: Vec<(String, String)>,
     from_header: Vec<(String, HeaderName)>,
 }
 
-impl Asked {
-    fn read(query: &str) -> Result<Asked, Complaint> {
-        let mut asked = Asked::default();
+impl Query {
+    fn read(query: &str) -> Result<Query, HttpError> {
+        let mut read = Query::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // A plus is a blank in a query.
+            // In a query, a plus is a space.
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8().map_err(|_| unknown(pair))?;
             match key {
-                "deny_status" if asked.deny_status.is_none() => {
-                    asked.deny_status = Some(deny_status(&value)?)
-                }
-                "attribute" => asked.fixed.push(named(&value)?),
+                "deny_status" if read.deny_status.is_none() => read.deny_status = Some(deny_status(&value)?),
+                "attribute" => read.fixed.push(named(&value)?),
                 "header" => {
                     let (name, header) = named(&value)?;
                     let header = HeaderName::try_from(header).map_err(|_| unknown(pair))?;
-                    asked.from_header.push((name, header));
+                    read.from_header.push((name, header));
                 }
                 _ => return Err(unknown(pair)),
             }
         }
-        if asked.fixed.len().max(asked.from_header.len()) > NAMED_MAX {
-            let detail = format!("the query names more than {NAMED_MAX} attributes of a kind; name fewer");
-            return Err(Complaint::bad("bad-query", detail));
+        if read.fixed.len().max(read.from_header.len()) > NAMED_MAX {
+            let detail = format!("the query has more than {NAMED_MAX} attributes of a kind; use fewer");
+            return Err(HttpError::bad_request("bad-query", detail));
         }
-        Ok(asked)
+        Ok(read)
     }
 
-    /// Adds what the query names. A header that is not there sets nothing.
+    /// Adds the attributes that the query names. Headers precede fixed values, and later ones precede earlier ones. An
+    /// absent header sets nothing.
     fn describe<'a>(
         &'a self,
         headers: &'a HeaderMap,
-        attributes: &mut Attributes<'a>,
-    ) -> Result<(), Complaint> {
-        self.fixed.iter().for_each(|(name, value)| attributes.set(name, value));
-        for (name, header) in &self.from_header {
-            if let Some(value) = only(headers, header)? {
-                attributes.set(name, value);
+        request: &mut CheckRequest<'a>,
+    ) -> Result<(), HttpError> {
+        for (name, header) in self.from_header.iter().rev() {
+            if let Some(value) = single(headers, header)?.filter(|_| !request.has(name)) {
+                request.add(name, value).map_err(EdgeError::from)?;
+            }
+        }
+        for (name, value) in self.fixed.iter().rev() {
+            if !request.has(name) {
+                request.add(name, value).map_err(EdgeError::from)?;
             }
         }
         Ok(())
@@ -118,9 +122,10 @@ impl Asked {
 }
 
 /// `name:value`.
-fn named(pair: &str) -> Result<(String, String), Complaint> {
+fn named(pair: &str) -> Result<(String, String), HttpError> {
     let (name, value) = pair.split_once(':').ok_or_else(|| unknown(pair))?;
-    let is_name = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_name =
+        (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
     let is_value = value.len() <= GIVEN_MAX && value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !is_name || !is_value {
         return Err(unknown(pair));
@@ -128,19 +133,19 @@ fn named(pair: &str) -> Result<(String, String), Complaint> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn deny_status(value: &str) -> Result<StatusCode, Complaint> {
+fn deny_status(value: &str) -> Result<StatusCode, HttpError> {
     let status = value.parse().ok().filter(|status| (401..=499).contains(status));
     status
         .and_then(|status: u16| StatusCode::from_u16(status).ok())
-        .ok_or_else(|| Complaint::bad("bad-query", "deny_status must be a number from 401 to 499"))
+        .ok_or_else(|| HttpError::bad_request("bad-query", "deny_status must be a number from 401 to 499"))
 }
 
-fn unknown(part: &str) -> Complaint {
+fn unknown(part: &str) -> HttpError {
     let known = "deny_status=403, attribute=NAME:VALUE, header=NAME:HEADER";
-    Complaint::bad("bad-query", format!("{part:?} is not known in the query; known are {known}"))
+    HttpError::bad_request("bad-query", format!("unknown query parameter {part:?}; known are {known}"))
 }
 
-/// What the proxy was asked, if it is believed.
+/// The request that the proxy received, as far as its headers are trusted.
 struct Forwarded<'r> {
     method: Cow<'r, str>,
     path: Option<Cow<'r, str>>,
@@ -149,9 +154,9 @@ struct Forwarded<'r> {
 }
 
 impl<'r> Forwarded<'r> {
-    fn read(parts: &'r Parts, peer: Peer, shared: &Shared) -> Result<Forwarded<'r>, Complaint> {
+    fn read(parts: &'r Parts, peer: Peer, state: &ServerState) -> Result<Forwarded<'r>, HttpError> {
         let Parts { headers, method, .. } = parts;
-        let proxies = &shared.proxies;
+        let proxies = &state.proxies;
         let values: Vec<&[u8]> = match proxies.header().name() {
             Some(name) => headers.get_all(name).iter().map(|value| value.as_bytes()).collect(),
             None => Vec::new(),
@@ -161,9 +166,9 @@ impl<'r> Forwarded<'r> {
             method: Cow::Borrowed(method.as_str()),
             path: None,
             host: None,
-            ip: client.block(shared.prefixes).to_string(),
+            ip: client.block(state.prefixes).to_string(),
         };
-        if !proxies.trust(peer.address) {
+        if !proxies.trusts(peer.address) {
             return Ok(forwarded);
         }
         if let Some(method) = one_of(headers, &METHODS)? {
@@ -174,33 +179,38 @@ impl<'r> Forwarded<'r> {
         }
         if let Some(host) = one_of(headers, &HOSTS)? {
             let authority: http::uri::Authority = host.parse().map_err(|_| unreadable(&HOSTS[0]))?;
-            // A dot at the end names the same host.
+            // A trailing dot names the same host.
             let host = authority.host();
             forwarded.host = Some(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase());
         }
         Ok(forwarded)
     }
 
-    fn attributes(&self) -> Attributes<'_> {
-        let mut attributes = Attributes::from([("method", &*self.method), ("ip", &self.ip)]);
-        if let Some(path) = &self.path {
-            attributes.set("path", path);
+    /// Adds what the query has not set already.
+    fn describe<'a>(&'a self, request: &mut CheckRequest<'a>) -> Result<(), RequestError> {
+        let attributes = [
+            ("method", Some(&*self.method)),
+            ("ip", Some(&*self.ip)),
+            ("path", self.path.as_deref()),
+            ("host", self.host.as_deref()),
+        ];
+        for (name, value) in attributes {
+            if let Some(value) = value.filter(|_| !request.has(name)) {
+                request.add(name, value)?;
+            }
         }
-        if let Some(host) = &self.host {
-            attributes.set("host", host);
-        }
-        attributes
+        Ok(())
     }
 }
 
-/// The value of the one of these headers that is there. If several are and differ, one of them is the client's: a proxy
-/// hands on what it does not know.
-fn one_of<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Result<Option<&'h str>, Complaint> {
+/// The value of the header that is present. If several are and they differ, one of them comes from the client: a proxy
+/// passes unknown headers on.
+fn one_of<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Result<Option<&'h str>, HttpError> {
     let mut found: Option<&str> = None;
     for name in names {
-        let Some(value) = only(headers, name)? else { continue };
+        let Some(value) = single(headers, name)? else { continue };
         if found.is_some_and(|other| other != value) {
-            return Err(Complaint::bad(
+            return Err(HttpError::bad_request(
                 "forwarded-twice",
                 format!("{} and {} differ; let the proxy remove the one it does not set", names[0], name),
             ));
@@ -210,18 +220,24 @@ fn one_of<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Result<Option<&'h
     Ok(found)
 }
 
-/// The value of a header that may be there once.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Complaint> {
+/// The value of a header that may occur once.
+fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, HttpError> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next(), values.next());
     if second.is_some() {
-        return Err(Complaint::bad("header-twice", format!("{name} is there more than once; send it once")));
+        return Err(HttpError::bad_request(
+            "header-twice",
+            format!("{name} occurs more than once; send it once"),
+        ));
     }
     let Some(value) = first else { return Ok(None) };
-    let value = std::str::from_utf8(value.as_bytes()).ok().filter(|value| value.len() <= HEADER_MAX);
+    let value = std::str::from_utf8(value.as_bytes()).ok().filter(|value| value.len() <= VALUE_BYTES_MAX);
     value.map(Some).ok_or_else(|| unreadable(name))
 }
 
-fn unreadable(name: &HeaderName) -> Complaint {
-    Complaint::bad("bad-header", format!("{name} cannot be read; send text of at most {HEADER_MAX} bytes"))
+fn unreadable(name: &HeaderName) -> HttpError {
+    HttpError::bad_request(
+        "bad-header",
+        format!("invalid {name}; send text of at most {VALUE_BYTES_MAX} bytes"),
+    )
 }

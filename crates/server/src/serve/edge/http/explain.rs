@@ -1,36 +1,36 @@
-//! `/v1/explain`: why a check would answer what it would answer. Charges nothing.
+//! `/v1/explain`: why a check would return what it would return. Charges nothing.
 //!
-//! Who is counted is told by kind only: whoever asks knows the values it sent, and logs need not have them.
+//! Subjects are named by kind only: the caller knows the values it sent, and logs must not contain them.
 
 use serde_json::{Value, json};
 use tollgate::core::rules::Origin;
 use tollgate::limiter::{Account, Explanation, RuleExplanation, Standing};
 
-use super::answer::{self, Answer};
-use super::complaint::Complaint;
+use super::error::HttpError;
 use super::pages::mode;
-use super::question::Form;
-use crate::serve::shared::Shared;
+use super::request_body::BodyKind;
+use super::response::{self, HttpResponse};
+use crate::serve::server_state::ServerState;
 
-pub(super) async fn explain(body: &[u8], shared: &Shared) -> Result<Answer, Complaint> {
-    let question = Form::Look.read(body)?;
-    let attributes = question.attributes();
-    let explanation = shared.gate.explain(question.request(&attributes)).await;
-    Ok(answer::json(of(&explanation).to_string()))
+pub(super) async fn explain(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+    let body = BodyKind::Peek.read(body)?;
+    let request = body.check_request()?;
+    let explanation = state.gate.explain(request.request()).await;
+    Ok(response::json(of(&explanation).to_string()))
 }
 
-fn of(explanation: &Explanation) -> Value {
+fn of(explanation: &Explanation) -> String {
     let Explanation { answer, exception, rules } = explanation;
     let exception = exception.as_ref().map(|exception| {
         let Origin { file, line } = &exception.origin;
         json!({ "reason": exception.reason, "file": file, "line": line })
     });
-    json!({
-        "decision": answer.as_ref().ok().map(|decision| decision.to_json()),
-        "undecided": answer.as_ref().err().map(|error| error.to_string()),
-        "exception": exception,
-        "rules": rules.iter().map(of_rule).collect::<Value>(),
-    })
+    let (decision, undecided) = match answer {
+        Ok(decision) => (decision.to_json(), Value::Null),
+        Err(error) => ("null".to_owned(), json!(error.to_string())),
+    };
+    let (exception, rules) = (json!(exception), rules.iter().map(of_rule).collect::<Value>());
+    format!(r#"{{"decision":{decision},"undecided":{undecided},"exception":{exception},"rules":{rules}}}"#)
 }
 
 fn of_rule(rule: &RuleExplanation) -> Value {

@@ -1,69 +1,70 @@
-//! What comes after a check: giving back, keeping a lease, saying how it went.
+//! What follows a check: refunds, leases and reports.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::core::{Decline, Receipt};
 use tollgate::limiter::Returned;
 
-use super::answer::{self, Answer};
-use super::complaint::Complaint;
-use super::question::Form;
-use crate::serve::shared::Shared;
+use super::error::HttpError;
+use super::request_body::BodyKind;
+use super::response::{self, HttpResponse};
+use crate::serve::server_state::ServerState;
 
-/// Gives back what an admission was charged.
-pub(super) async fn refund(body: &[u8], shared: &Shared) -> Result<Answer, Complaint> {
-    let receipts = receipts(body, shared)?;
-    let returned = shared.gate.refund(&receipts).await?;
-    Ok(told(&returned))
+/// Refunds what a receipt charged.
+pub(super) async fn refund(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+    let receipts = receipts(body, state)?;
+    let returned = state.gate.refund(&receipts).await?;
+    Ok(results(&returned))
 }
 
-/// Keeps leases from running out. One that has is a problem: its holder must stop.
-pub(super) async fn renew(body: &[u8], shared: &Shared) -> Result<Answer, Complaint> {
-    let leases = leases(body, shared)?;
-    let returned = shared.gate.renew(&leases).await?;
+/// Renews leases. A lost lease is an error: its holder must stop.
+pub(super) async fn renew(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+    let leases = leases(body, state)?;
+    let returned = state.gate.renew(&leases).await?;
     if let Some((lost, why)) = returned.iter().find_map(|rule| Some((&rule.rule, rule.amount.err()?))) {
-        let detail = format!("the lease of rule {lost:?} is lost: {why}; stop, or ask for a new one");
-        return Err(Complaint::new(StatusCode::CONFLICT, "lease-lost", detail));
+        let detail = format!("the lease of rule {lost:?} is lost: {why}; stop, or request a new one");
+        return Err(HttpError::new(StatusCode::CONFLICT, "lease-lost", detail));
     }
-    Ok(told(&returned))
+    Ok(results(&returned))
 }
 
-/// Gives leases back. What other rules were charged stays charged.
-pub(super) async fn release(body: &[u8], shared: &Shared) -> Result<Answer, Complaint> {
-    let leases = leases(body, shared)?;
-    let returned = shared.gate.release(&leases).await?;
-    Ok(told(&returned))
+/// Releases leases. What other rules charged stays charged.
+pub(super) async fn release(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+    let leases = leases(body, state)?;
+    let returned = state.gate.release(&leases).await?;
+    Ok(results(&returned))
 }
 
-/// Tells penalties how an attempt went.
-pub(super) async fn report(body: &[u8], shared: &Shared) -> Result<Answer, Complaint> {
-    let question = Form::Report.read(body)?;
-    let attributes = question.attributes();
-    let returned = shared.gate.report(question.request(&attributes), question.result()).await?;
-    Ok(told(&returned))
+/// Reports the result of an attempt to penalty limits.
+pub(super) async fn report(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+    let body = BodyKind::Report.read(body)?;
+    let request = body.check_request()?;
+    let returned = state.gate.report(request.request(), body.result()).await?;
+    Ok(results(&returned))
 }
 
-fn receipts(body: &[u8], shared: &Shared) -> Result<Vec<Receipt>, Complaint> {
-    let question = Form::Receipt.read(body)?;
-    Ok(shared.gate.open(question.receipt())?)
+fn receipts(body: &[u8], state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
+    let body = BodyKind::Receipt.read(body)?;
+    Ok(state.gate.open(body.receipt())?)
 }
 
-fn leases(body: &[u8], shared: &Shared) -> Result<Vec<Receipt>, Complaint> {
-    let receipts = receipts(body, shared)?;
+fn leases(body: &[u8], state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
+    let receipts = receipts(body, state)?;
     if receipts.iter().all(|receipt| receipt.token().is_none()) {
-        let detail = "this receipt holds no lease; use one of /v1/leases, or give it back with /v1/refund";
-        return Err(Complaint::new(StatusCode::UNPROCESSABLE_ENTITY, "no-lease", detail));
+        let detail =
+            "this receipt holds no lease; use a receipt of /v1/leases, or refund this one with /v1/refund";
+        return Err(HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, "no-lease", detail));
     }
     Ok(receipts)
 }
 
-/// What each rule made of it.
-fn told(returned: &[Returned]) -> Answer {
+/// The result of each rule.
+fn results(returned: &[Returned]) -> HttpResponse {
     let rules = returned.iter().map(|Returned { rule, amount }| match amount {
         Ok(amount) => json!({ "rule": rule, "amount": amount, "declined": null }),
         Err(why) => json!({ "rule": rule, "amount": 0, "declined": declined(*why) }),
     });
-    answer::json(json!({ "rules": rules.collect::<Value>() }).to_string())
+    response::json(json!({ "rules": rules.collect::<Value>() }).to_string())
 }
 
 const fn declined(why: Decline) -> &'static str {

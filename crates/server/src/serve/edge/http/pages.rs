@@ -1,67 +1,67 @@
-//! What is only looked at: health, rules in force, the description of all this, the status page.
+//! Read-only pages: health, readiness, metrics, rules in force and the OpenAPI description.
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use tollgate::core::rules::{Mode, Rule, RuleLimit};
 
-use super::answer::{self, Answer, NO_STORE};
+use super::response::{self, HttpResponse, NO_STORE};
 use crate::serve::readiness::readiness;
-use crate::serve::shared::Shared;
+use crate::serve::server_state::ServerState;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// The format of Prometheus.
+/// The Prometheus text format.
 const EXPOSITION: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// The process serves.
-pub(super) fn health() -> Answer {
-    let mut answer = answer::of(StatusCode::OK, TEXT, "ok\n");
-    answer.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    answer
+/// Responds as long as the process serves.
+pub(super) fn health() -> HttpResponse {
+    let mut response = response::new(StatusCode::OK, TEXT, "ok\n");
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
 }
 
-/// Whether a server should be asked.
-pub(super) fn ready(shared: &Shared) -> Answer {
-    let (is_ready, told) = readiness(shared);
-    let mut answer = answer::json(told.to_string());
+/// Whether the server should get requests.
+pub(super) fn ready(state: &ServerState) -> HttpResponse {
+    let (is_ready, status) = readiness(state);
+    let mut response = response::json(status.to_string());
     if !is_ready {
-        *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
-    answer.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    answer
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
 }
 
-/// Everything that is counted.
-pub(super) fn metrics(shared: &Shared) -> Answer {
-    let mut answer = answer::of(StatusCode::OK, EXPOSITION, shared.metrics());
-    answer.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    answer
+/// All metrics.
+pub(super) fn metrics(state: &ServerState) -> HttpResponse {
+    let mut response = response::new(StatusCode::OK, EXPOSITION, state.metrics());
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
 }
 
-/// Everything that can be asked, and every answer.
-pub(super) fn openapi() -> Answer {
-    answer::json(OPENAPI)
+/// The description of every path.
+pub(super) fn openapi() -> HttpResponse {
+    response::json(OPENAPI)
 }
 
-/// The rules in force, without anybody they count.
-pub(super) fn rules(shared: &Shared) -> Answer {
-    let in_force = shared.rules.in_force();
-    let told = json!({
+/// The rules in force, without their subjects.
+pub(super) fn rules(state: &ServerState) -> HttpResponse {
+    let in_force = state.rules.in_force();
+    let rules = json!({
         "version": in_force.version,
         "fingerprint": in_force.fingerprint,
         "loaded_at": in_force.loaded_at.to_string(),
         "name": in_force.name,
         "refused": in_force.refused,
-        "rules": shared.gate.with_rules(|rules| rules.rules().iter().map(of_rule).collect::<Value>()),
+        "rules": state.gate.with_rules(|rules| rules.rules().iter().map(of_rule).collect::<Value>()),
     });
-    let mut answer = answer::json(told.to_string());
-    answer.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    answer
+    let mut response = response::json(rules.to_string());
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
 }
 
 fn of_rule(rule: &Rule) -> Value {
     json!({
-        "id": rule.scope.rule(),
+        "id": rule.keyspace.rule(),
         "description": rule.description,
         "algorithm": rule.limit.algorithm().map(|algorithm| algorithm.name()),
         "limit": limit(rule),
@@ -69,11 +69,11 @@ fn of_rule(rule: &Rule) -> Value {
     })
 }
 
-/// The number that answers tell as the limit, before any override.
+/// The limit that decisions state, before any override.
 pub(super) const fn limit(rule: &Rule) -> u64 {
     match &rule.limit {
         RuleLimit::Deny => 0,
-        RuleLimit::Fixed(limit) => limit.stated(),
+        RuleLimit::Fixed(limit) => limit.reported_limit(),
         RuleLimit::Calendar { allowance, .. } => *allowance,
     }
 }

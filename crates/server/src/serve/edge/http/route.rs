@@ -1,10 +1,10 @@
-//! What there is to ask for, by which method, and with which right.
+//! The paths, their methods and the scopes they need.
 
 use http::Method;
 
 use crate::access::Scopes;
 
-/// Every path.
+/// A path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Route {
     Check,
@@ -26,7 +26,7 @@ pub(super) enum Route {
     Style,
 }
 
-/// How a path may be asked.
+/// The methods of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Methods {
     Post,
@@ -36,7 +36,7 @@ pub(super) enum Methods {
 }
 
 impl Route {
-    /// By path. What is asked most often comes first.
+    /// The route of a path. The most frequent ones come first.
     pub(super) fn of(path: &str) -> Option<Route> {
         Some(match path {
             "/v1/check" => Route::Check,
@@ -82,7 +82,7 @@ impl Route {
         }
     }
 
-    /// What a caller must be allowed to do.
+    /// The scopes that a caller needs.
     pub(super) const fn needs(self) -> Scopes {
         match self {
             Route::Check
@@ -101,7 +101,7 @@ impl Route {
 }
 
 impl Methods {
-    pub(super) fn allow_this(self, method: &Method) -> bool {
+    pub(super) fn include(self, method: &Method) -> bool {
         match self {
             Methods::Post => method == Method::POST,
             Methods::Get => method == Method::GET || method == Method::HEAD,
@@ -109,7 +109,7 @@ impl Methods {
         }
     }
 
-    /// As a header field lists them.
+    /// The value of the header `Allow`.
     pub(super) const fn allow(self) -> &'static str {
         match self {
             Methods::Post => "POST",

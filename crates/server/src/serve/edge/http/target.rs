@@ -1,16 +1,16 @@
-//! What a proxy was asked for, as rules see it: the path alone, in one form.
+//! The target of a forwarded request, as rules see it: the path alone, in its normal form.
 //!
-//! Servers behind a proxy take `/a`, `/%61`, `//a` and `/./a` for the same. A rule that did not would be passed by whoever
-//! writes the path in another way. What is no normal form of the same path stays as it was sent: `%2F` is no `/`.
+//! Servers behind a proxy treat `/a`, `/%61`, `//a` and `/./a` as the same path. If rules did not, a client could avoid
+//! them by another spelling. Only equal paths are unified: `%2F` differs from `/`.
 
 use std::borrow::Cow;
 
-/// The path of a request's target, without its query; none if there is no path in it.
+/// The path of a request target, without its query; `None` if there is none.
 pub(super) fn path(target: &str) -> Option<Cow<'_, str>> {
     let target = target.split(['?', '#']).next()?;
     let path = match target.split_once("://") {
         _ if target.starts_with('/') => target,
-        // Clients may name the whole address.
+        // A client may send an absolute URL.
         Some((scheme, rest)) if is_scheme(scheme) => rest.find('/').map_or("/", |at| &rest[at..]),
         _ if target == "*" => return Some(Cow::Borrowed(target)),
         _ => return None,
@@ -24,7 +24,7 @@ fn is_scheme(scheme: &str) -> bool {
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
 }
 
-/// The path without empty segments, `.` and `..`, and with nothing escaped that need not be.
+/// The path without empty segments, `.`, `..` and unnecessary escapes.
 fn normal(path: &str) -> String {
     let mut kept: Vec<Cow<'_, str>> = Vec::new();
     let mut is_folder = false;
@@ -48,10 +48,10 @@ fn normal(path: &str) -> String {
     normal
 }
 
-/// What means the same in a path whether it is escaped or not, besides letters and digits.
+/// Bytes that mean the same escaped or not, besides letters and digits.
 const PLAIN: &[u8] = b"-._~!$&'()*+,=:@";
 
-/// Without escapes that need not be; of others only the case of their digits may differ.
+/// Removes unnecessary escapes and writes the others in upper case.
 fn unescaped(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
         return Cow::Borrowed(segment);
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_one_form_however_it_is_written() {
+    fn every_spelling_of_a_path_has_one_normal_form() {
         for (target, expected) in [
             ("/search", "/search"),
             ("/search?q=/../x", "/search"),
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_path_is_none() {
+    fn a_target_without_a_path_is_rejected() {
         for target in ["", "a b", "search", "?q", "://x/search", "1http://x/search", "a b://x/search"] {
             assert_eq!(path(target), None, "{target}");
         }
     }
 
     #[test]
-    fn a_normal_form_is_its_own() {
+    fn normalisation_is_idempotent() {
         for target in ["/%25%36%31", "/.%2e/%2e./a", "/a/b/../../..//c%7e/."] {
             let once = path(target).expect("a path").into_owned();
             // An escaped percent sign stays escaped, so nothing is unescaped twice.

@@ -1,4 +1,4 @@
-//! The commands there are: their names, what they take, who may give them, and `COMMAND`, which tells about them.
+//! The table of commands: names, arguments and access, and the command `COMMAND`, which describes them.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use super::text::Quoted;
 use super::{check, throttle};
 use crate::access::Scopes;
 
-/// What is to be done.
+/// A command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     Throttle,
     Check,
     Peek,
-    Forget,
+    DeleteState,
     Ping,
     Echo,
     Hello,
     Auth,
     Client,
-    Table,
+    CommandTable,
     Info,
     Config,
     Select,
@@ -28,101 +28,101 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// Who may give a command.
+/// The access that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
-    /// Anybody: it is how one becomes known, or leaves.
+    /// None: it authenticates the caller or ends the connection.
     Nothing,
-    /// Whoever may do something.
-    Anything,
-    Scope(Scopes, &'static str),
+    /// Any scope.
+    AnyScope,
+    Scope(Scopes),
 }
 
-/// What is known of a command.
+/// The properties of a command.
 pub(crate) struct Entry {
     pub(crate) command: Command,
     pub(crate) name: &'static str,
     pub(crate) usage: &'static str,
     summary: &'static str,
-    /// How many strings it has, its name included; negative if there may be more.
+    /// The number of strings including the name; negative if it is a minimum.
     arity: i64,
     flags: &'static [&'static str],
-    /// Where its only key stands; 0 if it has none.
+    /// The position of its key; 0 if it has none.
     key: i64,
     pub(crate) needs: Needs,
 }
 
-const CHECK: Needs = Needs::Scope(Scopes::CHECK, "check");
-const ADMIN: Needs = Needs::Scope(Scopes::ADMIN, "admin");
+const CHECK: Needs = Needs::Scope(Scopes::CHECK);
+const ADMIN: Needs = Needs::Scope(Scopes::ADMIN);
 const FAST: &[&str] = &["fast"];
 const WRITES: &[&str] = &["write", "fast"];
 const ANONYMOUS: &[&str] = &["fast", "no_auth"];
 
-/// Those that are asked for most come first.
+/// The most frequent ones come first.
 static ENTRIES: [Entry; 15] = [
     entry(
         (Command::Throttle, "CL.THROTTLE", throttle::USAGE),
         (-5, WRITES, 1, CHECK),
-        "Asks a limit of the caller's own, as redis-cell does",
+        "Checks a key against a limit in the command, like redis-cell",
     ),
     entry(
         (Command::Check, "TG.CHECK", check::USAGE),
         (-3, WRITES, 0, CHECK),
-        "Asks the rules whether a request may proceed, and charges it if so",
+        "Checks a request against the rules, and charges it if allowed",
     ),
-    entry((Command::Ping, "PING", "PING [message]"), (-1, FAST, 0, Needs::Anything), "Answers"),
+    entry((Command::Ping, "PING", "PING [message]"), (-1, FAST, 0, Needs::AnyScope), "Replies PONG"),
     entry(
         (Command::Peek, "TG.PEEK", check::USAGE_PEEK),
         (-3, FAST, 0, CHECK),
-        "Answers as TG.CHECK would, and charges nothing",
+        "Returns what TG.CHECK would return, and charges nothing",
     ),
     entry(
-        (Command::Forget, "TG.RESET", check::USAGE_RESET),
+        (Command::DeleteState, "TG.RESET", check::USAGE_RESET),
         (-3, WRITES, 0, ADMIN),
-        "Forgets what was counted for those whom a request would be charged to",
+        "Deletes the consumption of the subjects of a request",
     ),
-    entry((Command::Echo, "ECHO", "ECHO message"), (2, FAST, 0, Needs::Anything), "Says what it is told"),
+    entry((Command::Echo, "ECHO", "ECHO message"), (2, FAST, 0, Needs::AnyScope), "Returns the message"),
     entry(
         (Command::Hello, "HELLO", "HELLO [2|3 [AUTH user token] [SETNAME name]]"),
         (-1, ANONYMOUS, 0, Needs::Nothing),
-        "Agrees on the version of the protocol",
+        "Selects the protocol version",
     ),
     entry(
         (Command::Auth, "AUTH", "AUTH [user] token"),
         (-2, ANONYMOUS, 0, Needs::Nothing),
-        "Shows a token; the name of the user does not matter",
+        "Authenticates with a token; the user name is ignored",
     ),
     entry(
         (Command::Client, "CLIENT", "CLIENT GETNAME|SETNAME|SETINFO|ID|INFO|NO-EVICT|NO-TOUCH|REPLY [value]"),
-        (-2, FAST, 0, Needs::Anything),
-        "Tells and sets what is known of this connection",
+        (-2, FAST, 0, Needs::AnyScope),
+        "Reads and sets properties of the connection",
     ),
     entry(
-        (Command::Table, "COMMAND", "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]"),
-        (-1, FAST, 0, Needs::Anything),
-        "Tells which commands there are",
+        (Command::CommandTable, "COMMAND", "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]"),
+        (-1, FAST, 0, Needs::AnyScope),
+        "Describes the commands",
     ),
     entry(
         (Command::Info, "INFO", "INFO [server|clients|stats ...]"),
-        (-1, FAST, 0, Needs::Anything),
-        "Tells about the server",
+        (-1, FAST, 0, Needs::AnyScope),
+        "Returns information about the server",
     ),
     entry(
         (Command::Config, "CONFIG", "CONFIG GET name [name ...]"),
-        (-3, FAST, 0, Needs::Anything),
-        "Tells what benchmarks want to know",
+        (-3, FAST, 0, Needs::AnyScope),
+        "Returns settings that benchmarks read",
     ),
     entry(
         (Command::Select, "SELECT", "SELECT 0"),
-        (2, FAST, 0, Needs::Anything),
-        "Chooses the only database there is",
+        (2, FAST, 0, Needs::AnyScope),
+        "Selects the only database",
     ),
     entry(
         (Command::Reset, "RESET", "RESET"),
         (1, ANONYMOUS, 0, Needs::Nothing),
-        "Makes the connection as it was in the beginning",
+        "Resets the connection to its initial state",
     ),
-    entry((Command::Quit, "QUIT", "QUIT"), (-1, ANONYMOUS, 0, Needs::Nothing), "Ends the connection"),
+    entry((Command::Quit, "QUIT", "QUIT"), (-1, ANONYMOUS, 0, Needs::Nothing), "Closes the connection"),
 ];
 
 const fn entry(
@@ -134,15 +134,15 @@ const fn entry(
 }
 
 impl Entry {
-    /// The command of this name, whatever its case.
+    /// The command with this name, in any case.
     #[inline]
     pub(crate) fn find(name: &[u8]) -> Option<&'static Entry> {
-        // Most clients write a name as it stands here.
+        // Most clients send names in upper case.
         let same = ENTRIES.iter().find(|entry| entry.name.as_bytes() == name);
         same.or_else(|| ENTRIES.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name)))
     }
 
-    /// Whether it can have so many strings.
+    /// Whether it can have this number of strings.
     #[inline]
     pub(crate) const fn takes(&self, words: usize) -> bool {
         let words = words as i64;
@@ -150,12 +150,12 @@ impl Entry {
     }
 }
 
-/// A command that there is not.
-pub(crate) struct Unknown<'b>(pub(crate) &'b [u8]);
+/// The error for an unknown command.
+pub(crate) struct UnknownCommand<'b>(pub(crate) &'b [u8]);
 
-impl fmt::Display for Unknown<'_> {
+impl fmt::Display for UnknownCommand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown command {}; there are", Quoted(self.0))?;
+        write!(f, "unknown command {}; known are", Quoted(self.0))?;
         for (index, entry) in ENTRIES.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma} {}", entry.name)?;
@@ -164,7 +164,7 @@ impl fmt::Display for Unknown<'_> {
     }
 }
 
-/// Answers `COMMAND`, given what comes after it; false if it is no question.
+/// Answers `COMMAND`, given its arguments; false if they are invalid.
 pub(crate) fn answer(words: Words<'_, '_>, reply: &mut Reply<'_>) -> bool {
     let names = words.from(1);
     match words.get(0).map(<[u8]>::to_ascii_uppercase).as_deref() {
@@ -179,18 +179,18 @@ pub(crate) fn answer(words: Words<'_, '_>, reply: &mut Reply<'_>) -> bool {
             reply.array(names.len());
             for name in names.iter() {
                 match Entry::find(name) {
-                    Some(entry) => entry.tell(reply),
+                    Some(entry) => entry.write_info(reply),
                     None => reply.null(),
                 }
             }
         }
         Some(b"DOCS") => {
-            let asked = |entry: &&Entry| {
+            let is_requested = |entry: &&Entry| {
                 names.len() == 0 || names.iter().any(|name| entry.name.as_bytes().eq_ignore_ascii_case(name))
             };
-            let told = ENTRIES.iter().filter(asked);
-            reply.map(told.clone().count());
-            told.for_each(|entry| entry.document(reply));
+            let requested = ENTRIES.iter().filter(is_requested);
+            reply.map(requested.clone().count());
+            requested.for_each(|entry| entry.write_docs(reply));
         }
         Some(_) => return false,
     }
@@ -199,12 +199,12 @@ pub(crate) fn answer(words: Words<'_, '_>, reply: &mut Reply<'_>) -> bool {
 
 fn all(reply: &mut Reply<'_>) {
     reply.array(ENTRIES.len());
-    ENTRIES.iter().for_each(|entry| entry.tell(reply));
+    ENTRIES.iter().for_each(|entry| entry.write_info(reply));
 }
 
 impl Entry {
-    /// As `COMMAND INFO` of Redis 7 does: name, arity, flags, keys from, to and step, and four lists that are empty here.
-    fn tell(&self, reply: &mut Reply<'_>) {
+    /// The form of `COMMAND INFO` of Redis 7: name, arity, flags, first key, last key, step, and four lists, empty here.
+    fn write_info(&self, reply: &mut Reply<'_>) {
         reply.array(10);
         reply.bulk(self.name.to_ascii_lowercase().as_bytes());
         reply.integer(self.arity);
@@ -217,7 +217,7 @@ impl Entry {
         (0..3).for_each(|_| reply.array(0));
     }
 
-    fn document(&self, reply: &mut Reply<'_>) {
+    fn write_docs(&self, reply: &mut Reply<'_>) {
         reply.bulk(self.name.to_ascii_lowercase().as_bytes());
         reply.map(3);
         for (name, value) in [("summary", self.summary), ("group", "tollgate"), ("complexity", self.usage)] {

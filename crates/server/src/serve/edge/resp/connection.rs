@@ -1,4 +1,4 @@
-//! The bytes of one connection: what has come and was not answered yet, and what was answered and has not gone yet.
+//! The buffers of one connection: input that is not answered yet, and output that is not sent yet.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,40 +11,40 @@ use tokio::time::Sleep;
 
 use super::frame::Limits;
 
-/// Enough for one command, or for a short pipeline of them.
+/// Enough for one command or a short pipeline.
 const INPUT_MIN: usize = 4 * 1024;
 /// Enough for the longest command.
-const INPUT_MAX: usize = Limits::KNOWN.command;
-/// No more commands are looked at while so much waits to be read by the client.
+const INPUT_MAX: usize = Limits::AUTHENTICATED.command;
+/// No more commands are read while this much output waits for the client.
 pub(crate) const OUTPUT_MAX: usize = 256 * 1024;
-/// How much of what a client still sends after the end is thrown away before it is cut off.
+/// Bytes that a client may still send after the last reply; they are discarded.
 const LINGER_MAX: usize = 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Connection<T> {
     stream: T,
     input: Vec<u8>,
-    /// Where in the input lies what was not answered yet.
+    /// The part of the input that is not answered yet.
     start: usize,
     end: usize,
     pub(crate) output: Vec<u8>,
-    /// How much of the output has gone.
+    /// How much of the output is sent.
     sent: usize,
     flushed: bool,
-    /// Whether anything went either way since somebody asked.
-    moved: bool,
+    /// Whether bytes were received or sent since the last call of `take_is_active`.
+    is_active: bool,
 }
 
-/// What has happened.
+/// Why [`Connection::exchange`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// More has come, or there is room for more answers.
+    /// There is new input, or room for more output.
     Ready,
-    /// The client says no more, or is gone.
-    Over,
-    /// The server is to end.
+    /// The client has closed the connection or its side of it.
+    Closed,
+    /// The server shuts down.
     Ending,
-    /// Time has passed.
+    /// The timer has fired.
     Tick,
 }
 
@@ -58,16 +58,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             output: Vec::new(),
             sent: 0,
             flushed: true,
-            moved: false,
+            is_active: false,
         }
     }
 
-    /// What has come and was not answered yet, and where answers go.
-    pub(crate) fn sides(&mut self) -> (&mut [u8], &mut Vec<u8>) {
+    /// The input that is not answered yet, and the output.
+    pub(crate) fn buffers(&mut self) -> (&mut [u8], &mut Vec<u8>) {
         (&mut self.input[self.start..self.end], &mut self.output)
     }
 
-    /// So much of the input needs no more attention.
+    /// Removes `len` bytes of input.
     pub(crate) fn consume(&mut self, len: usize) {
         self.start = (self.start + len).min(self.end);
         if self.start == self.end {
@@ -75,27 +75,27 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
     }
 
-    /// Whether a part of a command has come, or answers wait to be read.
-    pub(crate) const fn is_amid(&self) -> bool {
+    /// Whether a command is incomplete or output waits to be sent.
+    pub(crate) const fn has_unfinished_data(&self) -> bool {
         self.start < self.end || self.sent < self.output.len()
     }
 
-    /// Whether anything went either way since it was asked last.
-    pub(crate) const fn take_moved(&mut self) -> bool {
-        std::mem::replace(&mut self.moved, false)
+    /// Whether bytes were received or sent since the last call.
+    pub(crate) const fn take_is_active(&mut self) -> bool {
+        std::mem::replace(&mut self.is_active, false)
     }
 
-    /// Gives memory back that only a busy connection needs.
-    pub(crate) fn rest(&mut self) {
-        if !self.is_amid() {
+    /// Frees memory that only a busy connection needs.
+    pub(crate) fn shrink(&mut self) {
+        if !self.has_unfinished_data() {
             self.input.truncate(INPUT_MIN);
             self.input.shrink_to_fit();
             self.output = Vec::new();
         }
     }
 
-    /// Sends what there is to send, and waits until there is something to do. `more` says that commands may be left in
-    /// the input, so that no others are needed.
+    /// Sends output, and waits for an event. With `more`, the input may contain complete commands, so that no new input is
+    /// needed.
     pub(crate) async fn exchange(
         &mut self,
         more: bool,
@@ -104,7 +104,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     ) -> Event {
         poll_fn(|cx| {
             if self.poll_send(cx).is_err() {
-                return Poll::Ready(Event::Over);
+                return Poll::Ready(Event::Closed);
             }
             if ending.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Event::Ending);
@@ -115,7 +115,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
                 if let Poll::Ready(received) = self.poll_receive(cx) {
                     return Poll::Ready(match received {
-                        Ok(0) | Err(_) => Event::Over,
+                        Ok(0) | Err(_) => Event::Closed,
                         Ok(_) => Event::Ready,
                     });
                 }
@@ -125,20 +125,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         .await
     }
 
-    /// What has come already, without waiting for more.
+    /// Receives what has arrived, without waiting.
     pub(crate) async fn receive_now(&mut self) {
         poll_fn(|cx| {
-            // Whatever is wrong with the connection shows when the answers are sent.
-            let _nothing = self.poll_receive(cx).is_pending();
+            // Errors of the connection show when output is sent.
+            let _is_pending = self.poll_receive(cx).is_pending();
             Poll::Ready(())
         })
         .await;
     }
 
-    /// Sends what is left, and ends the connection so that the client gets it all: one that is closed while something
-    /// unread has come is cut off, and what was sent may be lost.
+    /// Sends the remaining output and closes the connection. Input is read until then: a socket that is closed with unread
+    /// input is reset, and the client may lose output.
     pub(crate) async fn finish(mut self) {
-        let farewell = async {
+        let closing = async {
             poll_fn(|cx| self.poll_finish(cx)).await?;
             let mut dropped = 0;
             while dropped < LINGER_MAX {
@@ -150,8 +150,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
             io::Result::Ok(())
         };
-        // Nothing can be done for a client that is gone or does not read.
-        let _gone = tokio::time::timeout(LINGER, farewell).await.is_ok_and(|said| said.is_err());
+        // Nothing can be done for a client that has disconnected or does not read.
+        let _failed = tokio::time::timeout(LINGER, closing).await.is_ok_and(|closed| closed.is_err());
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -162,12 +162,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    /// Sends as much as goes.
+    /// Sends as much as possible.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.sent < self.output.len() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.output[self.sent..]) {
                 Poll::Pending => {
-                    // What has gone makes room, so that whoever looks at what is left sees the same everywhere.
+                    // Only unsent output stays in the buffer, so that its length is what waits.
                     self.output.drain(..self.sent);
                     self.sent = 0;
                     return Ok(());
@@ -175,7 +175,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(len)) => {
                     self.sent += len;
-                    (self.flushed, self.moved) = (false, true);
+                    (self.flushed, self.is_active) = (false, true);
                 }
                 Poll::Ready(Err(error)) => return Err(error),
             }
@@ -191,7 +191,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         Ok(())
     }
 
-    /// Receives what fits.
+    /// Receives as much as fits.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -203,10 +203,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         let mut free = ReadBuf::new(&mut self.input[self.end..]);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
         let len = free.filled().len();
-        // A client that fills it has more to say.
+        // A client that fills the buffer probably sends more.
         let is_full = len > 0 && free.remaining() == 0;
         self.end += len;
-        self.moved |= len > 0;
+        self.is_active |= len > 0;
         if is_full && self.input.len() < INPUT_MAX {
             self.input.resize((2 * self.input.len()).min(INPUT_MAX), 0);
         }

@@ -1,13 +1,18 @@
-//! Commands as they come over the wire: arrays of strings, and lines that people type. Bytes are looked at where they
-//! lie; nothing is allocated, whatever lengths they claim.
+//! Parses commands: arrays of strings, and inline commands, which people type. It works in span and allocates nothing,
+//! whatever lengths the input claims.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The most strings of a command.
-pub(crate) const WORDS_MAX: usize = 64;
+use crate::serve::edge::request::ATTRIBUTES_MAX;
 
-/// What one command may be long.
+/// Strings of a command: its name, the attributes and two options.
+pub(crate) const WORDS_MAX: usize = 1 + 2 * ATTRIBUTES_MAX + 4;
+
+/// Bytes of a command.
+const COMMAND_BYTES_MAX: usize = 64 * 1024;
+
+/// The size limits of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// Bytes of the whole command.
@@ -16,47 +21,47 @@ pub(crate) struct Limits {
     pub(crate) string: usize,
     /// Strings, the name of the command included.
     pub(crate) words: usize,
-    /// Bytes of a line that was typed.
+    /// Bytes of an inline command.
     pub(crate) line: usize,
 }
 
 impl Limits {
-    /// Of everybody who may ask something.
-    pub(crate) const KNOWN: Limits =
-        Limits { command: 64 * 1024, string: 16 * 1024, words: WORDS_MAX, line: 1024 };
-    /// Of those who have not shown a token yet: as much as it takes to show one.
+    /// For callers with any scope. A string may be longer than a value, so that the value gets the error of its limit.
+    pub(crate) const AUTHENTICATED: Limits =
+        Limits { command: COMMAND_BYTES_MAX, string: COMMAND_BYTES_MAX, words: WORDS_MAX, line: 1024 };
+    /// For callers without a scope: enough to send a token.
     pub(crate) const ANONYMOUS: Limits = Limits { command: 512, string: 128, words: 8, line: 256 };
 }
 
-/// Where the strings of one command lie in its bytes. Kept and filled again for each command.
+/// The positions of the strings of one command. Reused for every command.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct WordSpans {
     at: [(u32, u32); WORDS_MAX],
     len: usize,
 }
 
-/// One command: its bytes, and where in them its strings lie.
+/// One command: its bytes, and the positions of its strings.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'b, 'p> {
     bytes: &'b [u8],
-    places: &'p [(u32, u32)],
+    spans: &'p [(u32, u32)],
 }
 
-/// Bytes that are no command. What comes after them cannot be told apart, so the connection ends.
+/// Invalid bytes. The next command cannot be found after them, so the connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameError {
-    /// A number that is none, or none that fits, where the count of strings or the length of one must stand.
+    /// Invalid array count or bulk length.
     Count {
         max: usize,
     },
     Length {
         max: usize,
     },
-    /// Something else than `$` where a string must begin.
+    /// A string that does not start with `$`.
     NotAString {
         found: u8,
     },
-    /// A string that goes on beyond its length.
+    /// A string that is longer than its length.
     NoEnd,
     TooLong {
         max: usize,
@@ -64,7 +69,7 @@ pub(crate) enum FrameError {
     LineTooLong {
         max: usize,
     },
-    /// A quote in a line that is not closed, or closed in the middle of a word.
+    /// A quote in an inline command that is not closed, or closed inside a word.
     Quotes,
     Http,
 }
@@ -91,26 +96,26 @@ impl fmt::Display for FrameError {
             FrameError::LineTooLong { max } => {
                 write!(f, "too big inline request; a line has at most {max} bytes here")
             }
-            FrameError::Quotes => f.write_str("unbalanced quotes in request; close them before a blank"),
-            FrameError::Http => f.write_str("this is HTTP, which is spoken on another port"),
+            FrameError::Quotes => f.write_str("unbalanced quotes in request; close them before a space"),
+            FrameError::Http => f.write_str("this is HTTP, which is served on another port"),
         }
     }
 }
 
-impl Places {
-    pub(crate) const fn new() -> Places {
-        Places { at: [(0, 0); WORDS_MAX], len: 0 }
+impl WordSpans {
+    pub(crate) const fn new() -> WordSpans {
+        WordSpans { at: [(0, 0); WORDS_MAX], len: 0 }
     }
 
     /// The strings of the command whose bytes these are.
     pub(crate) fn words<'b>(&self, bytes: &'b [u8]) -> Words<'b, '_> {
-        Words { bytes, places: &self.at[..self.len] }
+        Words { bytes, spans: &self.at[..self.len] }
     }
 
-    fn push(&mut self, place: Range<usize>) {
-        // Both ends are inside of a command, which is shorter than that, and there are no more than were announced.
+    fn push(&mut self, span: Range<usize>) {
+        // Commands are shorter than 4 GiB, and there are no more strings than the limit.
         if let Some(free) = self.at.get_mut(self.len) {
-            *free = (place.start as u32, place.end as u32);
+            *free = (span.start as u32, span.end as u32);
             self.len += 1;
         }
     }
@@ -118,24 +123,24 @@ impl Places {
 
 impl<'b, 'p> Words<'b, 'p> {
     pub(crate) const fn len(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&'b [u8]> {
-        let &(start, end) = self.places.get(index)?;
+        let &(start, end) = self.spans.get(index)?;
         self.bytes.get(start as usize..end as usize)
     }
 
-    /// Those from `start` on.
+    /// The strings from `start` on.
     pub(crate) fn from(&self, start: usize) -> Words<'b, 'p> {
-        Words { bytes: self.bytes, places: self.places.get(start..).unwrap_or_default() }
+        Words { bytes: self.bytes, spans: self.spans.get(start..).unwrap_or_default() }
     }
 
-    /// Those before the last `count`.
+    /// The strings before the last `count`.
     pub(crate) fn without_last(&self, count: usize) -> Words<'b, 'p> {
-        let end = self.places.len().saturating_sub(count);
-        Words { bytes: self.bytes, places: &self.places[..end] }
+        let end = self.spans.len().saturating_sub(count);
+        Words { bytes: self.bytes, spans: &self.spans[..end] }
     }
 
     pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = &'b [u8]> + use<'b, 'p> {
@@ -143,18 +148,18 @@ impl<'b, 'p> Words<'b, 'p> {
     }
 }
 
-/// Looks for the first command. If it is there as a whole, says how long it is and where its strings lie; an empty one has
-/// none. Quotes of a line that was typed are taken away where they stand.
+/// Finds the first command. If it is complete, returns its length and fills `spans`; an empty command has no strings. Quotes
+/// of inline commands are removed in place.
 pub(crate) fn next(
     input: &mut [u8],
     limits: &Limits,
-    places: &mut Places,
+    spans: &mut WordSpans,
 ) -> Result<Option<usize>, FrameError> {
-    places.len = 0;
+    spans.len = 0;
     let found = match input.first() {
         None => return Ok(None),
-        Some(b'*') => array(input, limits, places),
-        Some(_) => line(input, limits, places),
+        Some(b'*') => array(input, limits, spans),
+        Some(_) => line(input, limits, spans),
     }?;
     match found {
         Some(end) if end <= limits.command => Ok(Some(end)),
@@ -164,10 +169,10 @@ pub(crate) fn next(
 }
 
 #[inline]
-fn array(input: &[u8], limits: &Limits, places: &mut Places) -> Result<Option<usize>, FrameError> {
+fn array(input: &[u8], limits: &Limits, spans: &mut WordSpans) -> Result<Option<usize>, FrameError> {
     let wrong = FrameError::Count { max: limits.words };
     let Some((count, mut at)) = number(input, 1, wrong)? else { return Ok(None) };
-    // Redis passes over an array that is empty or absent.
+    // Redis ignores an empty or absent array.
     let count = count.max(0) as usize;
     if count > limits.words {
         return Err(wrong);
@@ -187,16 +192,16 @@ fn array(input: &[u8], limits: &Limits, places: &mut Places) -> Result<Option<us
             None | Some([] | [b'\r']) => return Ok(None),
             Some(_) => return Err(FrameError::NoEnd),
         }
-        places.push(start..end);
+        spans.push(start..end);
         at = end + 2;
     }
     Ok(Some(at))
 }
 
-/// The number that begins at `at`, and where the line after it begins.
+/// The number at `at`, and the start of the next line.
 #[inline]
 fn number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64, usize)>, FrameError> {
-    // Almost all of them have one digit or two.
+    // Almost all numbers have one or two digits.
     let digit = |byte: u8| i64::from(byte - b'0');
     match input.get(at..) {
         Some(&[one @ b'0'..=b'9', b'\r', b'\n', ..]) => Ok(Some((digit(one), at + 3))),
@@ -207,7 +212,7 @@ fn number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64, usi
     }
 }
 
-/// The same for whatever else may stand there. More digits than any limit has are wrong before their line ends.
+/// Parses all other numbers. More digits than any limit has are invalid before their line ends.
 #[inline(never)]
 fn any_number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64, usize)>, FrameError> {
     const DIGITS_MAX: usize = 9;
@@ -233,8 +238,8 @@ fn any_number(input: &[u8], at: usize, wrong: FrameError) -> Result<Option<(i64,
     }
 }
 
-/// A line that was typed: words between blanks, or between quotes.
-fn line(input: &mut [u8], limits: &Limits, places: &mut Places) -> Result<Option<usize>, FrameError> {
+/// An inline command: words between spaces or in quotes.
+fn line(input: &mut [u8], limits: &Limits, spans: &mut WordSpans) -> Result<Option<usize>, FrameError> {
     let too_long = FrameError::LineTooLong { max: limits.line };
     let Some(end) = input.iter().take(limits.line).position(|&byte| byte == b'\n') else {
         return if input.len() < limits.line { Ok(None) } else { Err(too_long) };
@@ -245,18 +250,18 @@ fn line(input: &mut [u8], limits: &Limits, places: &mut Places) -> Result<Option
             at += 1;
             continue;
         }
-        if places.len == limits.words {
+        if spans.len == limits.words {
             return Err(FrameError::Count { max: limits.words });
         }
         let (word, after) = word(&mut input[..end], at)?;
         if word.len() > limits.string {
             return Err(FrameError::Length { max: limits.string });
         }
-        // A browser that was sent here by somebody else's page must not get to what its form holds.
-        if places.len == 0 && is_http(&input[word.clone()]) {
+        // A browser that a foreign page sent here must not reach the commands in its form.
+        if spans.len == 0 && is_http(&input[word.clone()]) {
             return Err(FrameError::Http);
         }
-        places.push(word);
+        spans.push(word);
         at = after;
     }
     Ok(Some(end + 1))
@@ -266,7 +271,7 @@ fn is_http(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"Host:")
 }
 
-/// The word that begins at `start`, and where to go on after it. Without its quotes it is shorter, and stays where it was.
+/// The word at `start`, and the position after it. Its quotes are removed in place.
 fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), FrameError> {
     let (mut at, mut end) = (start, start);
     let mut quote = None;
@@ -294,7 +299,7 @@ fn word(line: &mut [u8], start: usize) -> Result<(Range<usize>, usize), FrameErr
     if quote.is_some() { Err(FrameError::Quotes) } else { Ok((start..end, at)) }
 }
 
-/// What a backslash and these bytes stand for, and how many bytes they are together.
+/// The byte that a backslash and these bytes stand for, and the length of the escape.
 fn escaped(after: &[u8]) -> Option<(u8, usize)> {
     let hex = |digit: &u8| char::from(*digit).to_digit(16).map(|digit| digit as u8);
     match after {
@@ -316,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_read_the_quick_way_as_the_other_does() {
+    fn the_fast_path_parses_lengths_as_the_general_one() {
         let wrong = FrameError::Length { max: 1 };
         let mut inputs = vec![Vec::new()];
         for _ in 0..5 {

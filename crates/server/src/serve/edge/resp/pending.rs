@@ -1,23 +1,23 @@
-//! Commands that wait for the store: asked together, so that it gets them in one go, and answered in their order.
+//! Commands that wait for the store: sent together, so that it gets them as one batch, and answered in their order.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// The most commands of one connection that are asked at once.
-pub(crate) const TOGETHER_MAX: usize = 128;
+/// Commands of one connection in flight to the store.
+pub(crate) const IN_FLIGHT_MAX: usize = 128;
 
-/// Answers that are not there yet, by where they belong between those that are.
+/// Replies that are not available yet, by their position between those that are.
 pub(crate) struct Pending<F> {
     waiting: Vec<Waiting<F>>,
 }
 
 struct Waiting<F> {
-    asking: Pin<Box<F>>,
-    /// Where in the output the answer belongs.
+    call: Pin<Box<F>>,
+    /// The position of the reply in the output.
     at: usize,
-    unheard: bool,
-    answer: Option<Vec<u8>>,
+    is_silent: bool,
+    reply: Option<Vec<u8>>,
 }
 
 impl<F: Future<Output = Vec<u8>>> Pending<F> {
@@ -30,20 +30,21 @@ impl<F: Future<Output = Vec<u8>>> Pending<F> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting.len() >= TOGETHER_MAX
+        self.waiting.len() >= IN_FLIGHT_MAX
     }
 
-    pub(crate) fn push(&mut self, asking: F, at: usize, unheard: bool) {
-        self.waiting.push(Waiting { asking: Box::pin(asking), at, unheard, answer: None });
+    /// Adds a call whose reply belongs at this position; a silent one gets no reply.
+    pub(crate) fn push(&mut self, call: F, at: usize, is_silent: bool) {
+        self.waiting.push(Waiting { call: Box::pin(call), at, is_silent, reply: None });
     }
 
-    /// Waits for all answers, and puts each where it belongs.
+    /// Waits for all replies, and inserts each at its position.
     pub(crate) async fn settle(&mut self, output: &mut Vec<u8>) {
         poll_fn(|cx| {
             let mut missing = false;
-            for waiting in self.waiting.iter_mut().filter(|waiting| waiting.answer.is_none()) {
-                match waiting.asking.as_mut().poll(cx) {
-                    Poll::Ready(answer) => waiting.answer = Some(answer),
+            for waiting in self.waiting.iter_mut().filter(|waiting| waiting.reply.is_none()) {
+                match waiting.call.as_mut().poll(cx) {
+                    Poll::Ready(reply) => waiting.reply = Some(reply),
                     Poll::Pending => missing = true,
                 }
             }
@@ -57,8 +58,8 @@ impl<F: Future<Output = Vec<u8>>> Pending<F> {
             let at = waiting.at - first;
             output.extend_from_slice(&known[taken..at]);
             taken = at;
-            if let Some(answer) = waiting.answer.filter(|_| !waiting.unheard) {
-                output.extend_from_slice(&answer);
+            if let Some(reply) = waiting.reply.filter(|_| !waiting.is_silent) {
+                output.extend_from_slice(&reply);
             }
         }
         output.extend_from_slice(&known[taken..]);

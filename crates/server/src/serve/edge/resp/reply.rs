@@ -1,50 +1,58 @@
-//! Answers as they go over the wire, in the second and in the third version of the protocol.
+//! Encodes replies in RESP2 and RESP3.
 
 use std::fmt::{Display, Write as _};
 
-/// The version of the protocol that a client asked for.
+use crate::serve::edge::error::EdgeError;
+
+/// The protocol version of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Protocol {
+pub(crate) enum RespVersion {
     #[default]
     Resp2,
     Resp3,
 }
 
-/// Appends answers to what is to be sent.
+/// Appends replies to an output buffer.
 pub(crate) struct Reply<'o> {
     out: &'o mut Vec<u8>,
-    protocol: Protocol,
+    version: RespVersion,
 }
 
 impl<'o> Reply<'o> {
-    pub(crate) const fn new(out: &'o mut Vec<u8>, protocol: Protocol) -> Reply<'o> {
-        Reply { out, protocol }
+    pub(crate) const fn new(out: &'o mut Vec<u8>, version: RespVersion) -> Reply<'o> {
+        Reply { out, version }
     }
 
-    pub(crate) const fn protocol(&self) -> Protocol {
-        self.protocol
+    pub(crate) const fn version(&self) -> RespVersion {
+        self.version
     }
 
-    /// The same in another version.
-    pub(crate) const fn speaking(&mut self, protocol: Protocol) -> Reply<'_> {
-        Reply { out: self.out, protocol }
+    /// A reply to the same buffer in another version.
+    pub(crate) const fn with_version(&mut self, version: RespVersion) -> Reply<'_> {
+        Reply { out: self.out, version }
     }
 
-    /// A short text of ours.
+    /// A simple string.
     pub(crate) fn simple(&mut self, text: &'static str) {
         self.out.push(b'+');
         self.line(text.as_bytes());
     }
 
-    /// An error: its code, a word in capitals, and what to do about it.
-    pub(crate) fn error(&mut self, code: &'static str, what: impl Display) {
-        let mut text = String::new();
+    /// An error: its prefix, a word in capitals, and its text.
+    pub(crate) fn error(&mut self, prefix: &'static str, text: impl Display) {
+        let mut line = String::new();
         // Writing to a string cannot fail.
-        let written = write!(text, "-{code} {what}");
+        let written = write!(line, "-{prefix} {text}");
         debug_assert!(written.is_ok());
-        // An error ends with its line.
-        text.retain(|c| !c.is_control());
-        self.line(text.as_bytes());
+        // An error is one line.
+        line.retain(|c| !c.is_control());
+        self.line(line.as_bytes());
+    }
+
+    /// The error of a request.
+    #[cold]
+    pub(crate) fn edge_error(&mut self, error: &EdgeError) {
+        self.error(error.resp_prefix(), error.message());
     }
 
     pub(crate) fn integer(&mut self, value: i64) {
@@ -52,7 +60,7 @@ impl<'o> Reply<'o> {
         self.digits(value);
     }
 
-    /// A number that is never above 2^53.
+    /// A number of at most 2^53.
     pub(crate) fn count(&mut self, value: u64) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
@@ -63,44 +71,44 @@ impl<'o> Reply<'o> {
     }
 
     pub(crate) fn null(&mut self) {
-        self.line(match self.protocol {
-            Protocol::Resp2 => b"$-1",
-            Protocol::Resp3 => b"_",
+        self.line(match self.version {
+            RespVersion::Resp2 => b"$-1",
+            RespVersion::Resp3 => b"_",
         });
     }
 
-    /// Yes or no: 1 or 0 where there is no such type.
+    /// A boolean; 1 or 0 in RESP2.
     pub(crate) fn boolean(&mut self, value: bool) {
-        self.line(match (self.protocol, value) {
-            (Protocol::Resp2, true) => b":1",
-            (Protocol::Resp2, false) => b":0",
-            (Protocol::Resp3, true) => b"#t",
-            (Protocol::Resp3, false) => b"#f",
+        self.line(match (self.version, value) {
+            (RespVersion::Resp2, true) => b":1",
+            (RespVersion::Resp2, false) => b":0",
+            (RespVersion::Resp3, true) => b"#t",
+            (RespVersion::Resp3, false) => b"#f",
         });
     }
 
-    /// The beginning of so many answers in a row.
+    /// The header of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.head(b'*', len);
     }
 
-    /// The beginning of so many names, each with its value: in a row where there is no such type.
+    /// The header of a map of `len` entries; an array of names and values in RESP2.
     pub(crate) fn map(&mut self, len: usize) {
-        match self.protocol {
-            Protocol::Resp2 => self.head(b'*', 2 * len),
-            Protocol::Resp3 => self.head(b'%', len),
+        match self.version {
+            RespVersion::Resp2 => self.head(b'*', 2 * len),
+            RespVersion::Resp3 => self.head(b'%', len),
         }
     }
 
-    /// The beginning of so many different answers.
+    /// The header of a set of `len` replies; an array in RESP2.
     pub(crate) fn set(&mut self, len: usize) {
-        match self.protocol {
-            Protocol::Resp2 => self.head(b'*', len),
-            Protocol::Resp3 => self.head(b'~', len),
+        match self.version {
+            RespVersion::Resp2 => self.head(b'*', len),
+            RespVersion::Resp3 => self.head(b'~', len),
         }
     }
 
-    /// Bytes that are an answer, or a part of one, already.
+    /// Bytes that are encoded already.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }

@@ -1,129 +1,131 @@
-//! One client's side of the conversation: what it has told of itself, what it may do, and what it says next.
+//! The state of one connection: its protocol version, its access, its name; and the execution of its commands.
 
 use std::sync::Arc;
 
-use super::about::{self, Presence};
-use super::command::{self, Command, Entry, Needs, Unknown};
+use super::command::{self, Command, Entry, Needs, UnknownCommand};
 use super::frame::{Limits, Words};
-use super::question::{self, Question};
-use super::reply::{Protocol, Reply};
+use super::limit_command::LimitCommand;
+use super::reply::{Reply, RespVersion};
 use super::text::Quoted;
-use super::throttle::Recent;
-use super::{check, throttle};
+use super::throttle::{LastLimit, ThrottleRequest};
+use super::{check, info};
 use crate::access::{Digest, Scopes};
-use crate::serve::shared::{Doors, Peer, Shared};
+use crate::protocol::Protocol;
+use crate::serve::edge::auth::{AccessPolicy, AuthError, Credentials, Peer};
+use crate::serve::edge::error::EdgeError;
+use crate::serve::server_state::ServerState;
 
-/// The most bytes of a connection's name.
-const NAME_MAX: usize = 64;
+/// Bytes of a connection's name.
+const NAME_BYTES_MAX: usize = 64;
 
 pub(crate) struct Session {
-    presence: Presence,
     peer: Peer,
-    pub(crate) protocol: Protocol,
+    pub(crate) version: RespVersion,
     scopes: Scopes,
-    /// By whom it was judged what it may do, and by which token: both can change while it is connected.
-    doors: Arc<Doors>,
+    /// The policy that `scopes` comes from. It can be replaced while the connection is open.
+    access: Arc<AccessPolicy>,
     token: Option<Digest>,
     name: String,
     replies: Replies,
-    recent: Recent,
+    last_limit: LastLimit,
 }
 
-/// Whether the client wants to hear answers.
+/// Whether the client wants replies (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replies {
     On,
     Off,
-    /// To the next command it does not.
+    /// Not to the next command.
     SkipNext,
-    /// To this one it does not.
+    /// Not to the current command.
     Skip,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart where it is made; in a box it would be allocated"
+    reason = "it is matched where it is made; a box would allocate for every command"
 )]
 pub(crate) enum Step<'b> {
-    /// Its answer is written, if the client wants one.
-    Answered,
-    /// The store has to be waited for; the answer is not to be written if `unheard`.
-    Ask { question: Question<'b>, unheard: bool },
-    /// The client has left.
-    Left,
+    /// Its reply is written.
+    Done,
+    /// It waits for the store; a silent one gets no reply.
+    Wait { command: LimitCommand<'b>, is_silent: bool },
+    /// The client closes the connection.
+    Quit,
 }
 
 impl Session {
-    pub(crate) fn new(peer: Peer, shared: &Shared) -> Session {
-        let doors = shared.doors.load_full();
-        Session {
-            presence: Presence::new(),
+    pub(crate) fn new(peer: Peer, state: &ServerState) -> Session {
+        let access = state.access.load_full();
+        let mut session = Session {
             peer,
-            protocol: Protocol::default(),
-            scopes: doors.scopes_of(&peer),
-            doors,
+            version: RespVersion::default(),
+            scopes: Scopes::NONE,
+            access,
             token: None,
             name: String::new(),
             replies: Replies::On,
-            recent: Recent::default(),
-        }
+            last_limit: LastLimit::default(),
+        };
+        session.update_scopes();
+        session
     }
 
-    /// Whether it may do nothing yet.
-    pub(crate) fn is_anonymous(&self) -> bool {
+    /// Whether the caller has no scope.
+    pub(crate) fn has_no_scope(&self) -> bool {
         self.scopes.is_none()
     }
 
     pub(crate) fn limits(&self) -> &'static Limits {
-        if self.is_anonymous() { &Limits::ANONYMOUS } else { &Limits::KNOWN }
+        if self.has_no_scope() { &Limits::ANONYMOUS } else { &Limits::AUTHENTICATED }
     }
 
-    /// Carries out one command. It is answered at once where that can be, unless earlier ones still wait.
+    /// Runs one command. Its reply is written at once if possible, unless earlier commands wait for the store.
     #[inline]
-    pub(crate) fn carry_out<'b>(
+    pub(crate) fn run<'b>(
         &mut self,
-        shared: &Shared,
+        state: &ServerState,
         words: Words<'b, '_>,
-        waiting: bool,
+        others_wait: bool,
         out: &mut Vec<u8>,
     ) -> Step<'b> {
-        if !Arc::ptr_eq(&self.doors, &shared.doors.load()) {
-            self.judge_again(shared);
+        if !Arc::ptr_eq(&self.access, &state.access.load()) {
+            self.access = state.access.load_full();
+            self.update_scopes();
         }
-        let unheard = self.replies != Replies::On;
+        let is_silent = self.replies != Replies::On;
         if self.replies == Replies::SkipNext {
             self.replies = Replies::Skip;
         }
         let before = out.len();
-        let protocol = self.protocol;
-        let step = self.dispatch(shared, words, waiting, &mut Reply::new(out, protocol));
-        if unheard {
-            return self.unsaid(step, out, before);
+        let version = self.version;
+        let step = self.dispatch(state, words, others_wait, &mut Reply::new(out, version));
+        if is_silent {
+            return self.suppress_reply(step, out, before);
         }
         step
     }
 
-    /// Tokens and scopes were read again: what was shown may be worth something else now.
+    /// Sets the scopes by the current access policy. A token that is no longer known has none.
     #[cold]
-    fn judge_again(&mut self, shared: &Shared) {
-        self.doors = shared.doors.load_full();
-        let by_token = self.token.and_then(|token| self.doors.tokens.scopes_by(&token));
-        self.scopes = by_token.unwrap_or_else(|| self.doors.scopes_of(&self.peer));
+    fn update_scopes(&mut self) {
+        let credentials = self.token.map_or(Credentials::None, Credentials::Digest);
+        self.scopes = self.access.authenticate(&self.peer, credentials).unwrap_or(Scopes::NONE);
     }
 
-    /// The same for a client that does not want to hear the answer.
+    /// Removes the reply of a command if the client does not want it.
     #[cold]
-    fn unsaid<'b>(&mut self, step: Step<'b>, out: &mut Vec<u8>, before: usize) -> Step<'b> {
+    fn suppress_reply<'b>(&mut self, step: Step<'b>, out: &mut Vec<u8>, before: usize) -> Step<'b> {
         match self.replies {
-            // This very command made it listen again.
+            // This command has switched replies on.
             Replies::On => return step,
             Replies::Skip => self.replies = Replies::On,
             Replies::Off | Replies::SkipNext => (),
         }
         out.truncate(before);
         match step {
-            Step::Ask { question, .. } => Step::Ask { question, unheard: true },
+            Step::Wait { command, .. } => Step::Wait { command, is_silent: true },
             step => step,
         }
     }
@@ -131,107 +133,119 @@ impl Session {
     #[inline]
     fn dispatch<'b>(
         &mut self,
-        shared: &Shared,
+        state: &ServerState,
         words: Words<'b, '_>,
-        waiting: bool,
+        others_wait: bool,
         reply: &mut Reply<'_>,
     ) -> Step<'b> {
         let name = words.get(0).unwrap_or_default();
         let Some(entry) = Entry::find(name) else {
-            // Whoever may do nothing is told nothing.
-            match self.may(Needs::Anything) {
-                Ok(()) => reply.error("ERR", Unknown(name)),
-                Err(refused) => refused.tell(reply),
+            // A caller without a scope does not learn which commands exist.
+            match self.authorize(Needs::AnyScope) {
+                Ok(()) => reply.error("ERR", UnknownCommand(name)),
+                Err(error) => write_auth_error(error, reply),
             }
-            return Step::Answered;
+            return Step::Done;
         };
-        if let Err(refused) = self.may(entry.needs) {
-            refused.tell(reply);
-            return Step::Answered;
+        if let Err(error) = self.authorize(entry.needs) {
+            write_auth_error(error, reply);
+            return Step::Done;
         }
         let rest = words.from(1);
-        match entry.command {
-            Command::Throttle => match throttle::Question::read(rest, &mut self.recent) {
-                Ok(question) if !waiting && question::throttle_now(&question, &shared.gate, reply) => (),
-                Ok(question) => return Step::ask(Question::Throttle(question)),
-                Err(wrong) => reply.error("ERR", wrong),
+        let command = match entry.command {
+            Command::Throttle => match ThrottleRequest::read(rest, &mut self.last_limit) {
+                Ok(request) => LimitCommand::Throttle(request),
+                Err(error) => return write_argument_error(error, reply),
             },
-            Command::Check => match check::Question::read(entry.usage, rest) {
-                Ok(question) if !waiting && question::check_now(&question, &shared.gate, reply) => (),
-                Ok(question) => return Step::ask(Question::Check(question)),
-                Err(wrong) => reply.error("ERR", wrong),
-            },
-            _ if !entry.takes(words.len()) => arguments(entry, reply),
-            Command::Peek => match check::Question::read(entry.usage, rest) {
-                Ok(question) => return Step::ask(Question::Peek(question)),
-                Err(wrong) => reply.error("ERR", wrong),
-            },
-            Command::Forget => match check::Question::read(entry.usage, rest) {
-                Ok(question) => return Step::ask(Question::Forget(question)),
-                Err(wrong) => reply.error("ERR", wrong),
+            _ if !entry.takes(words.len()) => {
+                write_usage(entry, reply);
+                return Step::Done;
+            }
+            Command::Check | Command::Peek | Command::DeleteState => match check::read(entry.usage, rest) {
+                Ok(request) => match entry.command {
+                    Command::Check => LimitCommand::Check(request),
+                    Command::Peek => LimitCommand::Peek(request),
+                    _ => LimitCommand::DeleteState(request),
+                },
+                Err(error) => return write_argument_error(error, reply),
             },
             Command::Quit => {
                 reply.simple("OK");
-                return Step::Left;
+                return Step::Quit;
             }
-            _ => self.converse(entry, shared, rest, reply),
+            _ => {
+                self.run_connection_command(entry, state, rest, reply);
+                return Step::Done;
+            }
+        };
+        if !others_wait && command.run_now(&state.gate, reply) {
+            return Step::Done;
         }
-        Step::Answered
+        Step::Wait { command, is_silent: false }
     }
 
-    /// What has nothing to do with limits.
-    fn converse(&mut self, entry: &Entry, shared: &Shared, rest: Words<'_, '_>, reply: &mut Reply<'_>) {
+    /// Runs a command that has nothing to do with limits.
+    fn run_connection_command(
+        &mut self,
+        entry: &Entry,
+        state: &ServerState,
+        rest: Words<'_, '_>,
+        reply: &mut Reply<'_>,
+    ) {
         match (entry.command, rest.get(0), rest.len()) {
             (Command::Ping, None, _) => reply.simple("PONG"),
             (Command::Ping | Command::Echo, Some(message), 1) => reply.bulk(message),
-            (Command::Auth, Some(token), 1) => self.authenticate(shared, token, reply),
-            (Command::Auth, Some(_), 2) => {
-                self.authenticate(shared, rest.get(1).unwrap_or_default(), reply);
-            }
-            (Command::Hello, ..) => self.hello(entry, shared, rest, reply),
+            (Command::Auth, Some(token), 1) => self.authenticate(token, reply),
+            (Command::Auth, Some(_), 2) => self.authenticate(rest.get(1).unwrap_or_default(), reply),
+            (Command::Hello, ..) => self.hello(entry, rest, reply),
             (Command::Client, Some(what), _) => self.client(entry, what, rest.from(1), reply),
-            (Command::Table, ..) if command::answer(rest, reply) => (),
-            (Command::Info, ..) => about::info(rest, reply),
+            (Command::CommandTable, ..) if command::answer(rest, reply) => (),
+            (Command::Info, ..) => info::info(rest, &state.connections, reply),
             (Command::Config, Some(get), _) if get.eq_ignore_ascii_case(b"GET") => {
-                about::config(rest.from(1), reply);
+                info::config(rest.from(1), reply);
             }
             (Command::Select, Some(b"0"), 1) => reply.simple("OK"),
-            (Command::Select, ..) => reply.error("ERR", "DB index is out of range; there is only 0"),
+            (Command::Select, ..) => reply.error("ERR", "DB index is out of range; the only database is 0"),
             (Command::Reset, ..) => {
-                self.protocol = Protocol::default();
-                (self.token, self.scopes) = (None, self.doors.scopes_of(&self.peer));
+                self.version = RespVersion::default();
+                self.token = None;
+                self.update_scopes();
                 self.replies = Replies::On;
                 self.name.clear();
                 reply.simple("RESET");
             }
-            _ => arguments(entry, reply),
+            _ => write_usage(entry, reply),
         }
     }
 
-    fn authenticate(&mut self, shared: &Shared, token: &[u8], reply: &mut Reply<'_>) {
-        match shared.scopes_of(token) {
-            Some(scopes) => {
-                (self.token, self.scopes) = (Some(Digest::of(token)), scopes);
+    fn authenticate(&mut self, token: &[u8], reply: &mut Reply<'_>) {
+        let digest = Digest::of(token);
+        match self.access.authenticate(&self.peer, Credentials::Digest(digest)) {
+            Ok(scopes) => {
+                (self.token, self.scopes) = (Some(digest), scopes);
                 reply.simple("OK");
             }
-            None => wrong_token(reply),
+            Err(error) => write_auth_error(error, reply),
         }
     }
 
-    fn hello(&mut self, entry: &Entry, shared: &Shared, rest: Words<'_, '_>, reply: &mut Reply<'_>) {
-        let protocol = match rest.get(0) {
-            None => self.protocol,
-            Some(b"2") => Protocol::Resp2,
-            Some(b"3") => Protocol::Resp3,
-            Some(_) => return reply.error("NOPROTO", "unsupported protocol version; there are 2 and 3"),
+    fn hello(&mut self, entry: &Entry, rest: Words<'_, '_>, reply: &mut Reply<'_>) {
+        let version = match rest.get(0) {
+            None => self.version,
+            Some(b"2") => RespVersion::Resp2,
+            Some(b"3") => RespVersion::Resp3,
+            Some(_) => return reply.error("NOPROTO", "unsupported protocol version; supported are 2 and 3"),
         };
         let mut options = rest.from(1);
-        let (mut scopes, mut shown, mut name) = (self.scopes, self.token, None);
+        let (mut scopes, mut digest, mut name) = (self.scopes, self.token, None);
         while let Some(option) = options.get(0) {
             let taken = match (option.to_ascii_uppercase().as_slice(), options.get(1), options.get(2)) {
                 (b"AUTH", Some(_), Some(token)) => {
-                    let Some(found) = shared.scopes_of(token) else { return wrong_token(reply) };
-                    (scopes, shown) = (found, Some(Digest::of(token)));
+                    let sent = Digest::of(token);
+                    match self.access.authenticate(&self.peer, Credentials::Digest(sent)) {
+                        Ok(found) => (scopes, digest) = (found, Some(sent)),
+                        Err(error) => return write_auth_error(error, reply),
+                    }
                     3
                 }
                 (b"SETNAME", Some(given), _) => match connection_name(given) {
@@ -239,9 +253,9 @@ impl Session {
                         name = Some(given);
                         2
                     }
-                    None => return wrong_name(reply),
+                    None => return write_name_error(reply),
                 },
-                _ => return arguments(entry, reply),
+                _ => return write_usage(entry, reply),
             };
             options = options.from(taken);
         }
@@ -251,27 +265,27 @@ impl Session {
                 "HELLO must be called with the client already authenticated, or as HELLO 3 AUTH user token",
             );
         }
-        (self.protocol, self.scopes, self.token) = (protocol, scopes, shown);
+        (self.version, self.scopes, self.token) = (version, scopes, digest);
         if let Some(name) = name {
             self.name = name;
         }
-        self.introduce(&mut reply.speaking(protocol));
+        self.write_hello(&mut reply.with_version(version));
     }
 
-    fn introduce(&self, reply: &mut Reply<'_>) {
-        let proto = match reply.protocol() {
-            Protocol::Resp2 => 2,
-            Protocol::Resp3 => 3,
+    fn write_hello(&self, reply: &mut Reply<'_>) {
+        let proto = match reply.version() {
+            RespVersion::Resp2 => 2,
+            RespVersion::Resp3 => 3,
         };
         reply.map(7);
         reply.bulk(b"server");
         reply.bulk(b"tollgate");
         reply.bulk(b"version");
-        reply.bulk(about::VERSION.as_bytes());
+        reply.bulk(info::VERSION.as_bytes());
         reply.bulk(b"proto");
         reply.integer(proto);
         reply.bulk(b"id");
-        reply.count(self.presence.id);
+        reply.count(self.peer.connection);
         reply.bulk(b"mode");
         reply.bulk(b"standalone");
         reply.bulk(b"role");
@@ -283,10 +297,10 @@ impl Session {
     fn client(&mut self, entry: &Entry, what: &[u8], rest: Words<'_, '_>, reply: &mut Reply<'_>) {
         let first = rest.get(0).map(<[u8]>::to_ascii_uppercase);
         match (what.to_ascii_uppercase().as_slice(), first.as_deref(), rest.len()) {
-            (b"ID", None, _) => reply.count(self.presence.id),
+            (b"ID", None, _) => reply.count(self.peer.connection),
             (b"INFO", None, _) => {
-                let (id, address, name) = (self.presence.id, self.peer.address, &self.name);
-                let resp = if self.protocol == Protocol::Resp2 { 2 } else { 3 };
+                let (id, address, name) = (self.peer.connection, self.peer.address, &self.name);
+                let resp = if self.version == RespVersion::Resp2 { 2 } else { 3 };
                 let line = format!("id={id} addr={address} name={name} db=0 resp={resp}\n");
                 reply.bulk(line.as_bytes());
             }
@@ -297,9 +311,9 @@ impl Session {
                     self.name = name;
                     reply.simple("OK");
                 }
-                None => wrong_name(reply),
+                None => write_name_error(reply),
             },
-            // Taken and not kept: nobody here asks for it.
+            // Accepted and ignored.
             (b"SETINFO", Some(b"LIB-NAME" | b"LIB-VER"), 2) => reply.simple("OK"),
             (b"NO-EVICT" | b"NO-TOUCH", Some(b"ON" | b"OFF"), 1) => reply.simple("OK"),
             (b"REPLY", Some(b"ON"), 1) => {
@@ -312,7 +326,7 @@ impl Session {
             (
                 b"ID" | b"INFO" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"REPLY",
                 ..,
-            ) => arguments(entry, reply),
+            ) => write_usage(entry, reply),
             _ => {
                 let usage = entry.usage;
                 reply.error("ERR", format_args!("unknown subcommand {}; write {usage}", Quoted(what)));
@@ -320,62 +334,44 @@ impl Session {
         }
     }
 
-    fn may(&self, needs: Needs) -> Result<(), Refused> {
+    #[inline]
+    fn authorize(&self, needs: Needs) -> Result<(), AuthError> {
         match needs {
-            Needs::Scope(scope, _) if self.scopes.allow(scope) => Ok(()),
+            Needs::Scope(scope) if self.scopes.allow(scope) => Ok(()),
             Needs::Nothing => Ok(()),
-            _ if self.is_anonymous() => Err(Refused::Unknown),
-            Needs::Anything => Ok(()),
-            Needs::Scope(_, name) => Err(Refused::Scope(name)),
-        }
-    }
-}
-
-impl<'b> Step<'b> {
-    const fn ask(question: Question<'b>) -> Step<'b> {
-        Step::Ask { question, unheard: false }
-    }
-}
-
-/// Why a client may not do something.
-enum Refused {
-    Unknown,
-    Scope(&'static str),
-}
-
-impl Refused {
-    #[cold]
-    fn tell(self, reply: &mut Reply<'_>) {
-        match self {
-            Refused::Unknown => reply.error("NOAUTH", "Authentication required; send AUTH with a token"),
-            Refused::Scope(name) => reply.error(
-                "NOPERM",
-                format_args!("this needs a token with the scope '{name}'; send AUTH with one"),
-            ),
+            _ if self.has_no_scope() => Err(AuthError::TokenRequired),
+            Needs::AnyScope => Ok(()),
+            Needs::Scope(scope) => Err(AuthError::Forbidden(scope)),
         }
     }
 }
 
 #[cold]
-fn arguments(entry: &Entry, reply: &mut Reply<'_>) {
+fn write_auth_error(error: AuthError, reply: &mut Reply<'_>) {
+    reply.edge_error(&EdgeError::auth(error, Protocol::Resp));
+}
+
+#[cold]
+fn write_argument_error<'b>(error: impl std::fmt::Display, reply: &mut Reply<'_>) -> Step<'b> {
+    reply.edge_error(&EdgeError::bad_request(error.to_string()));
+    Step::Done
+}
+
+#[cold]
+fn write_usage(entry: &Entry, reply: &mut Reply<'_>) {
     let (name, usage) = (entry.name.to_ascii_lowercase(), entry.usage);
     reply.error("ERR", format_args!("wrong number of arguments for '{name}' command; write {usage}"));
 }
 
 #[cold]
-fn wrong_token(reply: &mut Reply<'_>) {
-    reply.error("WRONGPASS", "invalid username-password pair or user is disabled; the password is a token");
-}
-
-#[cold]
-fn wrong_name(reply: &mut Reply<'_>) {
+fn write_name_error(reply: &mut Reply<'_>) {
     let what = format_args!(
-        "Client names cannot contain spaces, newlines or special characters, and have at most {NAME_MAX} bytes"
+        "Client names cannot contain spaces, newlines or special characters, and have at most {NAME_BYTES_MAX} bytes"
     );
     reply.error("ERR", what);
 }
 
 fn connection_name(name: &[u8]) -> Option<String> {
-    let fits = name.len() <= NAME_MAX && name.iter().all(u8::is_ascii_graphic);
+    let fits = name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic);
     fits.then(|| name.iter().copied().map(char::from).collect())
 }

@@ -4,35 +4,36 @@ use arc_swap::ArcSwap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
-use tollgate::Limiter;
-use tollgate::core::{Prefixes, Scope, TrustedProxies};
+use tollgate::MemoryStore;
+use tollgate::core::{Keyspace, Prefixes, TrustedProxies};
+use tollgate::engine::Setup;
 use tollgate::headers::Dialect;
 
 use super::*;
 use crate::access::{Access, Scopes};
-use crate::config::{LogConfig, LogFormat};
-use crate::serve::edge::grpc::Messages;
+use crate::config::{GrpcConfig, LogConfig, LogFormat};
+use crate::serve::edge::auth::AccessPolicy;
 use crate::serve::gate::{Backed, Gate};
 use crate::serve::listen::connections::Connections;
 use crate::serve::observe::Recorder;
 use crate::serve::rules_in_force::RulesOrigin;
-use crate::serve::shared::Doors;
 
-fn shared(anonymous: Scopes) -> Arc<Shared> {
+fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let (rules, starter) = RulesOrigin::read(None).expect("the starter is read");
-    let limiter = Limiter::from_yaml(starter.text()).expect("the starter is right");
+    let limiter =
+        Setup::default().rules_yaml(starter.text()).build(MemoryStore::new()).expect("the starter is right");
     let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
-    let scope = Scope::new("default", "CL.THROTTLE").expect("a scope");
+    let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
-    Arc::new(Shared {
+    Arc::new(ServerState {
         gate: Gate::new(Backed::Memory(limiter), recorder, scope),
         rules,
-        doors: ArcSwap::from_pointee(Doors { tokens: Access::default(), anonymous, certified }),
+        access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,
         connections: Arc::new(Connections::new(1)),
         dialect: Dialect::default(),
-        grpc: Messages::default(),
+        grpc: GrpcConfig::default(),
         proxies: TrustedProxies::default(),
         prefixes: Prefixes::default(),
         others: None,
@@ -40,23 +41,23 @@ fn shared(anonymous: Scopes) -> Arc<Shared> {
     })
 }
 
-const PEER: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_certified: false };
+const PEER: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_certified: false, connection: 1 };
 
-/// Runs on a clock that jumps to the next thing that waits.
-fn at_any_time(test: impl Future<Output = ()>) {
+/// Runs with paused time, which jumps to the next timer.
+fn with_paused_time(test: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     runtime.block_on(test);
 }
 
-/// Both ends of a connection that holds so many bytes in either direction.
+/// Both ends of a connection with buffers of this size.
 fn connect(scopes: Scopes, bytes: usize) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(bytes);
-    (ours, tokio::spawn(serve(theirs, PEER, shared(scopes))))
+    (ours, tokio::spawn(serve(theirs, PEER, server_state(scopes))))
 }
 
 #[test]
-fn nobody_is_waited_for_without_end() {
-    at_any_time(async {
+fn idle_and_stalled_connections_are_closed() {
+    with_paused_time(async {
         for (who, sent, least_s, most_s) in [
             (Scopes::CHECK, "", 600, 600),
             (Scopes::CHECK, "PING\r\n", 600, 630),
@@ -75,8 +76,8 @@ fn nobody_is_waited_for_without_end() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_left_alone() {
-    at_any_time(async {
+fn a_client_that_does_not_read_is_disconnected() {
+    with_paused_time(async {
         let started = Instant::now();
         let (mut client, serving) = connect(Scopes::CHECK, 64);
         client.write_all(b"COMMAND\r\nPING\r\n").await.expect("it reads");
@@ -85,10 +86,9 @@ fn a_client_that_reads_nothing_is_left_alone() {
     });
 }
 
-/// A slow client that says something now and then is no stalled one.
 #[test]
-fn whoever_goes_on_is_waited_for() {
-    at_any_time(async {
+fn a_slow_client_that_keeps_sending_is_not_disconnected() {
+    with_paused_time(async {
         let (mut client, _serving) = connect(Scopes::CHECK, 1024);
         for byte in b"*1\r\n$4\r\nPING\r\n" {
             client.write_all(&[*byte]).await.expect("it reads");
@@ -101,98 +101,101 @@ fn whoever_goes_on_is_waited_for() {
 }
 
 #[test]
-fn answers_that_nobody_reads_are_few_and_all_that_is_left_is_answered_later() {
-    at_any_time(async {
+fn unread_output_is_bounded_and_the_remaining_commands_run_later() {
+    with_paused_time(async {
         let (mut client, theirs) = duplex(1024 * 1024);
-        let shared = shared(Scopes::CHECK);
-        let (mut connection, mut session) = (Connection::new(theirs), Session::new(PEER, &shared));
+        let state = server_state(Scopes::CHECK);
+        let (mut connection, mut session) = (Connection::new(theirs), Session::new(PEER, &state));
         client.write_all(&b"COMMAND\r\n".repeat(400)).await.expect("there is room");
         connection.receive_now().await;
-        let talk = answer(&mut connection, &mut session, &mut Places::new(), &shared).await;
-        assert!(talk == Talk::Full);
+        let progress = run_commands(&mut connection, &mut session, &mut WordSpans::new(), &state).await;
+        assert!(progress == Progress::Full);
         let waiting = connection.output.len();
         assert!((OUTPUT_MAX..OUTPUT_MAX + 2_000).contains(&waiting), "{waiting} bytes wait");
         connection.output.clear();
-        let talk = answer(&mut connection, &mut session, &mut Places::new(), &shared).await;
-        assert!(talk == Talk::Answered && !connection.output.is_empty());
+        let progress = run_commands(&mut connection, &mut session, &mut WordSpans::new(), &state).await;
+        assert!(progress == Progress::Done && !connection.output.is_empty());
     });
 }
 
-/// A client that reads nothing at all must not keep the thread busy: others on it would never be served.
+/// It must not keep the thread busy: other connections on it would never be served.
 #[test]
-fn who_reads_nothing_leaves_the_thread_to_others() {
-    at_any_time(async {
-        // Room for a part of what is answered: the first write goes half way.
+fn a_client_that_does_not_read_does_not_block_others() {
+    with_paused_time(async {
+        // Room for a part of the output: the first write is partial.
         let (mut client, theirs) = duplex(64 * 1024);
-        tokio::spawn(serve(theirs, PEER, shared(Scopes::CHECK)));
-        let questions = b"COMMAND\r\n".repeat(40_000);
-        let asking = async {
-            for part in questions.chunks(4_096) {
+        tokio::spawn(serve(theirs, PEER, server_state(Scopes::CHECK)));
+        let commands = b"COMMAND\r\n".repeat(40_000);
+        let sending = async {
+            for part in commands.chunks(4_096) {
                 if client.write_all(part).await.is_err() {
                     break;
                 }
             }
         };
-        // Time stands still while anything is ready to run, so it only passes if nothing is.
-        let waited = tokio::time::timeout(Duration::from_secs(10), asking).await;
-        assert!(waited.is_err(), "answers that nobody reads stop the questions");
+        // Paused time advances only when nothing is ready to run.
+        let waited = tokio::time::timeout(Duration::from_secs(10), sending).await;
+        assert!(waited.is_err(), "unread output stops the input");
     });
 }
 
 #[test]
-fn a_token_that_is_taken_back_is_worth_nothing_on_connections_that_are_open() {
+fn a_revoked_token_loses_its_scopes_on_open_connections() {
     use crate::access::{Digest, Token};
-    at_any_time(async {
-        let shared = shared(Scopes::NONE);
+    with_paused_time(async {
+        let state = server_state(Scopes::NONE);
         let known = Token { name: "ci".to_owned(), digest: Digest::of(b"tg_ci"), scopes: Scopes::CHECK };
-        let doors =
-            |tokens| Doors { tokens: Access::new(tokens), anonymous: Scopes::NONE, certified: Scopes::NONE };
-        shared.doors.store(Arc::new(doors(vec![known.clone()])));
+        let policy = |tokens| AccessPolicy {
+            tokens: Access::new(tokens),
+            anonymous: Scopes::NONE,
+            certified: Scopes::NONE,
+        };
+        state.access.store(Arc::new(policy(vec![known.clone()])));
         let (mut client, theirs) = duplex(4_096);
-        tokio::spawn(serve(theirs, PEER, Arc::clone(&shared)));
-        let mut told = [0; 64];
+        tokio::spawn(serve(theirs, PEER, Arc::clone(&state)));
+        let mut received = [0; 64];
         let mut ask = async |question: &[u8]| {
             client.write_all(question).await.expect("it reads");
-            let len = client.read(&mut told).await.expect("it answers");
-            String::from_utf8_lossy(&told[..len]).into_owned()
+            let len = client.read(&mut received).await.expect("it answers");
+            String::from_utf8_lossy(&received[..len]).into_owned()
         };
         assert_eq!(ask(b"AUTH tg_ci\r\n").await, "+OK\r\n");
         assert_eq!(ask(b"PING\r\n").await, "+PONG\r\n");
-        shared.doors.store(Arc::new(doors(vec![known])));
+        state.access.store(Arc::new(policy(vec![known])));
         assert_eq!(ask(b"PING\r\n").await, "+PONG\r\n", "it is still known");
-        shared.doors.store(Arc::new(doors(Vec::new())));
+        state.access.store(Arc::new(policy(Vec::new())));
         assert!(ask(b"PING\r\n").await.starts_with("-NOAUTH"));
     });
 }
 
-/// A pipe like `printf … | nc` ends what it sends at once, and reads what it is told when it comes to that.
+/// A pipe like `printf … | nc` closes its sending side at once, and reads later.
 #[test]
-fn who_has_said_all_and_reads_late_gets_everything() {
-    at_any_time(async {
-        // Less than the answers, so that most of them wait for the client.
+fn a_half_closed_client_that_reads_late_gets_all_replies() {
+    with_paused_time(async {
+        // Smaller than the output, so that most of it waits for the client.
         let (mut client, _serving) = connect(Scopes::CHECK, 64);
         client.write_all(&b"PING\r\n".repeat(1_000)).await.expect("it reads");
         client.shutdown().await.expect("one side is closed");
         sleep(Duration::from_secs(3)).await;
-        let mut told = Vec::new();
-        client.read_to_end(&mut told).await.expect("it is not cut off");
-        assert_eq!(told.len(), b"+PONG\r\n".len() * 1_000);
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.expect("it is not cut off");
+        assert_eq!(received.len(), b"+PONG\r\n".len() * 1_000);
     });
 }
 
 #[test]
-fn what_is_on_its_way_when_the_server_is_to_end_is_answered() {
-    at_any_time(async {
-        let shared = shared(Scopes::CHECK);
+fn commands_in_flight_at_shutdown_are_answered() {
+    with_paused_time(async {
+        let state = server_state(Scopes::CHECK);
         let (mut client, theirs) = duplex(1024);
-        tokio::spawn(serve(theirs, PEER, Arc::clone(&shared)));
+        tokio::spawn(serve(theirs, PEER, Arc::clone(&state)));
         client.write_all(b"PING\r\n").await.expect("it reads");
         sleep(Duration::from_millis(1)).await;
-        shared.ending.cancel();
+        state.ending.cancel();
         sleep(Duration::from_millis(50)).await;
         client.write_all(b"PING\r\n").await.expect("it still reads");
-        let mut told = Vec::new();
-        client.read_to_end(&mut told).await.expect("it ends");
-        assert_eq!(told, b"+PONG\r\n+PONG\r\n");
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.expect("it ends");
+        assert_eq!(received, b"+PONG\r\n+PONG\r\n");
     });
 }

@@ -1,8 +1,8 @@
-//! What callers sent, as it may be shown to them and written down: cut, and without anything that ends a line.
+//! Input of callers in errors, and numbers in arguments.
 
 use std::fmt;
 
-/// Bytes in quotes: at most so many of them, what is not plain escaped.
+/// Bytes in quotes, escaped and cut.
 pub(crate) struct Quoted<'a>(pub(crate) &'a [u8]);
 
 const SHOWN_MAX: usize = 48;
@@ -15,10 +15,10 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// So many digits always fit.
+/// Numbers of this many digits always fit.
 const DIGITS_THAT_FIT: usize = 18;
 
-/// A whole number as callers write it, with or without a sign.
+/// Parses an integer, with or without a sign.
 #[inline]
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     if (1..=DIGITS_THAT_FIT).contains(&text.len()) {
@@ -35,7 +35,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     any_integer(text)
 }
 
-/// The same with a sign, or long.
+/// Parses integers with a sign and long ones.
 #[inline(never)]
 fn any_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -52,7 +52,7 @@ fn any_integer(text: &[u8]) -> Option<i64> {
         if digit > 9 {
             return None;
         }
-        // Counted downwards, because there is one more number below zero than above it.
+        // Negative, because there is one more negative number than positive ones.
         value = value.checked_mul(10)?.checked_sub(digit)?;
     }
     if negative { Some(value) } else { value.checked_neg() }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_read_whole_or_not_at_all() {
+    fn integers_are_parsed_exactly_or_rejected() {
         for (text, expected) in [
             ("0", Some(0)),
             ("+15", Some(15)),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_way_reads_as_the_other_does() {
+    fn the_fast_path_parses_as_the_general_one() {
         let mut texts = vec![Vec::new()];
         for _ in 0..4 {
             let longer = texts.iter().flat_map(|text| b"019+-:/ ".map(|byte| [&text[..], &[byte]].concat()));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_short_and_stays_on_its_line() {
+    fn quoted_input_is_short_and_stays_on_its_line() {
         assert_eq!(Quoted(b"a\r\n\0'\xff").to_string(), r"'a\r\n\x00\'\xff'");
         let long = Quoted(&[b'x'; 1_000]).to_string();
         assert_eq!(long, format!("'{}…'", "x".repeat(SHOWN_MAX)));

@@ -1,4 +1,4 @@
-//! `CL.THROTTLE key max_burst count period [quantity]`: a key and a limit of the caller's own, in the words of redis-cell.
+//! `CL.THROTTLE key max_burst count period [quantity]`: a key and a limit of the caller, compatible with redis-cell.
 
 use std::fmt;
 
@@ -9,24 +9,25 @@ use tollgate::core::{Answer, EXACT_MAX, Limit, Operation, Retry, Span, Time, Ver
 use super::frame::Words;
 use super::reply::Reply;
 use super::text::{Quoted, integer};
+use crate::serve::edge::request::VALUE_BYTES_MAX;
 
 pub(crate) const USAGE: &str = "CL.THROTTLE key max_burst count period [quantity]";
 
-/// The longest period: what time itself is counted with.
+/// The longest period in seconds: the range of the clock.
 const PERIOD_S_MAX: i64 = (EXACT_MAX / 1_000_000) as i64;
 
-/// What is asked.
+/// A charge under a limit that the caller sent along.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'b> {
+pub(crate) struct ThrottleRequest<'b> {
     pub(crate) key: &'b str,
     pub(crate) limit: Limit,
     quantity: u64,
     capacity: u64,
 }
 
-/// The last limit that was asked for: as a rule the next one is the same, and making one takes divisions.
+/// The last limit of a connection. Usually the next one is the same, and to make one takes divisions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recent(Option<(Numbers, Bucket)>);
+pub(crate) struct LastLimit(Option<(Numbers, Bucket)>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
@@ -35,29 +36,40 @@ struct Numbers {
     period_s: i64,
 }
 
-/// Why nothing could be asked.
+/// Why the arguments are invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Wrong<'b> {
+pub(crate) enum ThrottleArgumentError<'b> {
     Usage,
-    Key,
+    KeyNotText,
+    KeyTooLong { len: usize },
     NotANumber { what: &'static str, found: &'b [u8] },
     OutOfRange { what: &'static str, found: i64, min: i64, max: i64 },
     Limit { max_burst: i64, count: i64, period_s: i64, error: LimitError },
 }
 
-impl fmt::Display for Wrong<'_> {
+impl fmt::Display for ThrottleArgumentError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Usage => write!(f, "wrong number of arguments for 'cl.throttle' command; write {USAGE}"),
-            Wrong::Key => f.write_str("the key is not UTF-8; write it in hexadecimal, for instance"),
-            Wrong::NotANumber { what, found } => {
+            ThrottleArgumentError::Usage => {
+                write!(f, "wrong number of arguments for 'cl.throttle' command; write {USAGE}")
+            }
+            ThrottleArgumentError::KeyNotText => {
+                f.write_str("the key is not UTF-8; write it in hexadecimal, for instance")
+            }
+            ThrottleArgumentError::KeyTooLong { len } => {
+                write!(
+                    f,
+                    "the key has {len} bytes, more than {VALUE_BYTES_MAX}; shorten it, or send a hash of it"
+                )
+            }
+            ThrottleArgumentError::NotANumber { what, found } => {
                 let found = Quoted(found);
                 write!(f, "{what} is {found}, which is not an integer; write digits only, like 15")
             }
-            Wrong::OutOfRange { what, found, min, max } => {
+            ThrottleArgumentError::OutOfRange { what, found, min, max } => {
                 write!(f, "{what} is {found}; it must be {min} to {max}")
             }
-            Wrong::Limit { max_burst, count, period_s, error } => {
+            ThrottleArgumentError::Limit { max_burst, count, period_s, error } => {
                 write!(f, "{count} per {period_s} s with max_burst {max_burst} cannot be counted exactly")?;
                 let LimitError::Inexact { capacity_max, amount_that_fits, .. } = error else {
                     return write!(f, "; {error}");
@@ -74,15 +86,21 @@ impl fmt::Display for Wrong<'_> {
     }
 }
 
-impl<'b> Question<'b> {
-    /// From what comes after the name of the command.
-    pub(crate) fn read(words: Words<'b, '_>, recent: &mut Recent) -> Result<Question<'b>, Wrong<'b>> {
+impl<'b> ThrottleRequest<'b> {
+    /// Reads what follows the name of the command.
+    pub(crate) fn read(
+        words: Words<'b, '_>,
+        last: &mut LastLimit,
+    ) -> Result<ThrottleRequest<'b>, ThrottleArgumentError<'b>> {
         let (Some(key), Some(max_burst), Some(count), Some(period), None) =
             (words.get(0), words.get(1), words.get(2), words.get(3), words.get(5))
         else {
-            return Err(Wrong::Usage);
+            return Err(ThrottleArgumentError::Usage);
         };
-        let key = std::str::from_utf8(key).map_err(|_| Wrong::Key)?;
+        let key = std::str::from_utf8(key).map_err(|_| ThrottleArgumentError::KeyNotText)?;
+        if key.len() > VALUE_BYTES_MAX {
+            return Err(ThrottleArgumentError::KeyTooLong { len: key.len() });
+        }
         let exact_max = EXACT_MAX as i64;
         let numbers = Numbers {
             max_burst: number("max_burst", max_burst, 0, exact_max - 1)?,
@@ -90,8 +108,8 @@ impl<'b> Question<'b> {
             period_s: number("period", period, 1, PERIOD_S_MAX)?,
         };
         let quantity = words.get(4).map_or(Ok(1), |found| number("quantity", found, 0, i64::MAX))?;
-        let bucket = recent.bucket(numbers)?;
-        Ok(Question {
+        let bucket = last.bucket(numbers)?;
+        Ok(ThrottleRequest {
             key,
             limit: Limit::Bucket(bucket),
             quantity: quantity.unsigned_abs(),
@@ -99,7 +117,7 @@ impl<'b> Question<'b> {
         })
     }
 
-    /// What to ask the store. Nothing that costs nothing or could never be had is charged: how things stand is told.
+    /// The operation for the store. A quantity of 0, or above the capacity, is not charged: the reply reports the state.
     pub(crate) const fn operation(&self) -> Operation {
         if self.quantity == 0 || self.quantity > self.capacity {
             Operation::Peek { cost: 0 }
@@ -108,9 +126,9 @@ impl<'b> Question<'b> {
         }
     }
 
-    /// The five numbers of redis-cell: limited, limit, remaining, seconds until a retry would pass, seconds until all is
-    /// back. Waits are rounded up; -1 stands for none and for never.
-    pub(crate) fn answer(&self, now: Time, answer: &Answer, reply: &mut Reply<'_>) -> Option<()> {
+    /// Writes the five numbers of redis-cell: limited, limit, remaining, seconds until a retry is admitted, seconds until
+    /// the whole limit is available. Waits are rounded up; -1 means no wait or never.
+    pub(crate) fn write_reply(&self, now: Time, answer: &Answer, reply: &mut Reply<'_>) -> Option<()> {
         let (limited, retry_after_s) = match answer.verdict {
             _ if self.quantity == 0 => (false, -1),
             _ if self.quantity > self.capacity => (true, -1),
@@ -129,8 +147,8 @@ impl<'b> Question<'b> {
     }
 }
 
-impl Recent {
-    fn bucket<'b>(&mut self, numbers: Numbers) -> Result<Bucket, Wrong<'b>> {
+impl LastLimit {
+    fn bucket<'b>(&mut self, numbers: Numbers) -> Result<Bucket, ThrottleArgumentError<'b>> {
         if let Some((known, bucket)) = self.0
             && known == numbers
         {
@@ -139,18 +157,23 @@ impl Recent {
         let Numbers { max_burst, count, period_s } = numbers;
         let capacity = max_burst.unsigned_abs() + 1;
         let bucket = Bucket::tokens(count.unsigned_abs(), Span::from_secs(period_s.unsigned_abs()), capacity)
-            .map_err(|error| Wrong::Limit { max_burst, count, period_s, error })?;
+            .map_err(|error| ThrottleArgumentError::Limit { max_burst, count, period_s, error })?;
         self.0 = Some((numbers, bucket));
         Ok(bucket)
     }
 }
 
-fn number<'b>(what: &'static str, found: &'b [u8], min: i64, max: i64) -> Result<i64, Wrong<'b>> {
-    let number = integer(found).ok_or(Wrong::NotANumber { what, found })?;
+fn number<'b>(
+    what: &'static str,
+    found: &'b [u8],
+    min: i64,
+    max: i64,
+) -> Result<i64, ThrottleArgumentError<'b>> {
+    let number = integer(found).ok_or(ThrottleArgumentError::NotANumber { what, found })?;
     if (min..=max).contains(&number) {
         Ok(number)
     } else {
-        Err(Wrong::OutOfRange { what, found: number, min, max })
+        Err(ThrottleArgumentError::OutOfRange { what, found: number, min, max })
     }
 }
 

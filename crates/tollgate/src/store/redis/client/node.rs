@@ -1,4 +1,4 @@
-//! One server that holds state: how it is reached, how it is, and the lanes to it.
+//! A node: one Redis server, its breaker and the multiplexers that connect to it.
 
 use std::cell::Cell;
 use std::io;
@@ -11,324 +11,329 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Connection, Dialogue, Door};
-use super::health::{Health, Turns};
-use super::job::Job;
-use super::lane::Lane;
+use super::breaker::{Breaker, BreakerCounts};
+use super::connection::{CommandConnection, RedisStream};
+use super::connector::Connector;
+use super::multiplexer::Multiplexer;
+use super::pending_plan::PendingPlan;
 use crate::store::redis::ServerStatus;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::protocol::batch::{Call, Terms};
-use crate::store::redis::protocol::reply::Reply;
+use crate::store::redis::protocol::batch::{Call, CallSettings};
+use crate::store::redis::protocol::resp::Reply;
 use crate::store::redis::protocol::script::Scripts;
+use crate::store::redis::topology::address::Address;
 use crate::store::redis::topology::cluster::Cluster;
-use crate::store::redis::topology::target::Address;
-use crate::store::redis::topology::whereabouts::{Places, Whereabouts};
+use crate::store::redis::topology::primary_locator::{Candidates, PrimaryLocator};
 
-/// What all connections of one store have in common.
-pub(crate) struct Link {
-    pub(crate) door: Door,
-    pub(crate) terms: Terms,
+/// What all connections of one store share.
+pub(crate) struct ClientContext {
+    pub(crate) connector: Connector,
+    pub(crate) call_settings: CallSettings,
     pub(crate) scripts: Scripts,
-    /// How long a check may take: whoever answers later does not answer.
+    /// How long a check may take. A later reply is useless.
     pub(crate) deadline: Duration,
-    /// How many connections lead to each server.
-    pub(crate) lanes: usize,
+    /// Number of connections to each server.
+    pub(crate) connections: usize,
     pub(crate) runtime: Handle,
-    /// Draws pauses, from 0 up to 1.
-    pub(crate) dice: fn() -> f64,
+    /// Returns a random number from 0 to 1, to spread pauses.
+    pub(crate) jitter: fn() -> f64,
 }
 
-impl Link {
-    /// A connection that owes an answer for so long is given up.
-    pub(crate) fn stall(&self) -> Duration {
-        STALL_MIN.max(self.deadline)
+impl ClientContext {
+    /// How long a connection may owe a reply before it is closed.
+    pub(crate) fn stall_timeout(&self) -> Duration {
+        STALL_TIMEOUT_MIN.max(self.deadline)
     }
 
-    /// What is waited for the answer to a probe although the deadline is shorter: the first answer of a connection is its
-    /// slowest.
-    fn probe(&self) -> Duration {
-        PROBE_MIN.max(self.deadline)
+    /// How long a new connection may take to answer the probe. The first reply on a connection is its slowest, so this
+    /// can be longer than the deadline.
+    fn probe_timeout(&self) -> Duration {
+        PROBE_TIMEOUT_MIN.max(self.deadline)
     }
 }
 
-pub(crate) const STALL_MIN: Duration = Duration::from_millis(200);
-/// How long a connection may take to be made.
-pub(crate) const DIAL_MAX: Duration = Duration::from_secs(2);
-const PROBE_MIN: Duration = Duration::from_millis(25);
-/// The first pause after a failed connection is drawn from up to this, each next one from up to twice as much.
+pub(crate) const STALL_TIMEOUT_MIN: Duration = Duration::from_millis(200);
+/// How long a connection attempt may take.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(25);
+/// Upper bound of the first pause after a failed connection attempt. It doubles with each failure.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A replica that was chosen is about to be a primary.
+/// Used for a replica that the sentinels have chosen: it is about to become the primary.
 const PAUSE_MAX_REPLICA: Duration = Duration::from_millis(80);
 
-/// A server and the lanes to it. When it is dropped the lanes finish what they have, and end.
+/// A server and the multiplexers that connect to it. When it is dropped, they finish their work and end.
 pub(crate) struct Node {
     pub(crate) state: Arc<NodeState>,
-    lanes: Arc<[Entrance]>,
+    multiplexers: Arc<[MultiplexerHandle]>,
 }
 
-/// One end of a lane.
-struct Entrance {
-    jobs: mpsc::UnboundedSender<Job>,
+/// Sends Plans to one multiplexer.
+struct MultiplexerHandle {
+    queue: mpsc::UnboundedSender<PendingPlan>,
     is_connected: Arc<AtomicBool>,
 }
 
-/// What the lanes to one server share.
+/// What the multiplexers of one server share.
 pub(crate) struct NodeState {
-    pub(crate) link: Arc<Link>,
-    pub(crate) whereabouts: Whereabouts,
-    pub(crate) health: Arc<Health>,
-    /// Where to send what this server sends elsewhere.
+    pub(crate) context: Arc<ClientContext>,
+    pub(crate) locator: PrimaryLocator,
+    pub(crate) breaker: Arc<Breaker>,
+    /// Handles the redirects of this server, if it belongs to a cluster.
     pub(crate) cluster: Weak<Cluster>,
-    /// Where the lanes begin, for as long as anybody can send something there.
-    lanes: OnceLock<Weak<[Entrance]>>,
-    /// How many lanes are connected: as long as one is, the server is up.
+    /// Empty once the [`Node`] was dropped.
+    multiplexers: OnceLock<Weak<[MultiplexerHandle]>>,
+    /// Number of multiplexers that are connected. While it is above 0 the server is up.
     connected: AtomicUsize,
-    /// Held while a connection is made: one at a time.
-    pace: Mutex<Pace>,
+    /// Locked during a connection attempt, so that there is only one at a time.
+    backoff: Mutex<Backoff>,
 }
 
-/// When the next connection may be tried.
+/// When the next connection attempt may start.
 #[derive(Debug)]
-struct Pace {
-    /// Nothing is known against other places.
-    tried: Places,
+struct Backoff {
+    /// The addresses that the pause applies to. Other addresses are tried at once.
+    tried: Candidates,
     pause: Duration,
-    barred: Option<(Instant, RedisError)>,
+    /// The end of the pause, and the error that caused it.
+    blocked: Option<(Instant, RedisError)>,
 }
 
-impl Pace {
-    fn new(tried: Places) -> Pace {
-        Pace { tried, pause: PAUSE_FIRST, barred: None }
+impl Backoff {
+    fn new(tried: Candidates) -> Backoff {
+        Backoff { tried, pause: PAUSE_FIRST, blocked: None }
     }
 }
 
-/// No connection, and none to be tried before this.
+/// A connection attempt that failed, or that was not made because of a pause.
 #[derive(Debug)]
-pub(crate) struct NotYet {
-    pub(crate) tried: Places,
-    pub(crate) until: Instant,
+pub(crate) struct NotConnected {
+    pub(crate) tried: Candidates,
+    pub(crate) retry_at: Instant,
     pub(crate) error: RedisError,
 }
 
 impl Node {
-    /// Starts the lanes.
+    /// Starts the multiplexers.
     pub(crate) fn new(
-        link: &Arc<Link>,
-        whereabouts: Whereabouts,
-        health: Arc<Health>,
+        context: &Arc<ClientContext>,
+        locator: PrimaryLocator,
+        breaker: Arc<Breaker>,
         cluster: Weak<Cluster>,
     ) -> Node {
         let state = Arc::new(NodeState {
-            link: Arc::clone(link),
-            whereabouts,
-            health,
+            context: Arc::clone(context),
+            locator,
+            breaker,
             cluster,
-            lanes: OnceLock::new(),
+            multiplexers: OnceLock::new(),
             connected: AtomicUsize::new(0),
-            pace: Mutex::new(Pace::new(Places::new())),
+            backoff: Mutex::new(Backoff::new(Candidates::new())),
         });
         let start = |_| {
-            // As many jobs as there are permits: they bound it.
-            let (sender, jobs) = mpsc::unbounded_channel();
+            // The permits bound the length of this queue.
+            let (sender, queue) = mpsc::unbounded_channel();
             let is_connected = Arc::<AtomicBool>::default();
-            link.runtime.spawn(Lane::new(Arc::clone(&state), jobs, Arc::clone(&is_connected)).run());
-            Entrance { jobs: sender, is_connected }
+            let multiplexer = Multiplexer::new(Arc::clone(&state), queue, Arc::clone(&is_connected));
+            context.runtime.spawn(multiplexer.run());
+            MultiplexerHandle { queue: sender, is_connected }
         };
-        let lanes: Arc<[Entrance]> = (0..link.lanes).map(start).collect();
-        state.lanes.get_or_init(|| Arc::downgrade(&lanes));
-        Node { state, lanes }
+        let multiplexers: Arc<[MultiplexerHandle]> = (0..context.connections).map(start).collect();
+        state.multiplexers.get_or_init(|| Arc::downgrade(&multiplexers));
+        Node { state, multiplexers }
     }
 
-    /// How it is doing.
     pub(crate) fn status(&self) -> ServerStatus {
-        let NodeState { whereabouts, health, .. } = &*self.state;
-        let Turns { opened, closed } = health.turns();
-        let address = whereabouts.places().last().map(Address::to_string);
-        ServerStatus { address, down: health.why_down(), opened, closed }
+        let NodeState { locator, breaker, .. } = &*self.state;
+        let BreakerCounts { opened, closed } = breaker.counts();
+        let address = locator.candidates().last().map(Address::to_string);
+        ServerStatus { address, down: breaker.reason(), opened, closed }
     }
 
-    /// Sends a job there, or tells whoever waits why not.
-    pub(crate) fn send(&self, job: Job) {
-        if let Some(why) = self.state.health.why_down() {
-            return job.answer(Err(why));
+    /// Queues a Plan, or fails it at once if the server is down.
+    pub(crate) fn send(&self, pending: PendingPlan) {
+        if let Some(error) = self.state.breaker.reason() {
+            return pending.complete(Err(error));
         }
-        // The lane of this thread, or one that is connected if that is not.
-        let own = ordinal() % self.lanes.len();
-        connected(&self.lanes, own).unwrap_or(&self.lanes[own]).send(job);
+        // Use this thread's multiplexer, or a connected one if it is not connected.
+        let own = thread_index() % self.multiplexers.len();
+        find_connected(&self.multiplexers, own).unwrap_or(&self.multiplexers[own]).send(pending);
     }
 }
 
-impl Entrance {
-    fn send(&self, job: Job) {
-        if let Err(mpsc::error::SendError(job)) = self.jobs.send(job) {
-            // The lane ends when the runtime does.
-            job.answer(Err(RedisError::Closed));
+impl MultiplexerHandle {
+    fn send(&self, pending: PendingPlan) {
+        if let Err(mpsc::error::SendError(pending)) = self.queue.send(pending) {
+            // The runtime is shutting down and has dropped the multiplexer.
+            pending.complete(Err(RedisError::Closed));
         }
     }
 }
 
-/// The first lane that is connected, from this one on.
-fn connected(lanes: &[Entrance], first: usize) -> Option<&Entrance> {
-    let (before, after) = lanes.split_at(first);
-    after.iter().chain(before).find(|lane| lane.is_connected.load(Ordering::Relaxed))
+/// Finds the first connected multiplexer, starting at index `first`.
+fn find_connected(multiplexers: &[MultiplexerHandle], first: usize) -> Option<&MultiplexerHandle> {
+    let (before, after) = multiplexers.split_at(first);
+    after.iter().chain(before).find(|multiplexer| multiplexer.is_connected.load(Ordering::Relaxed))
 }
 
-/// The number of this thread among those that ever asked: each has a lane of its own, as far as there are any.
-fn ordinal() -> usize {
+/// The index of this thread among all threads that have sent Plans. It spreads threads over multiplexers.
+fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static ORDINAL: Cell<Option<usize>> = const { Cell::new(None) };
+        static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
     }
-    ORDINAL.with(|own| {
+    INDEX.with(|own| {
         own.get().unwrap_or_else(|| {
-            let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
-            own.set(Some(ordinal));
-            ordinal
+            let index = NEXT.fetch_add(1, Ordering::Relaxed);
+            own.set(Some(index));
+            index
         })
     })
 }
 
 impl NodeState {
-    /// A connection that has answered, and whither.
-    pub(crate) async fn connect(&self) -> Result<(Address, Connection), NotYet> {
-        let mut pace = self.pace.lock().await;
-        let places = self.whereabouts.places();
-        if pace.tried != places {
-            *pace = Pace::new(places);
+    /// Returns a connection that has answered a probe, and its address.
+    pub(crate) async fn connect(&self) -> Result<(Address, RedisStream), NotConnected> {
+        let mut backoff = self.backoff.lock().await;
+        let candidates = self.locator.candidates();
+        if backoff.tried != candidates {
+            *backoff = Backoff::new(candidates);
         }
-        if let Some((until, error)) = pace.barred.clone().filter(|(until, _)| Instant::now() < *until) {
-            return Err(NotYet { tried: pace.tried.clone(), until, error });
+        let blocked = backoff.blocked.clone().filter(|(retry_at, _)| Instant::now() < *retry_at);
+        if let Some((retry_at, error)) = blocked {
+            return Err(NotConnected { tried: backoff.tried.clone(), retry_at, error });
         }
-        match self.dial().await {
+        match self.connect_and_report().await {
             Ok(connected) => {
-                pace.barred = None;
+                backoff.blocked = None;
                 self.connected.fetch_add(1, Ordering::Relaxed);
-                self.health.answers();
+                self.breaker.close();
                 Ok(connected)
             }
-            Err(error) => Err(self.bar(&mut pace, error)),
+            Err(error) => Err(self.back_off(&mut backoff, error)),
         }
     }
 
-    /// A lane that is not connected hands on what it was given, or tells whoever waits why not.
-    pub(crate) fn hand_on(&self, job: Job, why: &RedisError) {
-        let lanes = self.lanes.get().and_then(Weak::upgrade);
-        match lanes.as_deref().and_then(|lanes| connected(lanes, 0)) {
-            Some(lane) => lane.send(job),
-            None => job.answer(Err(why.clone())),
+    /// Passes a Plan from a multiplexer that is not connected to one that is, or fails it.
+    pub(crate) fn forward_or_fail(&self, pending: PendingPlan, error: &RedisError) {
+        let multiplexers = self.multiplexers.get().and_then(Weak::upgrade);
+        match multiplexers.as_deref().and_then(|multiplexers| find_connected(multiplexers, 0)) {
+            Some(multiplexer) => multiplexer.send(pending),
+            None => pending.complete(Err(error.clone())),
         }
     }
 
-    /// A connection is at an end, without being to blame.
-    pub(crate) fn left(&self) {
+    /// Records the regular end of a connection.
+    pub(crate) fn connection_closed(&self) {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A connection broke. A server that lets us in and does no work is no better than none.
-    pub(crate) async fn broke(&self, worked: bool, error: RedisError) {
-        self.left();
-        let mut pace = self.pace.lock().await;
+    /// Records that a connection failed. One that never worked counts as a failed attempt: the server accepts connections
+    /// and does not answer.
+    pub(crate) async fn connection_failed(&self, worked: bool, error: RedisError) {
+        self.connection_closed();
+        let mut backoff = self.backoff.lock().await;
         if worked {
-            pace.pause = PAUSE_FIRST;
+            backoff.pause = PAUSE_FIRST;
         } else {
-            self.bar(&mut pace, error);
+            self.back_off(&mut backoff, error);
         }
     }
 
-    fn bar(&self, pace: &mut Pace, error: RedisError) -> NotYet {
-        let error = match pace.tried.last() {
-            Some(address) => error.of_unsent(address),
+    fn back_off(&self, backoff: &mut Backoff, error: RedisError) -> NotConnected {
+        let error = match backoff.tried.last() {
+            Some(address) => error.for_unsent(address),
             None => error,
         };
-        self.fails(error.clone());
-        let until = Instant::now() + pace.pause.mul_f64((self.link.dice)());
-        let most = if matches!(error, RedisError::Replica { .. }) { PAUSE_MAX_REPLICA } else { PAUSE_MAX };
-        pace.pause = most.min(pace.pause * 2);
-        pace.barred = Some((until, error.clone()));
-        NotYet { tried: pace.tried.clone(), until, error }
+        self.report_failure(error.clone());
+        let retry_at = Instant::now() + backoff.pause.mul_f64((self.context.jitter)());
+        let pause_max =
+            if matches!(error, RedisError::Replica { .. }) { PAUSE_MAX_REPLICA } else { PAUSE_MAX };
+        backoff.pause = pause_max.min(backoff.pause * 2);
+        backoff.blocked = Some((retry_at, error.clone()));
+        NotConnected { tried: backoff.tried.clone(), retry_at, error }
     }
 
-    /// One lane is in trouble; the server is if all are.
-    fn fails(&self, error: RedisError) {
+    /// Opens the breaker, unless another multiplexer is connected.
+    fn report_failure(&self, error: RedisError) {
         if self.connected.load(Ordering::Relaxed) == 0 {
-            self.health.fails(error);
+            self.breaker.open(error);
         }
     }
 
-    async fn dial(&self) -> Result<(Address, Connection), RedisError> {
-        let mut dialling = pin!(timeout(DIAL_MAX, self.dial_somewhere()));
-        let dialled = tokio::select! {
-            dialled = &mut dialling => dialled,
-            () = sleep(self.link.stall()) => {
-                // Whoever asks meanwhile should not wait for it.
-                self.fails(self.whereabouts.unreached());
-                dialling.await
+    async fn connect_and_report(&self) -> Result<(Address, RedisStream), RedisError> {
+        let mut connecting = pin!(timeout(CONNECT_TIMEOUT, self.connect_to_candidates()));
+        let connected = tokio::select! {
+            connected = &mut connecting => connected,
+            () = sleep(self.context.stall_timeout()) => {
+                // Open the breaker already, so that checks do not wait for the rest of the attempt.
+                self.report_failure(self.locator.timeout_error());
+                connecting.await
             }
         };
-        let (address, dialogue) = dialled.unwrap_or_else(|_| Err(self.whereabouts.unreached()))?;
-        Ok((address, dialogue.into_connection()))
+        let (address, connection) = connected.unwrap_or_else(|_| Err(self.locator.timeout_error()))?;
+        Ok((address, connection.into_stream()))
     }
 
-    /// A connection of one's own, for what is said now and then, and whither. It says nothing about how the server is.
-    pub(crate) async fn dialogue(&self) -> Result<(Address, Dialogue), RedisError> {
-        let dialled = timeout(DIAL_MAX, self.dial_somewhere()).await;
-        dialled.unwrap_or_else(|_| Err(self.whereabouts.unreached()))
+    /// Opens a separate connection for occasional commands, without effect on the breaker.
+    pub(crate) async fn open_command_connection(&self) -> Result<(Address, CommandConnection), RedisError> {
+        let connected = timeout(CONNECT_TIMEOUT, self.connect_to_candidates()).await;
+        connected.unwrap_or_else(|_| Err(self.locator.timeout_error()))
     }
 
-    /// Tries every place where it may be, and begins again if it turns out to be elsewhere.
-    async fn dial_somewhere(&self) -> Result<(Address, Dialogue), RedisError> {
+    /// Tries each candidate address, and starts again if the candidates change.
+    async fn connect_to_candidates(&self) -> Result<(Address, CommandConnection), RedisError> {
         loop {
-            let places = self.whereabouts.known().await?;
-            let tried = async {
-                let mut failed = RedisError::Closed;
-                for address in &places {
-                    match self.enter(address).await {
-                        Ok(dialogue) => return Ok((address.clone(), dialogue)),
-                        Err(error) => failed = error,
+            let candidates = self.locator.wait_for_candidates().await?;
+            let attempt = async {
+                let mut last_error = RedisError::Closed;
+                for address in &candidates {
+                    match self.connect_and_probe(address).await {
+                        Ok(connection) => return Ok((address.clone(), connection)),
+                        Err(error) => last_error = error,
                     }
                 }
-                Err(failed)
+                Err(last_error)
             };
             tokio::select! {
-                tried = tried => return tried,
-                () = self.whereabouts.differs(&places) => (),
+                result = attempt => return result,
+                () = self.locator.changed_from(&candidates) => (),
             }
         }
     }
 
-    /// Connects, is let in, and sees that it works: with the call that carries out nothing.
-    async fn enter(&self, address: &Address) -> Result<Dialogue, RedisError> {
-        let Link { door, terms, scripts, .. } = &*self.link;
-        let mut dialogue = door.enter(address, self.link.stall()).await?;
+    /// Connects, and checks with a call that executes nothing that the server works.
+    async fn connect_and_probe(&self, address: &Address) -> Result<CommandConnection, RedisError> {
+        let ClientContext { connector, call_settings, scripts, .. } = &*self.context;
+        let mut connection = connector.connect(address, self.context.stall_timeout()).await?;
         let mut probe = Vec::new();
-        Call::new(&mut [], *terms, scripts).write(&mut probe, true);
-        let answer = async {
-            dialogue.say(&probe).await?;
-            match dialogue.hear().await? {
-                Reply::Error(answer) => Err(RedisError::Refused(answer)),
+        Call::new(&mut [], *call_settings, scripts).write(&mut probe, true);
+        let exchange = async {
+            connection.send(&probe).await?;
+            match connection.receive().await? {
+                Reply::Error(text) => Err(RedisError::ErrorReply(text)),
                 _ => Ok(()),
             }
         };
-        match timeout(self.link.probe(), answer).await {
+        match timeout(self.context.probe_timeout(), exchange).await {
             Err(_) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-            // It would have run it, had it known it.
-            Ok(Err(error)) if error.is("NOSCRIPT") => (),
-            Ok(answer) => answer?,
+            // The server would run the script if it had it.
+            Ok(Err(error)) if error.has_code("NOSCRIPT") => (),
+            Ok(result) => result?,
         }
-        if matches!(self.whereabouts, Whereabouts::Watched { .. }) {
-            takes_writes(&mut dialogue, address).await?;
+        if matches!(self.locator, PrimaryLocator::Sentinels { .. }) {
+            check_is_primary(&mut connection, address).await?;
         }
-        Ok(dialogue)
+        Ok(connection)
     }
 }
 
-/// Sentinels may be late to know: the server itself says what it is.
-async fn takes_writes(dialogue: &mut Dialogue, address: &Address) -> Result<(), RedisError> {
-    let role = dialogue.ask(&[b"ROLE"]).await?;
-    match role.parts().and_then(|parts| parts.first()).and_then(Reply::text) {
+/// Asks the server itself for its role: sentinels learn of changes later.
+async fn check_is_primary(connection: &mut CommandConnection, address: &Address) -> Result<(), RedisError> {
+    let role = connection.command(&[b"ROLE"]).await?;
+    match role.elements().and_then(|elements| elements.first()).and_then(Reply::text) {
         Some("master") => Ok(()),
         Some(_) => Err(RedisError::Replica { address: address.to_string().into() }),
-        None => Err(RedisError::Nonsense("a server says nothing of its role")),
+        None => Err(RedisError::UnexpectedReply("no role in the reply to ROLE")),
     }
 }

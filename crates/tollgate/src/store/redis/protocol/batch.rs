@@ -8,237 +8,241 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Span;
 
-use super::reply::{word, words};
-use super::script::{Kinds, Script, Scripts};
-use super::wire::{Encoded, OwnReply, cut};
+use super::plan_codec::{EncodedPlan, PlanReply, split_off_reply};
+use super::resp::{write_array_header, write_bulk_string};
+use super::script::{KindSet, Script, Scripts};
 use crate::store::redis::TimeSource;
-use crate::store::redis::client::job::Job;
+use crate::store::redis::client::pending_plan::PendingPlan;
 use crate::store::redis::error::RedisError;
 
-/// Which clock decides, and how long state is kept beyond its death.
+/// Settings that every call carries: which clock decides, and how long state is kept after it has stopped counting.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct CallSettings {
     clock: u8,
     tolerance_us: u64,
     margin_ms: u64,
 }
 
-impl Terms {
-    pub(crate) fn new(time: TimeSource, margin: Duration) -> Terms {
+impl CallSettings {
+    pub(crate) fn new(time: TimeSource, margin: Duration) -> CallSettings {
         let (clock, tolerance) = match time {
             TimeSource::Store => (0, Span::ZERO),
             TimeSource::Caller { tolerance } => (1, tolerance),
             TimeSource::Application => (2, Span::ZERO),
         };
-        // As long as spans get: Redis takes no more.
+        // Redis accepts no longer expiry.
         let margin_ms = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX).min(Span::MAX.us() / 1_000);
-        Terms { clock, tolerance_us: tolerance.us(), margin_ms }
+        CallSettings { clock, tolerance_us: tolerance.us(), margin_ms }
     }
 }
-
-/// Stands for a key that nobody has touched.
-const UNTOUCHED: u16 = u16::MAX;
 
 /// One call of the script.
 pub(crate) struct Call {
     script: Arc<Script>,
-    /// Number of keys, keys and argument, as they go over the wire: the same whether called by digest or by text.
+    /// Number of keys, keys and argument in RESP. The same whether the script is called by digest or by source.
     tail: Vec<u8>,
-    tail_words: usize,
-    /// Whose reply comes when, by place among the Plans, and to how many items.
-    order: Vec<(u16, usize)>,
+    tail_arguments: usize,
+    /// The order of the replies: index of the Plan and number of its items.
+    reply_order: Vec<(u16, usize)>,
 }
 
-/// Equal Plans, carried out one after another, by place among all.
+/// Equal Plans that the script applies one after another, by index.
 type Group = SmallVec<[u16; 2]>;
 
+/// The group of a key that no Plan has used yet.
+const NO_GROUP: u16 = u16::MAX;
+
 impl Call {
-    /// Puts Plans together. A key that several of them touch is named once, and equal Plans are sent once: a Plan joins
-    /// another if none that is different has touched its keys in between, so that no key sees a difference.
-    pub(crate) fn new(plans: &mut [&mut Encoded], terms: Terms, scripts: &Scripts) -> Call {
-        // A quick hash will do: what tells keys of one rule apart was hashed with a secret.
-        let (mut places, mut keys) =
+    /// Combines Plans into one call. Each key is sent once, and so are equal Plans: a Plan joins an earlier equal one if
+    /// no different Plan has used its keys in between, so the order on every key stays the same.
+    pub(crate) fn new(plans: &mut [&mut EncodedPlan], settings: CallSettings, scripts: &Scripts) -> Call {
+        // A fast hash is safe: the part of a key that clients choose was hashed with a secret.
+        let (mut key_numbers, mut keys) =
             (HashMap::<Vec<u8>, u16, foldhash::fast::RandomState>::default(), Vec::new());
-        // By place of the key, the group that touched it last.
-        let mut touched: Vec<u16> = Vec::new();
-        let (mut groups, mut kinds) = (Vec::<Group>::with_capacity(plans.len()), Kinds::default());
-        for member in 0..plans.len() {
-            let own: SmallVec<[u16; 4]> = plans[member]
+        // For each key, the group that used it last. Key numbers start at 1.
+        let mut last_groups: Vec<u16> = Vec::new();
+        let (mut groups, mut kinds) = (Vec::<Group>::with_capacity(plans.len()), KindSet::default());
+        for index in 0..plans.len() {
+            let own: SmallVec<[u16; 4]> = plans[index]
                 .keys()
                 .map(|key| {
-                    places.get(key).copied().unwrap_or_else(|| {
-                        touched.push(UNTOUCHED);
-                        let place = touched.len() as u16;
-                        word(&mut keys, key);
-                        places.insert(key.to_vec(), place);
-                        place
+                    key_numbers.get(key).copied().unwrap_or_else(|| {
+                        last_groups.push(NO_GROUP);
+                        let number = last_groups.len() as u16;
+                        write_bulk_string(&mut keys, key);
+                        key_numbers.insert(key.to_vec(), number);
+                        number
                     })
                 })
                 .collect();
-            plans[member].put(&own);
-            kinds = kinds.union(plans[member].kinds);
-            let last = own.first().map_or(UNTOUCHED, |&place| touched[usize::from(place) - 1]);
+            plans[index].set_key_numbers(&own);
+            kinds = kinds.union(plans[index].kinds);
+            let last = own.first().map_or(NO_GROUP, |&number| last_groups[usize::from(number) - 1]);
             let joined = groups.get_mut(usize::from(last)).filter(|group| {
-                own.iter().all(|&place| touched[usize::from(place) - 1] == last)
-                    && plans[member].is_like(plans[usize::from(group[0])])
+                own.iter().all(|&number| last_groups[usize::from(number) - 1] == last)
+                    && plans[index].can_join(plans[usize::from(group[0])])
             });
             match joined {
-                Some(group) => group.push(member as u16),
+                Some(group) => group.push(index as u16),
                 None => {
-                    own.iter().for_each(|&place| touched[usize::from(place) - 1] = groups.len() as u16);
-                    groups.push(Group::from_slice(&[member as u16]));
+                    own.iter().for_each(|&number| last_groups[usize::from(number) - 1] = groups.len() as u16);
+                    groups.push(Group::from_slice(&[index as u16]));
                 }
             }
         }
         let mut argument = Vec::with_capacity(32 + groups.len() * 128);
-        argument.push(terms.clock);
-        argument.extend_from_slice(&(terms.tolerance_us as f64).to_le_bytes());
-        argument.extend_from_slice(&(terms.margin_ms as f64).to_le_bytes());
+        argument.push(settings.clock);
+        argument.extend_from_slice(&(settings.tolerance_us as f64).to_le_bytes());
+        argument.extend_from_slice(&(settings.margin_ms as f64).to_le_bytes());
         argument.extend_from_slice(&(groups.len() as u16).to_le_bytes());
         for group in &groups {
             plans[usize::from(group[0])].write(&mut argument, group.len() as u16);
         }
         let mut tail = Vec::with_capacity(keys.len() + argument.len() + 32);
-        word(&mut tail, touched.len().to_string().as_bytes());
+        write_bulk_string(&mut tail, last_groups.len().to_string().as_bytes());
         tail.extend_from_slice(&keys);
-        word(&mut tail, &argument);
+        write_bulk_string(&mut tail, &argument);
         Call {
-            script: Arc::clone(scripts.of(kinds)),
+            script: Arc::clone(scripts.get(kinds)),
             tail,
-            tail_words: touched.len() + 2,
-            order: groups
+            tail_arguments: last_groups.len() + 2,
+            reply_order: groups
                 .into_iter()
                 .flatten()
-                .map(|place| (place, plans[usize::from(place)].items))
+                .map(|index| (index, plans[usize::from(index)].items))
                 .collect(),
         }
     }
 
-    /// Gives each Plan, by place, its own part of the reply.
+    /// Splits the reply into those of the Plans, each with the Plan's index.
     pub(crate) fn split<'b>(
         &self,
         mut reply: &'b [u8],
     ) -> impl Iterator<Item = (usize, Result<&'b [u8], RedisError>)> {
-        self.order.iter().map(move |&(place, items)| (usize::from(place), cut(&mut reply, items)))
+        self.reply_order
+            .iter()
+            .map(move |&(index, items)| (usize::from(index), split_off_reply(&mut reply, items)))
     }
 
-    /// Writes the call, by digest or, if Redis does not know that, with the script's text.
+    /// Writes the command: by digest, or with the script's source if Redis does not have the script.
     pub(crate) fn write(&self, out: &mut Vec<u8>, by_digest: bool) {
         let Script { source, digest } = &*self.script;
         let (command, script) = if by_digest { ("EVALSHA", digest) } else { ("EVAL", source) };
-        words(out, self.tail_words + 2);
-        word(out, command.as_bytes());
-        word(out, script.as_bytes());
+        write_array_header(out, self.tail_arguments + 2);
+        write_bulk_string(out, command.as_bytes());
+        write_bulk_string(out, script.as_bytes());
         out.extend_from_slice(&self.tail);
     }
 }
 
-/// A call and who waits for what in it.
+/// A call in flight and the Plans in it.
 pub(crate) struct Batch {
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) pending: Vec<PendingPlan>,
     pub(crate) call: Call,
     pub(crate) sent: Instant,
-    /// Whether nothing follows it of what was launched together with it.
-    pub(crate) last_of_load: bool,
+    /// Whether this is the last call of its pipeline.
+    pub(crate) last_of_pipeline: bool,
 }
 
 impl Batch {
-    /// Whether Redis is to be told that the slot's move is known.
-    pub(crate) fn asks(&self) -> bool {
-        self.jobs.first().is_some_and(|job| job.way.asking)
+    /// Whether `ASKING` must be sent first.
+    pub(crate) fn needs_asking(&self) -> bool {
+        self.pending.first().is_some_and(|pending| pending.redirects.asking)
     }
 
-    /// Hands each its own part of the reply.
-    pub(crate) fn answer(self, reply: &[u8]) {
-        let mut jobs: Vec<Option<Job>> = self.jobs.into_iter().map(Some).collect();
-        for (place, part) in self.call.split(reply) {
-            if let Some(job) = jobs[place].take() {
-                job.answer(part.map(OwnReply::from_slice));
+    /// Gives each Plan its part of the reply.
+    pub(crate) fn complete(self, reply: &[u8]) {
+        let mut pending: Vec<Option<PendingPlan>> = self.pending.into_iter().map(Some).collect();
+        for (index, reply) in self.call.split(reply) {
+            if let Some(pending) = pending[index].take() {
+                pending.complete(reply.map(PlanReply::from_slice));
             }
         }
     }
 
-    /// Tells all of them what went wrong.
+    /// Fails all Plans with the same error.
     pub(crate) fn fail(self, error: &RedisError) {
-        self.jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
+        self.pending.into_iter().for_each(|pending| pending.complete(Err(error.clone())));
     }
 }
 
-/// Divides jobs into calls: Redis takes only keys of one slot in one call, and no call may keep it busy for long.
-pub(crate) fn divide(jobs: Vec<Job>) -> Vec<Vec<Job>> {
-    struct Open {
-        slot: u16,
+/// Most work in one call, where an ordinary item counts as 1. Bounds how long one script occupies Redis.
+const WORK_MAX: usize = 256;
+
+/// Divides Plans into calls, each with keys of one hash slot and at most [`WORK_MAX`] of work.
+pub(crate) fn divide_into_calls(pending: Vec<PendingPlan>) -> Vec<Vec<PendingPlan>> {
+    /// The call that the next Plan of this hash slot joins.
+    struct OpenCall {
+        hash_slot: u16,
         work: usize,
-        place: usize,
+        index: usize,
     }
-    let mut calls: Vec<Vec<Job>> = Vec::with_capacity(1);
-    let mut open: Vec<Open> = Vec::with_capacity(1);
-    for job in jobs {
-        if job.way.alone {
-            calls.push(vec![job]);
+    let mut calls: Vec<Vec<PendingPlan>> = Vec::with_capacity(1);
+    let mut open_calls: Vec<OpenCall> = Vec::with_capacity(1);
+    for pending in pending {
+        if pending.redirects.separate {
+            calls.push(vec![pending]);
             continue;
         }
-        let (slot, work) = (job.slot, job.plan.work);
-        match open.iter_mut().find(|open| open.slot == slot) {
+        let (hash_slot, work) = (pending.hash_slot, pending.plan.work);
+        match open_calls.iter_mut().find(|open| open.hash_slot == hash_slot) {
             Some(open) if open.work + work <= WORK_MAX => {
                 open.work += work;
-                calls[open.place].push(job);
+                calls[open.index].push(pending);
             }
             found => {
-                let now = Open { slot, work, place: calls.len() };
+                let new = OpenCall { hash_slot, work, index: calls.len() };
                 match found {
-                    Some(full) => *full = now,
-                    None => open.push(now),
+                    Some(full) => *full = new,
+                    None => open_calls.push(new),
                 }
-                calls.push(vec![job]);
+                calls.push(vec![pending]);
             }
         }
     }
     calls
 }
 
-/// So much work goes into one call at most, where a plain item is one.
-const WORK_MAX: usize = 256;
-
 #[cfg(test)]
 mod tests {
     use tollgate_core::algorithm::concurrency::Concurrency;
     use tollgate_core::algorithm::fixed_window::FixedWindow;
-    use tollgate_core::{Item, Limit, Operation, Plan, Scope, SubjectHasher, Time, Token};
+    use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, SubjectHasher, Time, Token};
 
-    use super::super::wire::Attempt;
+    use super::super::plan_codec::Attempt;
     use super::*;
-    use crate::store::redis::client::job::Way;
+    use crate::store::redis::client::pending_plan::RedirectState;
 
-    fn job(limit: Limit, slot: u16, alone: bool) -> Job {
-        let scope = Scope::new("test", "rule").expect("a name");
-        let key = scope.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
+    fn pending(limit: Limit, hash_slot: u16, separate: bool) -> PendingPlan {
+        let keyspace = Keyspace::new("test", "rule").expect("a name");
+        let key = keyspace.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
         let mut plan = Plan::new();
         plan.push(Item::new(key, limit, Operation::Charge { cost: 1, token: Token(1) })).expect("a plan");
-        let plan = Encoded::new(&plan, "", Time::ZERO, Attempt::Only);
-        let way = Way { alone, ..Way::default() };
-        Job { plan, slot, deadline: Instant::now(), asker: None, way, _permit: None }
+        let plan = EncodedPlan::new(&plan, "", Time::ZERO, Attempt::Unnumbered);
+        let redirects = RedirectState { separate, ..RedirectState::default() };
+        PendingPlan { plan, hash_slot, deadline: Instant::now(), reply_to: None, redirects, _permit: None }
     }
 
-    fn sizes(jobs: Vec<Job>) -> Vec<usize> {
-        divide(jobs).iter().map(Vec::len).collect()
+    fn call_sizes(plans: Vec<PendingPlan>) -> Vec<usize> {
+        divide_into_calls(plans).iter().map(Vec::len).collect()
     }
 
     #[test]
-    fn a_call_has_keys_of_one_slot_and_those_that_must_go_alone_do() {
+    fn a_call_has_keys_of_one_hash_slot_and_separate_plans_get_their_own() {
         let window = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(1)).expect("a limit"));
-        let job = |(slot, alone)| job(window, slot, alone);
-        let jobs = [(1, false), (2, false), (1, false), (3, true), (2, false), (2, true), (1, false)];
-        assert_eq!(sizes(jobs.into_iter().map(job).collect()), [3, 2, 1, 1]);
+        let pending = |(hash_slot, separate)| pending(window, hash_slot, separate);
+        let plans = [(1, false), (2, false), (1, false), (3, true), (2, false), (2, true), (1, false)];
+        assert_eq!(call_sizes(plans.into_iter().map(pending).collect()), [3, 2, 1, 1]);
     }
 
     #[test]
-    fn a_call_carries_no_more_work_than_it_may() {
-        let leases = |most| Limit::Concurrency(Concurrency::new(most, Span::from_secs(1)).expect("a limit"));
-        let jobs = |most| (0..64).map(|_| job(leases(most), 0, false)).collect();
-        assert_eq!(sizes(jobs(16)), [64]);
-        // A thousand leases are looked at by each of them.
-        assert_eq!(sizes(jobs(1_000)), [4; 16]);
-        assert_eq!(sizes(jobs(60_000)), [1; 64]);
+    fn a_call_carries_at_most_the_maximum_work() {
+        let leases =
+            |limit| Limit::Concurrency(Concurrency::new(limit, Span::from_secs(1)).expect("a limit"));
+        let plans = |limit| (0..64).map(|_| pending(leases(limit), 0, false)).collect();
+        assert_eq!(call_sizes(plans(16)), [64]);
+        // Each Plan reads up to a thousand leases.
+        assert_eq!(call_sizes(plans(1_000)), [4; 16]);
+        assert_eq!(call_sizes(plans(60_000)), [1; 64]);
     }
 }

@@ -1,7 +1,7 @@
-//! The Lua twins, put together into one script for the algorithms a batch needs.
+//! Assembles the Lua script for the algorithms that a batch needs.
 //!
-//! A script runs from its first line on every call, so that each function it defines costs time even if it is not
-//! called: a script carries the twins that are needed and no others.
+//! Redis runs a script from its first line on every call, so every function that it defines costs time. Therefore a
+//! script contains only the twins that its batch needs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use tollgate_core::Limit;
 const PRELUDE: &str = include_str!("../lua/prelude.lua");
 const DRIVER: &str = include_str!("../lua/driver.lua");
 
-/// Kind of state, name of the function, source; a twin's kind is that of core's state.
+/// Kind of state as in core, name of the Lua function and file, source.
 const TWINS: [(u8, &str, &str); 8] = [
     (1, "fixed_window", include_str!("../lua/fixed_window.lua")),
     (2, "sliding_window", include_str!("../lua/sliding_window.lua")),
@@ -24,17 +24,17 @@ const TWINS: [(u8, &str, &str); 8] = [
     (8, "penalty", include_str!("../lua/penalty.lua")),
 ];
 
-/// A set of algorithms.
+/// A set of kinds of state: one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Kinds(u8);
+pub(crate) struct KindSet(u8);
 
-impl Kinds {
+impl KindSet {
     pub(crate) const fn insert(&mut self, kind: u8) {
         self.0 |= 1 << (kind - 1);
     }
 
-    pub(crate) const fn union(self, other: Kinds) -> Kinds {
-        Kinds(self.0 | other.0)
+    pub(crate) const fn union(self, other: KindSet) -> KindSet {
+        KindSet(self.0 | other.0)
     }
 
     const fn contains(self, kind: u8) -> bool {
@@ -42,7 +42,7 @@ impl Kinds {
     }
 }
 
-/// The kind of state a limit keeps.
+/// The kind of a limit's state, as in core.
 pub(crate) const fn kind_of(limit: &Limit) -> u8 {
     match limit {
         Limit::FixedWindow(_) => 1,
@@ -56,7 +56,7 @@ pub(crate) const fn kind_of(limit: &Limit) -> u8 {
     }
 }
 
-/// A script and what Redis knows it by.
+/// A script and its digest, by which Redis finds it.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) source: String,
@@ -64,35 +64,35 @@ pub(crate) struct Script {
     pub(crate) digest: String,
 }
 
-/// Every script that was needed so far, by the algorithms in it.
+/// Assembles each script once.
 pub(crate) struct Scripts {
-    made: [OnceLock<Arc<Script>>; 256],
-    edit: Edit,
+    /// Indexed by the bits of the kind set.
+    assembled: [OnceLock<Arc<Script>>; 256],
+    edit: SourceEdit,
 }
 
-/// Makes of a file's name and source what goes into scripts: tests plant mistakes.
-pub(crate) type Edit = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
+/// Receives a file's name and source and returns the source to use. Tests plant mutants with it.
+pub(crate) type SourceEdit = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
 
 impl Scripts {
     pub(crate) fn new() -> Scripts {
-        Scripts::edited(Box::new(|_, source| source.to_owned()))
+        Scripts::with_edit(Box::new(|_, source| source.to_owned()))
     }
 
-    pub(crate) fn edited(edit: Edit) -> Scripts {
-        Scripts { made: [const { OnceLock::new() }; 256], edit }
+    pub(crate) fn with_edit(edit: SourceEdit) -> Scripts {
+        Scripts { assembled: [const { OnceLock::new() }; 256], edit }
     }
 
-    /// The script for these algorithms.
-    pub(crate) fn of(&self, kinds: Kinds) -> &Arc<Script> {
-        self.made[usize::from(kinds.0)].get_or_init(|| {
+    /// The script with the twins of these kinds.
+    pub(crate) fn get(&self, kinds: KindSet) -> &Arc<Script> {
+        self.assembled[usize::from(kinds.0)].get_or_init(|| {
             let source = assemble(kinds, &self.edit);
             Arc::new(Script { digest: sha1_smol::Sha1::from(&source).digest().to_string(), source })
         })
     }
 }
 
-/// The whole script for these algorithms.
-fn assemble(kinds: Kinds, edit: &Edit) -> String {
+fn assemble(kinds: KindSet, edit: &SourceEdit) -> String {
     let mut script = edit("prelude", PRELUDE);
     let mut table = String::from("local twins = {");
     for (kind, name, source) in TWINS.into_iter().filter(|(kind, ..)| kinds.contains(*kind)) {
@@ -103,15 +103,15 @@ fn assemble(kinds: Kinds, edit: &Edit) -> String {
     script.push_str(&table);
     script.push_str(" }\n");
     if !kinds.contains(3) {
-        // The driver names what only a log needs.
+        // The driver refers to these functions of the sliding log.
         script.push_str("local open_log, edit_log, write_log\n");
     }
     script.push_str(&edit("driver", DRIVER));
-    fold(&strip(&script))
+    inline_constants(&strip_comments(&script))
 }
 
-/// Without comments and indentation: Redis keeps the text, and tells the line of an error.
-fn strip(script: &str) -> String {
+/// Removes comments and indentation, because Redis keeps the source. Line numbers in errors stay right.
+fn strip_comments(script: &str) -> String {
     let mut stripped = String::with_capacity(script.len());
     for line in script.lines() {
         let line = line.trim();
@@ -123,44 +123,44 @@ fn strip(script: &str) -> String {
     stripped
 }
 
-/// With every constant put in where it is used. A constant is a name in capitals that a line at the left edge gives a
-/// plain number.
-fn fold(script: &str) -> String {
+/// Replaces each constant by its value. A constant is a name in capitals that an unindented line sets to a number.
+fn inline_constants(script: &str) -> String {
     let mut constants = HashMap::new();
-    let mut folded = String::with_capacity(script.len());
+    let mut inlined = String::with_capacity(script.len());
     for line in script.lines() {
-        match declared(line) {
+        match declared_constants(line) {
             Some(declared) => constants.extend(declared),
-            None => put_in(line, &constants, &mut folded),
+            None => replace_constants(line, &constants, &mut inlined),
         }
-        folded.push('\n');
+        inlined.push('\n');
     }
-    folded
+    inlined
 }
 
-/// The constants that a line declares, if that is all it does.
-fn declared(line: &str) -> Option<Vec<(&str, &str)>> {
+/// The constants that a line declares, if it does nothing else.
+fn declared_constants(line: &str) -> Option<Vec<(&str, &str)>> {
     let (names, values) = line.strip_prefix("local ")?.split_once(" = ")?;
     let (names, values): (Vec<&str>, Vec<&str>) = (names.split(", ").collect(), values.split(", ").collect());
-    let constant = |name: &&str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    let plain = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit());
-    let all = names.len() == values.len() && names.iter().all(constant) && values.iter().all(plain);
-    all.then(|| names.into_iter().zip(values).collect())
+    let is_constant = |name: &&str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let is_number = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit());
+    let only_constants =
+        names.len() == values.len() && names.iter().all(is_constant) && values.iter().all(is_number);
+    only_constants.then(|| names.into_iter().zip(values).collect())
 }
 
-fn put_in(line: &str, constants: &HashMap<&str, &str>, folded: &mut String) {
+fn replace_constants(line: &str, constants: &HashMap<&str, &str>, out: &mut String) {
     let mut rest = line;
-    while let Some(start) = rest.find(is_of_name) {
-        let end = rest[start..].find(|c| !is_of_name(c)).map_or(rest.len(), |length| start + length);
+    while let Some(start) = rest.find(is_name_char) {
+        let end = rest[start..].find(|c| !is_name_char(c)).map_or(rest.len(), |length| start + length);
         let name = &rest[start..end];
-        folded.push_str(&rest[..start]);
-        folded.push_str(constants.get(name).unwrap_or(&name));
+        out.push_str(&rest[..start]);
+        out.push_str(constants.get(name).unwrap_or(&name));
         rest = &rest[end..];
     }
-    folded.push_str(rest);
+    out.push_str(rest);
 }
 
-fn is_of_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
@@ -169,18 +169,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_are_put_in_and_nothing_else_is() {
+    fn constants_are_replaced_by_their_values_and_other_names_are_kept() {
         let script = "local A, B_C = 1, 22\nlocal D = A\nx = A + B_C * AB - 'PX' .. f(B_C)\n";
-        assert_eq!(fold(script), "\nlocal D = 1\nx = 1 + 22 * AB - 'PX' .. f(22)\n");
+        assert_eq!(inline_constants(script), "\nlocal D = 1\nx = 1 + 22 * AB - 'PX' .. f(22)\n");
     }
 
     #[test]
-    fn a_script_has_the_twins_it_needs_and_no_others() {
+    fn a_script_contains_only_the_twins_of_its_kinds() {
         let scripts = Scripts::new();
-        let (mut one, mut all) = (Kinds::default(), Kinds::default());
+        let (mut one, mut all) = (KindSet::default(), KindSet::default());
         one.insert(4);
         TWINS.iter().for_each(|(kind, ..)| all.insert(*kind));
-        let (small, large) = (scripts.of(one), scripts.of(all));
+        let (small, large) = (scripts.get(one), scripts.get(all));
         assert!(
             small.source.contains("local function bucket(")
                 && !small.source.contains("local function quota(")

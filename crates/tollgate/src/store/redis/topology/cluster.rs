@@ -1,4 +1,4 @@
-//! A cluster: which server has which slot, and where to send what was sent to the wrong one.
+//! A Redis cluster: which server owns which hash slot, and how redirects are followed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,352 +8,365 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::slot::SLOTS;
-use super::target::Address;
-use super::whereabouts::Whereabouts;
-use crate::store::redis::client::job::Job;
-use crate::store::redis::client::node::{DIAL_MAX, Link, Node};
+use super::address::Address;
+use super::hash_slot::HASH_SLOTS;
+use super::primary_locator::PrimaryLocator;
+use crate::store::redis::client::node::{CONNECT_TIMEOUT, ClientContext, Node};
+use crate::store::redis::client::pending_plan::PendingPlan;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::protocol::reply::Reply;
+use crate::store::redis::protocol::resp::Reply;
 
-/// How often the slots are looked up while all is well.
-const LOOK: Duration = Duration::from_secs(30);
-/// How soon while there are doubts: at first, and at most once a look has changed nothing. Drawn from up to these.
-const LOOK_FIRST: Duration = Duration::from_millis(20);
-const LOOK_MAX: Duration = Duration::from_millis(250);
-/// A server that takes longer to answer is not asked.
-const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// Whoever was sent elsewhere so often goes in circles.
+/// Pause between refreshes of the slot map while all servers are up.
+const REFRESH_PAUSE: Duration = Duration::from_secs(30);
+/// Upper bound of the pause before a requested refresh: at first, and after refreshes that changed nothing.
+const REQUESTED_PAUSE_FIRST: Duration = Duration::from_millis(20);
+const REQUESTED_PAUSE_MAX: Duration = Duration::from_millis(250);
+/// How long a server may take to answer a query of its slot map.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+/// A Plan that was redirected this often fails.
 const HOPS_MAX: u8 = 16;
-/// How long to wait for a slot whose keys are in two places, and for a cluster that is not whole.
-const TRY_AGAIN: Duration = Duration::from_millis(1);
-const WHOLE_AGAIN: Duration = Duration::from_millis(10);
+/// Pause after `TRYAGAIN`: the keys of a migrating hash slot are on two servers.
+const TRY_AGAIN_PAUSE: Duration = Duration::from_millis(1);
+/// Pause after `CLUSTERDOWN`, and before the first refresh.
+const CLUSTER_DOWN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The servers of a cluster.
 pub(crate) struct Cluster {
-    link: Arc<Link>,
-    me: Weak<Cluster>,
+    context: Arc<ClientContext>,
+    this: Weak<Cluster>,
     seeds: Vec<Address>,
-    routes: ArcSwap<Routes>,
-    /// Held while the routes change.
-    changing: Mutex<()>,
-    /// What came of the last look at the slots.
-    looked: watch::Sender<Option<Result<(), RedisError>>>,
-    doubted: Arc<Notify>,
+    slot_map: ArcSwap<SlotMap>,
+    /// Locked while the slot map is replaced.
+    updating: Mutex<()>,
+    /// The result of the last refresh. None before the first.
+    last_refresh: watch::Sender<Option<Result<(), RedisError>>>,
+    refresh_requested: Arc<Notify>,
 }
 
-/// Which server has which slot.
+/// Which server owns which hash slot.
 #[derive(Clone)]
-struct Routes {
-    /// Per slot, a place among the servers.
-    owners: Arc<[u16; SLOTS]>,
+struct SlotMap {
+    /// For each hash slot, an index into `nodes`.
+    owners: Arc<[u16; HASH_SLOTS]>,
     nodes: Vec<(Address, Arc<Node>)>,
 }
 
-/// Stands for a slot that nobody has.
+/// The owner of a hash slot without one.
 const UNOWNED: u16 = u16::MAX;
 
-/// Where a server sends what it does not run.
+/// A reply of a server that did not run a call, because the keys are not there.
 #[derive(Debug, PartialEq, Eq)]
-enum Elsewhere {
-    /// The slot is there.
-    Moved { slot: u16, to: Address },
-    /// The slot will be there, and this key is already.
+enum Redirect {
+    /// Another server owns the hash slot.
+    Moved { hash_slot: u16, to: Address },
+    /// The hash slot is migrating, and the key has already migrated.
     Ask { to: Address },
-    /// Some of the keys are there already.
+    /// The hash slot is migrating, and some of the keys have already migrated.
     TryAgain,
-    /// Nobody has the slot, for now.
+    /// No server owns the hash slot now.
     Down,
 }
 
-impl Elsewhere {
-    fn read(answer: &RedisError, said_by: &Address) -> Option<Elsewhere> {
-        let RedisError::Refused(answer) = answer else { return None };
-        let mut words = answer.split_ascii_whitespace();
+impl Redirect {
+    fn parse(error: &RedisError, sender: &Address) -> Option<Redirect> {
+        let RedisError::ErrorReply(text) = error else { return None };
+        let mut words = text.split_ascii_whitespace();
         match words.next()? {
             "MOVED" => {
-                let slot = words.next()?.parse().ok().filter(|&slot: &u16| usize::from(slot) < SLOTS)?;
-                Some(Elsewhere::Moved { slot, to: Address::read(words.next()?, said_by)? })
+                let is_valid = |&hash_slot: &u16| usize::from(hash_slot) < HASH_SLOTS;
+                let hash_slot = words.next()?.parse().ok().filter(is_valid)?;
+                Some(Redirect::Moved { hash_slot, to: Address::parse(words.next()?, sender)? })
             }
-            "ASK" => Some(Elsewhere::Ask { to: Address::read(words.nth(1)?, said_by)? }),
-            "TRYAGAIN" => Some(Elsewhere::TryAgain),
-            "CLUSTERDOWN" => Some(Elsewhere::Down),
+            "ASK" => Some(Redirect::Ask { to: Address::parse(words.nth(1)?, sender)? }),
+            "TRYAGAIN" => Some(Redirect::TryAgain),
+            "CLUSTERDOWN" => Some(Redirect::Down),
             _ => None,
         }
     }
 }
 
 impl Cluster {
-    /// Begins to look for the slots.
-    pub(crate) fn new(link: Arc<Link>, seeds: Vec<Address>) -> Arc<Cluster> {
-        let runtime = link.runtime.clone();
-        let cluster = Arc::new_cyclic(|me| Cluster {
-            link,
-            me: Weak::clone(me),
+    /// Starts to query the slot map.
+    pub(crate) fn new(context: Arc<ClientContext>, seeds: Vec<Address>) -> Arc<Cluster> {
+        let runtime = context.runtime.clone();
+        let cluster = Arc::new_cyclic(|this| Cluster {
+            context,
+            this: Weak::clone(this),
             seeds,
-            routes: ArcSwap::from_pointee(Routes { owners: Arc::new([UNOWNED; SLOTS]), nodes: Vec::new() }),
-            changing: Mutex::default(),
-            looked: watch::Sender::new(None),
-            doubted: Arc::default(),
+            slot_map: ArcSwap::from_pointee(SlotMap::empty()),
+            updating: Mutex::default(),
+            last_refresh: watch::Sender::new(None),
+            refresh_requested: Arc::default(),
         });
-        runtime.spawn(Cluster::look_now_and_then(Arc::downgrade(&cluster), Arc::clone(&cluster.doubted)));
+        let refresh_requested = Arc::clone(&cluster.refresh_requested);
+        runtime.spawn(Cluster::keep_refreshing(Arc::downgrade(&cluster), refresh_requested));
         cluster
     }
 
-    /// Sends a job to whoever has its slot.
-    pub(crate) fn send(&self, job: Job) {
-        let routes = self.routes.load();
-        let owner = usize::from(routes.owners[usize::from(job.slot) % SLOTS]);
-        if let Some((_, node)) = routes.nodes.get(owner) {
-            return node.send(job);
+    /// Queues a Plan for the owner of its hash slot, or fails it if no owner is known.
+    pub(crate) fn send(&self, pending: PendingPlan) {
+        if let Some(node) = self.slot_map.load().owner(pending.hash_slot) {
+            return node.send(pending);
         }
-        let looked = self.looked.borrow().clone();
-        let is_new = looked.is_none();
-        let source = looked.and_then(Result::err).map(Arc::new);
-        let unowned = RedisError::NoOwner { slot: job.slot, source };
+        let last_refresh = self.last_refresh.borrow().clone();
+        let is_new = last_refresh.is_none();
+        let source = last_refresh.and_then(Result::err).map(Arc::new);
+        let no_owner = RedisError::NoOwner { hash_slot: pending.hash_slot, source };
         if is_new {
-            return self.send_later(job, WHOLE_AGAIN, unowned);
+            return self.send_after(pending, CLUSTER_DOWN_PAUSE, no_owner);
         }
-        self.doubts();
-        job.answer(Err(unowned));
+        self.request_refresh();
+        pending.complete(Err(no_owner));
     }
 
-    /// Whoever has a slot, once that is known.
-    pub(crate) async fn owner(&self, slot: u16) -> Result<Arc<Node>, RedisError> {
+    /// Waits for the first refresh and returns the owner of a hash slot.
+    pub(crate) async fn owner(&self, hash_slot: u16) -> Result<Arc<Node>, RedisError> {
         self.servers().await?;
-        let routes = self.routes.load();
-        let owner = usize::from(routes.owners[usize::from(slot) % SLOTS]);
-        let node = routes.nodes.get(owner).map(|(_, node)| Arc::clone(node));
-        node.ok_or(RedisError::NoOwner { slot, source: None })
+        let slot_map = self.slot_map.load();
+        slot_map.owner(hash_slot).map(Arc::clone).ok_or(RedisError::NoOwner { hash_slot, source: None })
     }
 
-    /// Who to ask instead of a server that did not run something, and whether that one is to be told that the slot's move
-    /// is known.
-    pub(crate) fn instead(&self, answer: &RedisError, by: &Address) -> Option<(Arc<Node>, bool)> {
-        match Elsewhere::read(answer, by)? {
-            Elsewhere::Moved { slot, to } => {
-                self.moved(slot, &to);
-                Some((self.node(&to), false))
+    /// Returns the server that an error redirects to, and whether `ASKING` must be sent to it first.
+    pub(crate) fn follow_redirect(&self, error: &RedisError, sender: &Address) -> Option<(Arc<Node>, bool)> {
+        match Redirect::parse(error, sender)? {
+            Redirect::Moved { hash_slot, to } => {
+                self.set_owner(hash_slot, &to);
+                Some((self.node_at(&to), false))
             }
-            Elsewhere::Ask { to } => Some((self.node(&to), true)),
-            Elsewhere::TryAgain | Elsewhere::Down => None,
+            Redirect::Ask { to } => Some((self.node_at(&to), true)),
+            Redirect::TryAgain | Redirect::Down => None,
         }
     }
 
-    /// All servers that have slots, once that is known.
+    /// Waits for the first refresh and returns all servers that own hash slots.
     pub(crate) async fn servers(&self) -> Result<Vec<Arc<Node>>, RedisError> {
-        let looked = self.looked.subscribe().wait_for(Option::is_some).await.map(|looked| looked.clone());
-        looked.ok().flatten().unwrap_or(Err(RedisError::Closed))?;
+        let mut last_refresh = self.last_refresh.subscribe();
+        let result = last_refresh.wait_for(Option::is_some).await.map(|result| result.clone());
+        result.ok().flatten().unwrap_or(Err(RedisError::Closed))?;
         Ok(self.nodes())
     }
 
-    /// All servers that have slots, and those that are about to.
+    /// All servers that own hash slots, and those that redirects have named since the last refresh.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.routes.load().nodes.iter().map(|(_, node)| Arc::clone(node)).collect()
+        self.slot_map.load().nodes.iter().map(|(_, node)| Arc::clone(node)).collect()
     }
 
-    /// What is known of the slots may be wrong.
-    pub(crate) fn doubts(&self) {
-        self.doubted.notify_one();
+    /// Requests a refresh, because the slot map may be wrong.
+    pub(crate) fn request_refresh(&self) {
+        self.refresh_requested.notify_one();
     }
 
-    /// A server ran none of these, and said where else to try.
-    pub(crate) fn sent_elsewhere(&self, jobs: Vec<Job>, answer: RedisError, by: &Address) {
-        let Some(elsewhere) = Elsewhere::read(&answer, by) else {
-            return jobs.into_iter().for_each(|job| job.answer(Err(answer.clone())));
+    /// Sends Plans where the error of a server redirects them to, or fails them if it is not a redirect.
+    pub(crate) fn redirect_or_fail(&self, plans: Vec<PendingPlan>, error: RedisError, sender: &Address) {
+        let Some(redirect) = Redirect::parse(&error, sender) else {
+            return plans.into_iter().for_each(|pending| pending.complete(Err(error.clone())));
         };
-        if let Elsewhere::Moved { slot, to } = &elsewhere {
-            self.moved(*slot, to);
+        if let Redirect::Moved { hash_slot, to } = &redirect {
+            self.set_owner(*hash_slot, to);
         }
-        for mut job in jobs {
-            let redirected = matches!(elsewhere, Elsewhere::Moved { .. } | Elsewhere::Ask { .. });
-            job.way.hops = if redirected { job.way.hops.saturating_add(1) } else { 0 };
-            job.way.asking = matches!(elsewhere, Elsewhere::Ask { .. });
-            job.way.alone = matches!(elsewhere, Elsewhere::Ask { .. } | Elsewhere::TryAgain);
-            match &elsewhere {
-                Elsewhere::Moved { to, .. } | Elsewhere::Ask { to } if job.way.hops <= HOPS_MAX => {
-                    self.node(to).send(job);
+        for mut pending in plans {
+            let is_hop = matches!(redirect, Redirect::Moved { .. } | Redirect::Ask { .. });
+            let redirects = &mut pending.redirects;
+            redirects.hops = if is_hop { redirects.hops.saturating_add(1) } else { 0 };
+            redirects.asking = matches!(redirect, Redirect::Ask { .. });
+            redirects.separate = matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
+            match &redirect {
+                Redirect::Moved { to, .. } | Redirect::Ask { to } if redirects.hops <= HOPS_MAX => {
+                    self.node_at(to).send(pending);
                 }
-                Elsewhere::Moved { .. } | Elsewhere::Ask { .. } => job.answer(Err(answer.clone())),
-                Elsewhere::TryAgain => self.send_later(job, TRY_AGAIN, answer.clone()),
-                Elsewhere::Down => {
-                    self.doubts();
-                    self.send_later(job, WHOLE_AGAIN, answer.clone());
+                Redirect::Moved { .. } | Redirect::Ask { .. } => pending.complete(Err(error.clone())),
+                Redirect::TryAgain => self.send_after(pending, TRY_AGAIN_PAUSE, error.clone()),
+                Redirect::Down => {
+                    self.request_refresh();
+                    self.send_after(pending, CLUSTER_DOWN_PAUSE, error.clone());
                 }
             }
         }
     }
 
-    /// It did not run, and may after a pause; if somebody still waits then.
-    fn send_later(&self, job: Job, pause: Duration, answer: RedisError) {
-        if !job.is_wanted(Instant::now() + pause) {
-            return job.answer(Err(answer));
+    /// Sends a Plan after a pause, or fails it with `error` if its caller will not wait that long.
+    fn send_after(&self, pending: PendingPlan, pause: Duration, error: RedisError) {
+        if !pending.is_wanted(Instant::now() + pause) {
+            return pending.complete(Err(error));
         }
-        let cluster = Weak::clone(&self.me);
-        self.link.runtime.spawn(async move {
+        let cluster = Weak::clone(&self.this);
+        self.context.runtime.spawn(async move {
             sleep(pause).await;
             match cluster.upgrade() {
-                Some(cluster) => cluster.send(job),
-                None => job.answer(Err(RedisError::Closed)),
+                Some(cluster) => cluster.send(pending),
+                None => pending.complete(Err(RedisError::Closed)),
             }
         });
     }
 
-    /// The server at an address, made known if it is not.
-    fn node(&self, address: &Address) -> Arc<Node> {
-        if let Some(node) = self.routes.load().find(address) {
+    /// Returns the server at an address. Adds it if it is not known.
+    fn node_at(&self, address: &Address) -> Arc<Node> {
+        if let Some(node) = self.slot_map.load().find(address) {
             return node;
         }
-        let _changing = self.changing.lock();
-        let mut routes = Routes::clone(&self.routes.load());
-        let place = self.place(&mut routes, address);
-        let node = Arc::clone(&routes.nodes[usize::from(place)].1);
-        self.routes.store(Arc::new(routes));
+        let _updating = self.updating.lock();
+        let mut slot_map = SlotMap::clone(&self.slot_map.load());
+        let index = self.find_or_add(&mut slot_map, address);
+        let node = Arc::clone(&slot_map.nodes[usize::from(index)].1);
+        self.slot_map.store(Arc::new(slot_map));
         node
     }
 
-    fn place(&self, routes: &mut Routes, address: &Address) -> u16 {
-        let found = routes.nodes.iter().position(|(known, _)| known == address);
-        let place = found.unwrap_or_else(|| {
-            let whereabouts = Whereabouts::Fixed(address.clone());
-            let node = Node::new(&self.link, whereabouts, Arc::default(), Weak::clone(&self.me));
-            let node = Arc::new(node);
-            routes.nodes.push((address.clone(), node));
-            routes.nodes.len() - 1
+    /// Returns the index of the server at an address. Adds it if it is not known.
+    fn find_or_add(&self, slot_map: &mut SlotMap, address: &Address) -> u16 {
+        let found = slot_map.nodes.iter().position(|(known, _)| known == address);
+        let index = found.unwrap_or_else(|| {
+            let locator = PrimaryLocator::Fixed(address.clone());
+            let node = Node::new(&self.context, locator, Arc::default(), Weak::clone(&self.this));
+            slot_map.nodes.push((address.clone(), Arc::new(node)));
+            slot_map.nodes.len() - 1
         });
-        place as u16
+        index as u16
     }
 
-    fn moved(&self, slot: u16, to: &Address) {
-        let _changing = self.changing.lock();
-        let routes = self.routes.load();
-        let owner = usize::from(routes.owners[usize::from(slot)]);
-        if routes.nodes.get(owner).is_some_and(|(known, _)| known == to) {
+    fn set_owner(&self, hash_slot: u16, to: &Address) {
+        let _updating = self.updating.lock();
+        let slot_map = self.slot_map.load();
+        let owner = usize::from(slot_map.owners[usize::from(hash_slot)]);
+        if slot_map.nodes.get(owner).is_some_and(|(known, _)| known == to) {
             return;
         }
-        let mut routes = Routes::clone(&routes);
-        let place = self.place(&mut routes, to);
-        Arc::make_mut(&mut routes.owners)[usize::from(slot)] = place;
-        self.routes.store(Arc::new(routes));
-        self.doubts();
+        let mut slot_map = SlotMap::clone(&slot_map);
+        let index = self.find_or_add(&mut slot_map, to);
+        Arc::make_mut(&mut slot_map.owners)[usize::from(hash_slot)] = index;
+        self.slot_map.store(Arc::new(slot_map));
+        self.request_refresh();
     }
 
-    async fn look_now_and_then(cluster: Weak<Cluster>, doubted: Arc<Notify>) {
-        let mut pause = LOOK_FIRST;
+    /// Refreshes the slot map until the cluster is dropped.
+    async fn keep_refreshing(cluster: Weak<Cluster>, refresh_requested: Arc<Notify>) {
+        let mut pause = REQUESTED_PAUSE_FIRST;
         loop {
             let Some(cluster) = cluster.upgrade() else { return };
-            let looked = cluster.look().await;
-            let changed = matches!(looked, Ok(true));
-            let well = looked.is_ok() && !cluster.nodes().iter().any(|node| node.state.health.is_down());
-            cluster.looked.send_replace(Some(looked.map(drop)));
-            pause = if changed { LOOK_FIRST } else { LOOK_MAX.min(pause * 2) };
-            let soon = pause.mul_f64((cluster.link.dice)());
+            let result = cluster.refresh().await;
+            let changed = matches!(result, Ok(true));
+            let all_up = result.is_ok() && !cluster.nodes().iter().any(|node| node.state.breaker.is_open());
+            cluster.last_refresh.send_replace(Some(result.map(drop)));
+            pause = if changed { REQUESTED_PAUSE_FIRST } else { REQUESTED_PAUSE_MAX.min(pause * 2) };
+            let short_pause = pause.mul_f64((cluster.context.jitter)());
             drop(cluster);
-            if well {
+            if all_up {
                 tokio::select! {
-                    () = sleep(LOOK) => pause = LOOK_FIRST,
-                    () = doubted.notified() => sleep(soon).await,
+                    () = sleep(REFRESH_PAUSE) => pause = REQUESTED_PAUSE_FIRST,
+                    () = refresh_requested.notified() => sleep(short_pause).await,
                 }
             } else {
-                sleep(soon).await;
+                sleep(short_pause).await;
             }
         }
     }
 
-    /// Asks one server after another where the slots are, those first that answer at all, and says whether anything is new.
-    /// One that is cut off from the others knows only what was: it is believed if nobody else is left.
-    async fn look(&self) -> Result<bool, RedisError> {
-        let mut nodes = self.routes.load().nodes.clone();
+    /// Queries one server after another for the slot map, those that are up first. Returns whether it changed. A server
+    /// that sees the cluster as down may be cut off, so its map is used only if no other server answers.
+    async fn refresh(&self) -> Result<bool, RedisError> {
+        let mut nodes = self.slot_map.load().nodes.clone();
         if !nodes.is_empty() {
-            // Not always the same one.
-            let first = ((self.link.dice)() * nodes.len() as f64) as usize % nodes.len();
+            // Spread the queries over the servers.
+            let first = ((self.context.jitter)() * nodes.len() as f64) as usize % nodes.len();
             nodes.rotate_left(first);
         }
-        nodes.sort_by_key(|(_, node)| node.state.health.is_down());
+        nodes.sort_by_key(|(_, node)| node.state.breaker.is_open());
         let mut addresses: Vec<Address> = nodes.into_iter().map(|(address, _)| address).collect();
         let seeds: Vec<Address> =
             self.seeds.iter().filter(|&seed| !addresses.contains(seed)).cloned().collect();
         addresses.extend(seeds);
-        let (mut failed, mut doubtful) = (RedisError::Closed, None);
+        let (mut last_error, mut doubtful) = (RedisError::Closed, None);
         for address in addresses {
-            match self.slots(&address).await {
-                Ok((true, slots)) => return Ok(self.found(&slots)),
-                Ok((false, slots)) => doubtful = doubtful.or(Some(slots)),
-                Err(error) => failed = error.of_unsent(&address),
+            match self.query_slots(&address).await {
+                Ok((true, ranges)) => return Ok(self.update(&ranges)),
+                Ok((false, ranges)) => doubtful = doubtful.or(Some(ranges)),
+                Err(error) => last_error = error.for_unsent(&address),
             }
         }
-        doubtful.map(|slots| self.found(&slots)).ok_or(failed)
+        doubtful.map(|ranges| self.update(&ranges)).ok_or(last_error)
     }
 
-    /// Whether the cluster is whole in the eyes of this server; and first and last slot of each part, and who has it.
-    async fn slots(&self, asked: &Address) -> Result<(bool, Parts), RedisError> {
-        let entering = timeout(DIAL_MAX, self.link.door.enter(asked, ANSWER_MAX));
-        let mut dialogue = entering.await.unwrap_or(Err(RedisError::NoReply))?;
-        let answers = timeout(ANSWER_MAX, async {
-            let whole = {
-                let told = dialogue.ask(&[b"CLUSTER", b"INFO"]).await?;
-                told.text().is_some_and(|info| info.lines().any(|line| line == "cluster_state:ok"))
+    /// Returns whether a server sees the cluster as up, and which server owns which hash slots.
+    async fn query_slots(&self, address: &Address) -> Result<(bool, SlotRanges), RedisError> {
+        let connecting = timeout(CONNECT_TIMEOUT, self.context.connector.connect(address, REPLY_TIMEOUT));
+        let mut connection = connecting.await.unwrap_or(Err(RedisError::NoReply))?;
+        let queries = timeout(REPLY_TIMEOUT, async {
+            let is_up = {
+                let info = connection.command(&[b"CLUSTER", b"INFO"]).await?;
+                info.text().is_some_and(|info| info.lines().any(|line| line == "cluster_state:ok"))
             };
-            let told = dialogue.ask(&[b"CLUSTER", b"SLOTS"]).await?;
-            Ok((whole, parts(&told, asked)?))
+            let slots = connection.command(&[b"CLUSTER", b"SLOTS"]).await?;
+            Ok((is_up, parse_slot_ranges(&slots, address)?))
         });
-        answers.await.unwrap_or(Err(RedisError::NoReply))
+        queries.await.unwrap_or(Err(RedisError::NoReply))
     }
 
-    /// Takes over what a server said, and says whether it is new. Those that have no slots any more are let go.
-    fn found(&self, slots: &Parts) -> bool {
-        let _changing = self.changing.lock();
-        let before = self.routes.load();
-        let mut routes = Routes { owners: Arc::new([UNOWNED; SLOTS]), nodes: Vec::new() };
-        for (first, last, address) in slots {
-            if routes.find(address).is_none()
+    /// Replaces the slot map and returns whether it changed. Servers without hash slots are dropped.
+    fn update(&self, ranges: &SlotRanges) -> bool {
+        let _updating = self.updating.lock();
+        let before = self.slot_map.load();
+        let mut slot_map = SlotMap::empty();
+        for (first, last, address) in ranges {
+            if slot_map.find(address).is_none()
                 && let Some(node) = before.find(address)
             {
-                routes.nodes.push((address.clone(), node));
+                slot_map.nodes.push((address.clone(), node));
             }
-            let place = self.place(&mut routes, address);
-            Arc::make_mut(&mut routes.owners)[usize::from(*first)..=usize::from(*last)].fill(place);
+            let index = self.find_or_add(&mut slot_map, address);
+            Arc::make_mut(&mut slot_map.owners)[usize::from(*first)..=usize::from(*last)].fill(index);
         }
-        let owner = |routes: &Routes, slot: usize| {
-            routes.nodes.get(usize::from(routes.owners[slot])).map(|(address, _)| address.clone())
+        let owner = |slot_map: &SlotMap, hash_slot: usize| {
+            slot_map.nodes.get(usize::from(slot_map.owners[hash_slot])).map(|(address, _)| address.clone())
         };
-        let changed = (0..SLOTS).any(|slot| owner(&before, slot) != owner(&routes, slot));
-        self.routes.store(Arc::new(routes));
+        let changed =
+            (0..HASH_SLOTS).any(|hash_slot| owner(&before, hash_slot) != owner(&slot_map, hash_slot));
+        self.slot_map.store(Arc::new(slot_map));
         changed
     }
 }
 
-/// First and last slot of each part of a cluster, and who has it.
-type Parts = Vec<(u16, u16, Address)>;
+/// First and last hash slot of each range, and the address of its owner.
+type SlotRanges = Vec<(u16, u16, Address)>;
 
-fn parts(told: &Reply<'_>, asked: &Address) -> Result<Parts, RedisError> {
-    let part = |part: &Reply<'_>| {
-        let [first, last, owner, ..] = part.parts()? else { return None };
-        let [host, port, ..] = owner.parts()? else { return None };
-        // A server that does not know its own name leaves it out.
-        let host = host.text().filter(|host| !host.is_empty()).unwrap_or(&asked.host);
+/// Parses the reply to `CLUSTER SLOTS`.
+fn parse_slot_ranges(reply: &Reply<'_>, sender: &Address) -> Result<SlotRanges, RedisError> {
+    let parse_range = |range: &Reply<'_>| {
+        let [first, last, owner, ..] = range.elements()? else { return None };
+        let [host, port, ..] = owner.elements()? else { return None };
+        // A server that does not know its own address leaves the host empty.
+        let host = host.text().filter(|host| !host.is_empty()).unwrap_or(&sender.host);
         let (first, last): (u16, u16) = (first.number()?, last.number()?);
-        let fits = host != "?" && first <= last && usize::from(last) < SLOTS;
-        fits.then_some((first, last, Address::new(host, port.number()?)))
+        let is_valid = host != "?" && first <= last && usize::from(last) < HASH_SLOTS;
+        is_valid.then_some((first, last, Address::new(host, port.number()?)))
     };
-    let told = told.parts().ok_or(RedisError::Nonsense("a server says nothing of its slots"))?;
-    let parts: Parts = told.iter().filter_map(part).collect();
-    if parts.is_empty() {
-        return Err(RedisError::Refused("CLUSTERDOWN no server has slots".into()));
+    let elements =
+        reply.elements().ok_or(RedisError::UnexpectedReply("the reply to CLUSTER SLOTS is not an array"))?;
+    let ranges: SlotRanges = elements.iter().filter_map(parse_range).collect();
+    if ranges.is_empty() {
+        return Err(RedisError::ErrorReply("CLUSTERDOWN no server owns hash slots".into()));
     }
-    Ok(parts)
+    Ok(ranges)
 }
 
-impl Routes {
+impl SlotMap {
+    fn empty() -> SlotMap {
+        SlotMap { owners: Arc::new([UNOWNED; HASH_SLOTS]), nodes: Vec::new() }
+    }
+
+    fn owner(&self, hash_slot: u16) -> Option<&Arc<Node>> {
+        let index = usize::from(self.owners[usize::from(hash_slot) % HASH_SLOTS]);
+        self.nodes.get(index).map(|(_, node)| node)
+    }
+
     fn find(&self, address: &Address) -> Option<Arc<Node>> {
         self.nodes.iter().find(|(known, _)| known == address).map(|(_, node)| Arc::clone(node))
     }
 }
 
 impl Drop for Cluster {
-    /// Whoever waits to look at the slots again finds that there is no need.
+    /// Wakes the task that refreshes the slot map, so that it ends.
     fn drop(&mut self) {
-        self.doubted.notify_one();
+        self.refresh_requested.notify_one();
     }
 }
 
@@ -362,23 +375,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_of_elsewhere_is_understood() {
-        let by = Address::new("10.0.0.1", 7000);
-        let read = |answer: &str| Elsewhere::read(&RedisError::Refused(answer.into()), &by);
+    fn redirects_are_parsed_and_other_errors_are_not_redirects() {
+        let sender = Address::new("10.0.0.1", 7000);
+        let parse = |text: &str| Redirect::parse(&RedisError::ErrorReply(text.into()), &sender);
         let to = |host| Address::new(host, 6381);
         assert_eq!(
-            read("MOVED 3999 127.0.0.1:6381"),
-            Some(Elsewhere::Moved { slot: 3999, to: to("127.0.0.1") })
+            parse("MOVED 3999 127.0.0.1:6381"),
+            Some(Redirect::Moved { hash_slot: 3999, to: to("127.0.0.1") })
         );
-        assert_eq!(read("MOVED 3999 :6381"), Some(Elsewhere::Moved { slot: 3999, to: to("10.0.0.1") }));
-        assert_eq!(read("ASK 3999 [::1]:6381"), Some(Elsewhere::Ask { to: to("::1") }));
+        assert_eq!(parse("MOVED 3999 :6381"), Some(Redirect::Moved { hash_slot: 3999, to: to("10.0.0.1") }));
+        assert_eq!(parse("ASK 3999 [::1]:6381"), Some(Redirect::Ask { to: to("::1") }));
         assert_eq!(
-            read("TRYAGAIN Multiple keys request during rehashing of slot"),
-            Some(Elsewhere::TryAgain)
+            parse("TRYAGAIN Multiple keys request during rehashing of slot"),
+            Some(Redirect::TryAgain)
         );
-        assert_eq!(read("CLUSTERDOWN The cluster is down"), Some(Elsewhere::Down));
+        assert_eq!(parse("CLUSTERDOWN The cluster is down"), Some(Redirect::Down));
         for other in ["MOVED", "MOVED x 127.0.0.1:1", "MOVED 16384 a:1", "ASK 1", "ASK 1 a:b", "ERR no", ""] {
-            assert_eq!(read(other), None, "{other}");
+            assert_eq!(parse(other), None, "{other}");
         }
     }
 }

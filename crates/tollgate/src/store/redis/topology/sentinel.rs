@@ -1,7 +1,7 @@
-//! Where the primary is, as the sentinels say.
+//! Follows the primary through the sentinels.
 //!
-//! Every sentinel is listened to and asked: a switch is followed when the first of them tells it, and if the telling is
-//! lost, when the next answer does. If they disagree, whoever knows the latest election is right.
+//! The watcher subscribes to every sentinel and also queries each. It follows a failover at the first announcement, or at
+//! the next query if the announcement was lost. If sentinels disagree, the latest election wins.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -13,229 +13,254 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::target::Address;
-use super::whereabouts::Named;
-use crate::store::redis::client::connection::{Dialogue, Door};
-use crate::store::redis::client::health::Health;
-use crate::store::redis::client::node::{DIAL_MAX, Link};
+use super::address::Address;
+use super::primary_locator::KnownPrimary;
+use crate::store::redis::client::breaker::Breaker;
+use crate::store::redis::client::connection::CommandConnection;
+use crate::store::redis::client::connector::Connector;
+use crate::store::redis::client::node::{CONNECT_TIMEOUT, ClientContext};
 use crate::store::redis::error::RedisError;
-use crate::store::redis::protocol::reply::Reply;
+use crate::store::redis::protocol::resp::Reply;
 
-/// How often a sentinel is asked while all is well, and while the primary is down.
-const POLL: Duration = Duration::from_secs(1);
-const POLL_DOWN: Duration = Duration::from_millis(50);
-/// A sentinel that takes longer to answer does not count.
-const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// How long a sentinel that failed is left alone, at most.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// One that another named and that has not answered for so long is not asked any more.
-const FORGOTTEN: Duration = Duration::from_secs(60);
-/// So many are listened to, whatever they say of each other.
+/// Pause between queries of one sentinel while the primary is up, and while it is down.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+const POLL_PAUSE_DOWN: Duration = Duration::from_millis(50);
+/// How long a sentinel may take to reply.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+/// Longest pause after a sentinel failed.
+const FAILURE_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A discovered sentinel that has not replied for this long is no longer queried.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// Most sentinels that are watched, discovered ones included.
 const SENTINELS_MAX: usize = 32;
 
-/// What the tasks that listen to the sentinels share. They end when nobody asks for the primary any more.
-pub(crate) struct Sentinels {
-    door: Door,
+/// The state shared by the tasks that watch one sentinel each. They end when the locator is dropped.
+pub(crate) struct SentinelWatcher {
+    connector: Connector,
     name: Arc<str>,
-    pub(crate) primary: watch::Sender<Named>,
-    /// How the primary is: while it is down they are asked more often.
-    health: Arc<Health>,
+    pub(crate) primary: watch::Sender<KnownPrimary>,
+    /// The primary's breaker. While it is open, sentinels are queried more often.
+    breaker: Arc<Breaker>,
     runtime: Handle,
-    dice: fn() -> f64,
-    /// What each of them said last, by address; None as long as it has said nothing.
-    reports: Mutex<HashMap<Address, Option<Result<Report, RedisError>>>>,
+    jitter: fn() -> f64,
+    /// The last report of each sentinel. None until it has replied or failed once.
+    reports: Mutex<HashMap<Address, Option<Result<SentinelReport, RedisError>>>>,
 }
 
-/// What a sentinel said.
+/// One sentinel's view of the primary.
 #[derive(Clone, Debug)]
-struct Report {
-    /// The election that made it so.
+struct SentinelReport {
+    /// The election that made this server the primary.
     epoch: u64,
     primary: Address,
-    /// The replica that is to take its place, if this sentinel is in charge of a failover.
-    chosen: Option<Address>,
+    /// The replica that is being promoted, if this sentinel leads a failover.
+    chosen_replica: Option<Address>,
 }
 
-/// Whether a sentinel is to be asked for ever.
+/// How a sentinel became known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
+enum Origin {
+    /// Named in the URL: it is queried for ever.
     Url,
-    /// Another one knows it: it may vanish and get another address.
-    Another,
+    /// Named by another sentinel: it may vanish or get another address.
+    Discovered,
 }
 
-impl Sentinels {
-    pub(crate) fn new(door: Door, name: Arc<str>, health: Arc<Health>, link: &Link) -> Sentinels {
-        Sentinels {
-            door,
+impl SentinelWatcher {
+    pub(crate) fn new(
+        connector: Connector,
+        name: Arc<str>,
+        breaker: Arc<Breaker>,
+        context: &ClientContext,
+    ) -> SentinelWatcher {
+        SentinelWatcher {
+            connector,
             name,
-            primary: watch::Sender::new(Named::default()),
-            health,
-            runtime: link.runtime.clone(),
-            dice: link.dice,
+            primary: watch::Sender::new(KnownPrimary::default()),
+            breaker,
+            runtime: context.runtime.clone(),
+            jitter: context.jitter,
             reports: Mutex::default(),
         }
     }
 
-    /// Begins to listen to these, and to those they know.
-    pub(crate) fn listen(self: &Arc<Self>, addresses: Vec<Address>) {
-        // All of them are known before one can fail.
+    /// Starts to watch these sentinels, and those that they name.
+    pub(crate) fn watch(self: &Arc<Self>, addresses: Vec<Address>) {
+        // Register all before the first can fail: "no primary" is reported only when all have failed.
         addresses.iter().for_each(|address| drop(self.reports.lock().insert(address.clone(), None)));
         for address in addresses {
-            self.runtime.spawn(Arc::clone(self).listen_to(address, From::Url));
+            self.runtime.spawn(Arc::clone(self).watch_sentinel(address, Origin::Url));
         }
     }
 
-    fn listen_too(self: &Arc<Self>, addresses: Vec<Address>) {
+    fn watch_discovered(self: &Arc<Self>, addresses: Vec<Address>) {
         for address in addresses {
             let mut reports = self.reports.lock();
             if reports.len() < SENTINELS_MAX && !reports.contains_key(&address) {
                 reports.insert(address.clone(), None);
-                self.runtime.spawn(Arc::clone(self).listen_to(address, From::Another));
+                self.runtime.spawn(Arc::clone(self).watch_sentinel(address, Origin::Discovered));
             }
         }
     }
 
-    async fn listen_to(self: Arc<Self>, address: Address, from: From) {
-        let attend_again = async {
-            let mut heard = Instant::now();
-            while from == From::Url || heard.elapsed() < FORGOTTEN {
-                let failed = self.attend(&address, &mut heard).await;
-                self.tells(&address, Err(failed));
-                sleep(PAUSE_MAX.mul_f64((self.dice)())).await;
+    async fn watch_sentinel(self: Arc<Self>, address: Address, origin: Origin) {
+        let watch = async {
+            let mut last_reply = Instant::now();
+            while origin == Origin::Url || last_reply.elapsed() < FORGET_AFTER {
+                let error = self.watch_until_failure(&address, &mut last_reply).await;
+                self.record(&address, Err(error));
+                sleep(FAILURE_PAUSE_MAX.mul_f64((self.jitter)())).await;
             }
             self.reports.lock().remove(&address);
         };
         tokio::select! {
-            () = attend_again => (),
+            () = watch => (),
             () = self.primary.closed() => (),
         }
     }
 
-    /// Listens to one until it fails.
-    async fn attend(self: &Arc<Self>, address: &Address, last_heard: &mut Instant) -> RedisError {
-        let attended = async {
-            let mut asked = self.enter(address).await?;
-            self.ask(&mut asked, address).await?;
-            let mut heard = self.enter(address).await?;
-            let listens = within(async { heard.ask(&[b"SUBSCRIBE", b"+switch-master"]).await.map(drop) });
-            let listens = permitted(listens.await)?.is_some();
+    async fn watch_until_failure(
+        self: &Arc<Self>,
+        address: &Address,
+        last_reply: &mut Instant,
+    ) -> RedisError {
+        let watch = async {
+            let mut queries = self.connect(address).await?;
+            self.query_primary(&mut queries, address).await?;
+            let mut events = self.connect(address).await?;
+            let subscribed =
+                with_timeout(async { events.command(&[b"SUBSCRIBE", b"+switch-master"]).await.map(drop) });
+            let subscribed = none_if_refused(subscribed.await)?.is_some();
             loop {
-                self.ask(&mut asked, address).await?;
-                *last_heard = Instant::now();
-                let others = permitted(self.others(&mut asked, address).await)?;
-                self.listen_too(others.unwrap_or_default());
-                let down = self.health.is_down();
+                self.query_primary(&mut queries, address).await?;
+                *last_reply = Instant::now();
+                let others = none_if_refused(self.query_sentinels(&mut queries, address).await)?;
+                self.watch_discovered(others.unwrap_or_default());
+                let is_down = self.breaker.is_open();
                 tokio::select! {
-                    switched = heard.hear(), if listens => drop(switched?),
-                    () = self.health.turns_from(down) => (),
-                    () = sleep(if down { POLL_DOWN } else { POLL }) => (),
+                    event = events.receive(), if subscribed => drop(event?),
+                    () = self.breaker.changed_from(is_down) => (),
+                    () = sleep(if is_down { POLL_PAUSE_DOWN } else { POLL_PAUSE }) => (),
                 }
             }
         };
-        let Err::<Infallible, RedisError>(failed) = attended.await;
-        failed
+        let Err::<Infallible, RedisError>(error) = watch.await;
+        error
     }
 
-    async fn enter(&self, address: &Address) -> Result<Dialogue, RedisError> {
-        timeout(DIAL_MAX, self.door.enter(address, ANSWER_MAX)).await.unwrap_or(Err(RedisError::NoReply))
+    async fn connect(&self, address: &Address) -> Result<CommandConnection, RedisError> {
+        let connected = timeout(CONNECT_TIMEOUT, self.connector.connect(address, REPLY_TIMEOUT)).await;
+        connected.unwrap_or(Err(RedisError::NoReply))
     }
 
-    /// Asks for the primary, for the election that made it one, and for who is to take its place.
-    async fn ask(&self, sentinel: &mut Dialogue, address: &Address) -> Result<(), RedisError> {
+    /// Queries the primary, the election that made it one, and the replica that is being promoted.
+    async fn query_primary(
+        &self,
+        sentinel: &mut CommandConnection,
+        address: &Address,
+    ) -> Result<(), RedisError> {
         let name = self.name.as_bytes();
-        let (epoch, electing) = within(async {
-            let told = sentinel.ask(&[b"SENTINEL", b"MASTER", name]).await?;
-            let epoch: u64 = field(&told, "config-epoch").and_then(Reply::number).ok_or(UNKNOWN)?;
-            Ok((epoch, flagged(&told, "failover_in_progress")))
+        let (epoch, is_failing_over) = with_timeout(async {
+            let reply = sentinel.command(&[b"SENTINEL", b"MASTER", name]).await?;
+            let epoch: u64 =
+                field(&reply, "config-epoch").and_then(Reply::number).ok_or(NO_PRIMARY_IN_REPLY)?;
+            Ok((epoch, has_flag(&reply, "failover_in_progress")))
         })
         .await?;
-        let primary = within(async {
-            let told = sentinel.ask(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name]).await?;
-            let parts = told.parts().unwrap_or_default();
-            let host = parts.first().and_then(Reply::text);
-            let port = parts.get(1).and_then(Reply::number);
-            host.zip(port).map(|(host, port)| Address::new(host, port)).ok_or(UNKNOWN)
+        let primary = with_timeout(async {
+            let reply = sentinel.command(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name]).await?;
+            let elements = reply.elements().unwrap_or_default();
+            let host = elements.first().and_then(Reply::text);
+            let port = elements.get(1).and_then(Reply::number);
+            host.zip(port).map(|(host, port)| Address::new(host, port)).ok_or(NO_PRIMARY_IN_REPLY)
         })
         .await?;
-        let chosen = if electing { within(self.chosen(sentinel, address)).await? } else { None };
-        self.tells(address, Ok(Report { epoch, primary, chosen }));
+        let chosen_replica = if is_failing_over {
+            with_timeout(self.query_chosen_replica(sentinel, address)).await?
+        } else {
+            None
+        };
+        self.record(address, Ok(SentinelReport { epoch, primary, chosen_replica }));
         Ok(())
     }
 
-    /// The replica that the sentinel in charge of a failover has chosen. Sentinels take up to a second to see that their
-    /// choice has become the primary; the replica knows at once, and says so to whoever gets there.
-    async fn chosen(
+    /// Queries the replica that the sentinel is promoting. Sentinels take up to a second to notice that it has become the
+    /// primary. The replica knows at once, and `ROLE` returns it.
+    async fn query_chosen_replica(
         &self,
-        sentinel: &mut Dialogue,
-        said_by: &Address,
+        sentinel: &mut CommandConnection,
+        sender: &Address,
     ) -> Result<Option<Address>, RedisError> {
-        let told = sentinel.ask(&[b"SENTINEL", b"REPLICAS", self.name.as_bytes()]).await?;
-        let replicas = told.parts().unwrap_or_default();
-        let chosen = replicas.iter().find(|replica| flagged(replica, "promoted"));
-        Ok(chosen.and_then(|replica| address_of(replica, said_by)))
+        let reply = sentinel.command(&[b"SENTINEL", b"REPLICAS", self.name.as_bytes()]).await?;
+        let replicas = reply.elements().unwrap_or_default();
+        let chosen = replicas.iter().find(|replica| has_flag(replica, "promoted"));
+        Ok(chosen.and_then(|replica| address_field(replica, sender)))
     }
 
-    /// The sentinels that this one knows.
-    async fn others(&self, sentinel: &mut Dialogue, said_by: &Address) -> Result<Vec<Address>, RedisError> {
-        within(async {
-            let told = sentinel.ask(&[b"SENTINEL", b"SENTINELS", self.name.as_bytes()]).await?;
-            let others = told.parts().unwrap_or_default().iter();
-            Ok(others.filter_map(|other| address_of(other, said_by)).collect())
+    /// Queries the other sentinels that this one knows.
+    async fn query_sentinels(
+        &self,
+        sentinel: &mut CommandConnection,
+        sender: &Address,
+    ) -> Result<Vec<Address>, RedisError> {
+        with_timeout(async {
+            let reply = sentinel.command(&[b"SENTINEL", b"SENTINELS", self.name.as_bytes()]).await?;
+            let others = reply.elements().unwrap_or_default().iter();
+            Ok(others.filter_map(|other| address_field(other, sender)).collect())
         })
         .await
     }
 
-    /// Takes a sentinel's word. One that does not answer has no say; what all of them said last stands until one of them
-    /// says otherwise.
-    fn tells(&self, sentinel: &Address, told: Result<Report, RedisError>) {
+    /// Records a sentinel's report and publishes the primary. A failed sentinel does not count. If all have failed, the
+    /// last known primary stays.
+    fn record(&self, sentinel: &Address, result: Result<SentinelReport, RedisError>) {
         let mut reports = self.reports.lock();
-        let failed = told.as_ref().err().cloned();
-        reports.insert(sentinel.clone(), Some(told));
-        let said = || reports.values().flatten().filter_map(|report| report.as_ref().ok());
-        let Some(epoch) = said().map(|report| report.epoch).max() else {
+        let error = result.as_ref().err().cloned();
+        reports.insert(sentinel.clone(), Some(result));
+        let valid = || reports.values().flatten().filter_map(|report| report.as_ref().ok());
+        let Some(epoch) = valid().map(|report| report.epoch).max() else {
             if reports.values().all(Option::is_some) {
-                self.primary.send_modify(|named| named.trouble = failed);
+                self.primary.send_modify(|known| known.error = error);
             }
             return;
         };
-        let latest = || said().filter(|report| report.epoch == epoch);
-        let chosen = latest().find_map(|report| report.chosen.clone());
-        self.primary.send_if_modified(|named| {
-            let stays = latest().find(|report| Some(&report.primary) == named.address.as_ref());
-            let address = stays.or_else(|| latest().next()).map(|report| report.primary.clone());
-            let differs = named.address != address || named.chosen != chosen;
-            *named = Named { address, chosen, trouble: None };
+        let latest = || valid().filter(|report| report.epoch == epoch);
+        let chosen_replica = latest().find_map(|report| report.chosen_replica.clone());
+        self.primary.send_if_modified(|known| {
+            let unchanged = latest().find(|report| Some(&report.primary) == known.address.as_ref());
+            let address = unchanged.or_else(|| latest().next()).map(|report| report.primary.clone());
+            let differs = known.address != address || known.chosen_replica != chosen_replica;
+            *known = KnownPrimary { address, chosen_replica, error: None };
             differs
         });
     }
 }
 
-const UNKNOWN: RedisError = RedisError::Nonsense("a sentinel says nothing of the primary");
+const NO_PRIMARY_IN_REPLY: RedisError = RedisError::UnexpectedReply("no primary in a sentinel's reply");
 
-async fn within<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
-    timeout(ANSWER_MAX, answer).await.unwrap_or(Err(RedisError::NoReply))
+async fn with_timeout<T>(reply: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    timeout(REPLY_TIMEOUT, reply).await.unwrap_or(Err(RedisError::NoReply))
 }
 
-/// What a user of the sentinels may not do is done without: the primary is found by asking alone.
-fn permitted<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
-    match answer {
-        Err(RedisError::Refused(_)) => Ok(None),
-        answer => answer.map(Some),
+/// Turns an error reply into None. The user may lack the permission: queries alone find the primary.
+fn none_if_refused<T>(result: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
+    match result {
+        Err(RedisError::ErrorReply(_)) => Ok(None),
+        result => result.map(Some),
     }
 }
 
-/// The value that follows a name in a flat list of names and values.
-fn field<'r, 'b>(told: &'r Reply<'b>, name: &str) -> Option<&'r Reply<'b>> {
-    told.parts()?.chunks_exact(2).find(|pair| pair[0].text() == Some(name)).map(|pair| &pair[1])
+/// The value that follows a name in a flat array of names and values.
+fn field<'r, 'b>(reply: &'r Reply<'b>, name: &str) -> Option<&'r Reply<'b>> {
+    reply.elements()?.chunks_exact(2).find(|pair| pair[0].text() == Some(name)).map(|pair| &pair[1])
 }
 
-fn flagged(told: &Reply<'_>, flag: &str) -> bool {
-    let flags = field(told, "flags").and_then(Reply::text).unwrap_or_default();
+fn has_flag(reply: &Reply<'_>, flag: &str) -> bool {
+    let flags = field(reply, "flags").and_then(Reply::text).unwrap_or_default();
     flags.split(',').any(|found| found == flag)
 }
 
-fn address_of(told: &Reply<'_>, said_by: &Address) -> Option<Address> {
-    let (host, port) = (field(told, "ip")?.text()?, field(told, "port")?.number()?);
-    Some(Address::new(if host.is_empty() { &said_by.host } else { host }, port))
+fn address_field(reply: &Reply<'_>, sender: &Address) -> Option<Address> {
+    let (host, port) = (field(reply, "ip")?.text()?, field(reply, "port")?.number()?);
+    Some(Address::new(if host.is_empty() { &sender.host } else { host }, port))
 }

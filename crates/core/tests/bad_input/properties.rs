@@ -1,0 +1,74 @@
+//! Properties that must hold for any bytes. The fuzz targets and the test that replays their corpus share them.
+
+use core::net::IpAddr;
+
+use tollgate_core::client_address::{
+    Cidr, Prefixes, ProxyHeader, StopReason, TrustedProxies, client_address,
+};
+use tollgate_core::key::StoredKey;
+
+/// Panics if the property does not hold for these bytes.
+type Property = fn(&[u8]);
+
+/// What can be fed with bytes, by the name of its fuzz target and of the folder of its corpus.
+pub const PROPERTIES: [(&str, Property); 4] =
+    [("cidr", cidr), ("forwarded", forwarded), ("key", key), ("x_forwarded_for", x_forwarded_for)];
+
+/// The bytes are the values of the header, one per line.
+pub fn forwarded(bytes: &[u8]) {
+    check_proxy_header(bytes, ProxyHeader::Forwarded, "for=\"[2001:db8::7]:4711\";by=_a");
+}
+
+/// The bytes are the values of the header, one per line.
+pub fn x_forwarded_for(bytes: &[u8]) {
+    check_proxy_header(bytes, ProxyHeader::XForwardedFor, "[2001:db8::7]:4711");
+}
+
+/// The bytes are the text of a block of addresses.
+pub fn cidr(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match text.parse::<Cidr>() {
+        Ok(block) => {
+            assert_eq!(block.to_string().parse(), Ok(block), "a block round-trips through its text");
+            assert!(block.contains(block.first()));
+            assert_eq!(block.first(), block.first().to_canonical());
+        }
+        // Each quoted character may be escaped.
+        Err(error) => assert!(error.to_string().len() < 1_200, "{error}"),
+    }
+}
+
+/// The bytes are the text of a key.
+pub fn key(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(stored) = text.parse::<StoredKey>() {
+        assert_eq!(stored.key().to_string(), text, "a key has one text");
+    }
+}
+
+/// Whatever the client sends, the address that a trusted proxy appends is the client's.
+fn check_proxy_header(bytes: &[u8], header: ProxyHeader, element: &str) {
+    let peer: IpAddr = "10.0.0.1".parse().expect("an address");
+    let blocks = ["10.0.0.0/8", "fd00::/8"].map(|block| block.parse().expect("a block"));
+    let proxies = TrustedProxies::new(blocks.to_vec(), header);
+    let mut values: Vec<Vec<u8>> = bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+
+    let client = client_address(peer, &values, &proxies);
+    assert_eq!(client.ip(), client.ip().to_canonical());
+    assert_eq!(proxies.trusts(client.ip()), client.stop() != StopReason::Untrusted);
+    let block = client.block(Prefixes::default());
+    assert!(block.contains(client.ip()));
+    assert_eq!(block.to_string().parse(), Ok(block));
+
+    let named: IpAddr = "2001:db8::7".parse().expect("an address");
+    let is_named = |values: &[Vec<u8>]| {
+        let client = client_address(peer, values, &proxies);
+        client.ip() == named && client.stop() == StopReason::Untrusted
+    };
+    values.push(element.into());
+    assert!(is_named(&values), "a proxy added a value");
+    values.pop();
+    let last = values.last_mut().expect("splitting gives one part at least");
+    last.extend_from_slice(format!(", {element}").as_bytes());
+    assert!(is_named(&values), "a proxy added to the last value");
+}

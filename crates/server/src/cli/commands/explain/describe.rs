@@ -1,0 +1,168 @@
+//! Describes conditions, costs and overrides in words.
+
+use tollgate::core::rules::cost::ResolvedCost;
+use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, Test};
+use tollgate::core::{Attributes, OnFailure, Time};
+
+use super::rules_text::RulesText;
+pub(super) use crate::cli::terminal::instant;
+use crate::cli::terminal::{quoted_unless_plain, timestamp};
+use crate::text::escape_control;
+
+/// Describes why a condition is not met: `method must be GET or HEAD, but is POST`.
+pub(super) fn unmet_condition(
+    condition: &Condition,
+    attributes: &Attributes<'_>,
+    rules_text: &RulesText,
+) -> String {
+    let Condition { attribute, test } = condition;
+    let wanted = match test {
+        Test::OneOf(values) => format!("must be {}", any_of(values)),
+        Test::Prefix(prefix) => format!("must start with {}", quoted_unless_plain(prefix)),
+        Test::Glob(pattern) => format!("must have the form {}", quoted_unless_plain(pattern)),
+        Test::Path(pattern) => {
+            format!(
+                "must have the form {}",
+                rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain)
+            )
+        }
+    };
+    format!("{attribute} {wanted}, but {}", is(attributes.get(attribute)))
+}
+
+/// Describes met conditions: `action is search, method is GET`.
+pub(super) fn met_conditions(conditions: &[Condition], attributes: &Attributes<'_>) -> String {
+    if conditions.is_empty() {
+        return "every request".to_owned();
+    }
+    let each = conditions
+        .iter()
+        .map(|Condition { attribute, .. }| format!("{attribute} {}", is(attributes.get(attribute))));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn is(value: Option<&str>) -> String {
+    match value {
+        Some(value) => format!("is {}", quoted_unless_plain(value)),
+        None => "is absent".to_owned(),
+    }
+}
+
+fn any_of(values: &[String]) -> String {
+    let values: Vec<String> = values.iter().map(|value| quoted_unless_plain(value)).collect();
+    match values.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => values.concat(),
+    }
+}
+
+/// Describes where a cost comes from: `because method is POST`.
+pub(super) fn cost_reason(cost: &Cost, resolved: ResolvedCost, attributes: &Attributes<'_>) -> String {
+    match cost {
+        Cost::FromRequest => "from the request".to_owned(),
+        Cost::Constant(_) => "constant".to_owned(),
+        Cost::Table { attribute, costs, .. } => {
+            let value = attributes.get(attribute);
+            match value.filter(|value| costs.contains_key(*value)) {
+                Some(value) => format!("because {attribute} is {}", quoted_unless_plain(value)),
+                None => format!("default because {attribute} {}", is(value)),
+            }
+        }
+        Cost::Expression { text, .. } if resolved.failed => {
+            format!("default because the expression failed: {}", escape_control(text))
+        }
+        Cost::Expression { text, .. } => format!("by the expression {}", escape_control(text)),
+    }
+}
+
+/// Describes why one override wins over another that matches too.
+pub(super) fn override_precedence(winner: &Override, loser: &Override) -> String {
+    let (ends, conditions) = winner.rank();
+    let (other_ends, others) = loser.rank();
+    if ends != other_ends {
+        "it has an end".to_owned()
+    } else if conditions != others {
+        format!("it has more conditions ({conditions} instead of {others})")
+    } else {
+        "it comes later in the file".to_owned()
+    }
+}
+
+/// Describes why an override does not match.
+pub(super) fn override_mismatch(
+    change: &Override,
+    attributes: &Attributes<'_>,
+    now: Time,
+    rules_text: &RulesText,
+) -> String {
+    let ended =
+        change.until.filter(|&until| until <= now).map(|until| format!("it ended at {}", instant(until)));
+    let unmet = change.conditions.iter().filter(|condition| !condition.holds(attributes));
+    let unmet = unmet.map(|condition| unmet_condition(condition, attributes, rules_text));
+    ended.into_iter().chain(unmet).collect::<Vec<_>>().join("; ")
+}
+
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+pub(super) fn on_failure(policy: OnFailure) -> String {
+    match policy {
+        OnFailure::Open => "open".to_owned(),
+        OnFailure::Closed => "closed".to_owned(),
+        OnFailure::Degraded => "degraded".to_owned(),
+        OnFailure::Local { percent } => format!("local {percent}%"),
+        OnFailure::Cap { amount, period } => format!("cap {amount}/{period}"),
+    }
+}
+
+/// Formats the share of a rollout, like `12.5%`.
+pub(super) fn percentage(rollout: Rollout) -> String {
+    let points = rollout.basis_points();
+    match points % 100 {
+        0 => format!("{}%", points / 100),
+        part => format!("{}.{}%", points / 100, format!("{part:02}").trim_end_matches('0')),
+    }
+}
+
+/// Formats a position, like `rules.yaml:12`.
+pub(super) fn location(origin: &Origin) -> String {
+    match origin.line {
+        0 => origin.file.clone(),
+        line => format!("{}:{line}", origin.file),
+    }
+}
+
+/// Formats a reason to append to a sentence; empty if there is no reason.
+pub(super) fn reason_suffix(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {}", escape_control(reason)) }
+}
+
+/// Formats an instant as local time of a zone.
+pub(super) fn instant_in(time: Time, zone: &str) -> String {
+    let zoned = timestamp(time).and_then(|timestamp| timestamp.in_tz(zone).ok());
+    zoned.map_or_else(|| instant(time), |zoned| zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_formatted_as_in_a_rules_file() {
+        for (points, text) in [(0, "0%"), (1, "0.01%"), (1_250, "12.5%"), (2_505, "25.05%"), (10_000, "100%")]
+        {
+            assert_eq!(Rollout::new(points).map(percentage).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn control_characters_in_a_reason_are_escaped() {
+        assert_eq!(reason_suffix("a\u{1b}[2Jb\n"), ": a\\u{1b}[2Jb\\n");
+        assert_eq!(reason_suffix(""), "");
+    }
+}

@@ -1,0 +1,86 @@
+//! The text of limits and paths in the rules file. A rule set keeps their meaning, but not how they were written.
+
+use tollgate::core::rules::condition::PathPattern;
+use tollgate::core::rules::{Origin, RuleLimit, RuleSet};
+use tollgate::rules::{load_limit, presets};
+use tollgate_document::{Node, Problems, Source, Value, parse};
+
+/// The rules file, and the presets that it uses.
+pub(super) struct RulesText {
+    files: Vec<(Source, Node)>,
+}
+
+/// The text of a limit, and its position.
+pub(super) struct LimitText {
+    pub(super) text: String,
+    pub(super) origin: Origin,
+}
+
+impl RulesText {
+    pub(super) fn new(source: &Source, rules: &RuleSet) -> RulesText {
+        let mut files = Vec::new();
+        let mut add =
+            |source: Source| files.extend(parse(&source, &mut Problems::new()).map(|root| (source, root)));
+        add(source.clone());
+        for preset in presets::ALL {
+            let name = format!("preset {}", preset.name);
+            if rules.rules().iter().any(|rule| rule.origin.file == name) {
+                add(Source::new(name, preset.text.as_bytes()));
+            }
+        }
+        RulesText { files }
+    }
+
+    /// Returns the text of the limit of the rule or override at `origin`.
+    pub(super) fn limit(&self, limit: &RuleLimit, origin: &Origin) -> LimitText {
+        let file = self.files.iter().find(|(source, _)| source.name() == origin.file);
+        file.and_then(|(source, root)| find_limit(source, root, limit, origin)).unwrap_or_else(|| {
+            let name = limit.algorithm().map_or("deny", |algorithm| algorithm.name());
+            LimitText { text: name.to_owned(), origin: origin.clone() }
+        })
+    }
+
+    /// Returns the text of a path pattern.
+    pub(super) fn path(&self, pattern: &PathPattern) -> Option<&str> {
+        self.files.iter().find_map(|(_, root)| find_path(root, pattern))
+    }
+}
+
+fn find_limit(source: &Source, root: &Node, limit: &RuleLimit, origin: &Origin) -> Option<LimitText> {
+    let line = |node: &Node| u32::try_from(source.position(node.span.start).line).unwrap_or(u32::MAX);
+    let lists = ["rules", "overrides"].into_iter().filter_map(|key| root.get(key)?.list());
+    let mut limits =
+        lists.flatten().filter(|item| line(item) == origin.line).filter_map(|item| item.get("limit"));
+    limits.find_map(|node| {
+        let text = one_line(node)?;
+        // One line may contain several limits.
+        let same = parse_limit(node, &text).as_ref() == Some(limit);
+        same.then(|| LimitText { text, origin: Origin { file: origin.file.clone(), line: line(node) } })
+    })
+}
+
+/// Formats a limit without braces. It contains only scalars.
+fn one_line(node: &Node) -> Option<String> {
+    if let Some(text) = node.scalar() {
+        return Some(text.to_owned());
+    }
+    let entries = node.entries().iter();
+    let entries = entries.map(|entry| Some(format!("{}: {}", entry.key.scalar()?, entry.value.scalar()?)));
+    entries.collect::<Option<Vec<_>>>().map(|entries| entries.join(", "))
+}
+
+fn parse_limit(node: &Node, text: &str) -> Option<RuleLimit> {
+    let text = if node.scalar().is_some() { text.to_owned() } else { format!("{{ {text} }}") };
+    load_limit(&Source::new("limit", text.as_bytes()), &mut Problems::new())
+}
+
+fn find_path<'n>(node: &'n Node, pattern: &PathPattern) -> Option<&'n str> {
+    match &node.value {
+        Value::Text(text) => {
+            (PathPattern::parse(&text.text).as_ref() == Ok(pattern)).then_some(text.text.as_str())
+        }
+        Value::List(items) => items.iter().find_map(|item| find_path(item, pattern)),
+        Value::Map(entries) => entries.iter().find_map(|entry| find_path(&entry.value, pattern)),
+        Value::Null | Value::Bool(_) | Value::Invalid => None,
+    }
+}

@@ -1,0 +1,82 @@
+//! Bodies of HTTP requests.
+
+use serde_json::Value;
+use tollgate::core::Report;
+
+use crate::serve::edge::http::request_body::{BATCH_MAX, BodyError, BodyKind, RequestBody};
+use crate::serve::edge::request::{
+    ATTRIBUTES_MAX, COST_MAX, ID_BYTES_MAX, NAME_BYTES_MAX, RequestError, VALUE_BYTES_MAX,
+};
+
+/// Bytes of an error. More input is never echoed.
+const ERROR_BYTES_MAX: usize = 100_000;
+
+/// Reads a body as every kind. It is rejected with a reason, or has the values that another JSON parser finds.
+pub fn json(bytes: &[u8]) {
+    let read = serde_json::from_slice::<Value>(bytes).ok();
+    for kind in [BodyKind::Check, BodyKind::Peek, BodyKind::Report, BodyKind::Receipt] {
+        match kind.read(bytes) {
+            Ok(body) => has_the_values_of(kind, &body, read.as_ref().expect("it is JSON")),
+            Err(error) => is_short(&error, read.is_some()),
+        }
+    }
+    match BodyKind::Check.read_list(bytes) {
+        Ok(bodies) => {
+            let list = read.as_ref().and_then(Value::as_array).expect("it is a list");
+            assert!((1..=BATCH_MAX).contains(&bodies.len()) && bodies.len() == list.len());
+            for (body, read) in bodies.iter().zip(list) {
+                has_the_values_of(BodyKind::Check, body, read);
+            }
+        }
+        Err(error) => is_short(&error, read.is_some()),
+    }
+}
+
+fn has_the_values_of(kind: BodyKind, body: &RequestBody<'_>, read: &Value) {
+    if kind == BodyKind::Receipt {
+        assert_eq!(read["receipt"], body.receipt());
+        return;
+    }
+    let all = read["attributes"].as_object().expect("attributes are an object");
+    let request = match body.check_request() {
+        Ok(request) => request,
+        Err(BodyError::Request(error)) => return is_justified(&error, read),
+        Err(error) => panic!("{error}"),
+    };
+    let request = request.request();
+    assert!(request.attributes.iter().count() == all.len() && all.len() <= ATTRIBUTES_MAX);
+    for (name, value) in request.attributes.iter() {
+        assert_eq!(all[name], value);
+        assert!((1..=NAME_BYTES_MAX).contains(&name.len()) && value.len() <= VALUE_BYTES_MAX);
+    }
+    if kind == BodyKind::Report {
+        let result = if body.result() == Report::Success { "success" } else { "failure" };
+        assert_eq!(read["result"], result);
+        return;
+    }
+    let cost = read.get("cost").map_or(Some(1.0), Value::as_f64);
+    assert!(request.cost <= COST_MAX && cost == Some(request.cost as f64));
+    assert_eq!(read.get("id").and_then(Value::as_str), request.id);
+    assert!(request.id.is_none_or(|id| (1..=ID_BYTES_MAX).contains(&id.len())));
+}
+
+/// Whether the request exceeds the limit that the error names. A parser that keeps the last duplicate cannot judge those.
+fn is_justified(error: &RequestError, read: &Value) {
+    let attributes = || read["attributes"].as_object().into_iter().flatten();
+    let id = read.get("id").and_then(Value::as_str).unwrap_or_default();
+    let holds = match error {
+        RequestError::NoName => attributes().any(|(name, _)| name.is_empty()),
+        RequestError::NameTooLong { len, .. } => attributes().any(|(name, _)| name.len() == *len),
+        RequestError::ValueTooLong { len, .. } => *len > VALUE_BYTES_MAX,
+        RequestError::Duplicate(_) | RequestError::TooManyAttributes => true,
+        RequestError::EmptyId => id.is_empty(),
+        RequestError::IdTooLong(len) => id.len() == *len && *len > ID_BYTES_MAX,
+        RequestError::CostTooLarge(cost) => *cost > COST_MAX,
+    };
+    assert!(holds, "{error}");
+}
+
+fn is_short(error: &BodyError, is_json: bool) {
+    assert!(is_json || !error.to_string().is_empty());
+    assert!(error.to_string().len() <= ERROR_BYTES_MAX);
+}

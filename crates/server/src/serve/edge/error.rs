@@ -1,0 +1,266 @@
+//! Errors of requests, and how each transport reports them. This is the only place that maps one to the other.
+
+use http::StatusCode;
+use tollgate::core::{PlanError, StoreError};
+use tollgate::limiter::{CheckError, FollowUpError};
+use tonic::{Code, Status};
+
+use super::auth::AuthError;
+use super::request::RequestError;
+use crate::protocol::Protocol;
+use crate::serve::gate::ThrottleError;
+
+/// Why a request got no answer from the limiter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct EdgeError {
+    kind: ErrorKind,
+    message: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ErrorKind {
+    /// The request is malformed.
+    BadRequest,
+    /// A part of the request exceeds a limit.
+    TooLarge,
+    TokenRequired,
+    UnknownToken,
+    Forbidden,
+    /// The cost is more than a rule could ever admit.
+    CostAboveCapacity,
+    /// The request id was used for another request.
+    IdReused,
+    /// There is no decision, and the fault is ours.
+    Undecided,
+    StoreUnavailable,
+}
+
+impl EdgeError {
+    pub(crate) fn bad_request(message: impl Into<String>) -> EdgeError {
+        EdgeError { kind: ErrorKind::BadRequest, message: message.into() }
+    }
+
+    /// A message of more bytes than a transport reads.
+    pub(crate) fn message_too_large(bytes_max: usize) -> EdgeError {
+        EdgeError {
+            kind: ErrorKind::TooLarge,
+            message: format!("the message has more than {bytes_max} bytes"),
+        }
+    }
+
+    /// An error of authentication or authorisation, with the hint that fits the transport.
+    pub(crate) fn auth(error: AuthError, protocol: Protocol) -> EdgeError {
+        let kind = match error {
+            AuthError::TokenRequired => ErrorKind::TokenRequired,
+            AuthError::UnknownToken => ErrorKind::UnknownToken,
+            AuthError::Forbidden(_) => ErrorKind::Forbidden,
+        };
+        let message = match (protocol, error) {
+            // Redis clients know the first words of these.
+            (Protocol::Resp, AuthError::TokenRequired) => {
+                "Authentication required; send AUTH with a token".to_owned()
+            }
+            (Protocol::Resp, AuthError::UnknownToken) => {
+                "invalid username-password pair or user is disabled; the password is a token".to_owned()
+            }
+            (Protocol::Resp, AuthError::Forbidden(needed)) => {
+                format!("this needs a token with the scope '{needed}'; send AUTH with one")
+            }
+            (_, AuthError::TokenRequired) => {
+                "a token is required; send it as Authorization: Bearer TOKEN".to_owned()
+            }
+            (_, AuthError::UnknownToken) => {
+                "unknown token; send a known one as Authorization: Bearer TOKEN".to_owned()
+            }
+            (_, AuthError::Forbidden(needed)) => {
+                format!(
+                    "this needs a token with the scope '{needed}'; send one as Authorization: Bearer TOKEN"
+                )
+            }
+        };
+        EdgeError { kind, message }
+    }
+
+    /// What went wrong and what to do about it, for the caller.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The status of an HTTP response.
+    pub(crate) const fn http_status(&self) -> StatusCode {
+        match self.kind {
+            ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
+            ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
+            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::IdReused => StatusCode::CONFLICT,
+            ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The `code` of a problem document. Programs depend on it.
+    pub(crate) const fn problem_code(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::BadRequest | ErrorKind::TooLarge => "bad-request",
+            ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
+            ErrorKind::Forbidden => "forbidden",
+            ErrorKind::CostAboveCapacity => "cost-above-capacity",
+            ErrorKind::IdReused => "request-id-reused",
+            ErrorKind::Undecided => "undecided",
+            ErrorKind::StoreUnavailable => "store-unavailable",
+        }
+    }
+
+    /// The first word of a RESP error.
+    pub(crate) const fn resp_prefix(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::TokenRequired => "NOAUTH",
+            ErrorKind::UnknownToken => "WRONGPASS",
+            ErrorKind::Forbidden => "NOPERM",
+            // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
+            ErrorKind::StoreUnavailable => "UNAVAILABLE",
+            ErrorKind::BadRequest
+            | ErrorKind::TooLarge
+            | ErrorKind::CostAboveCapacity
+            | ErrorKind::IdReused
+            | ErrorKind::Undecided => "ERR",
+        }
+    }
+
+    /// The status of a gRPC call; `None` if the answer is a refusal.
+    ///
+    /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
+    pub(crate) fn grpc_status(&self) -> Option<Status> {
+        let code = match self.kind {
+            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity => return None,
+            ErrorKind::BadRequest => Code::InvalidArgument,
+            ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
+            ErrorKind::Forbidden => Code::PermissionDenied,
+            ErrorKind::IdReused | ErrorKind::Undecided => Code::Internal,
+            ErrorKind::StoreUnavailable => Code::Unavailable,
+        };
+        Some(Status::new(code, &*self.message))
+    }
+}
+
+impl From<RequestError> for EdgeError {
+    fn from(error: RequestError) -> EdgeError {
+        let kind = if error.is_too_large() { ErrorKind::TooLarge } else { ErrorKind::BadRequest };
+        EdgeError { kind, message: error.to_string() }
+    }
+}
+
+impl From<&PlanError> for ErrorKind {
+    fn from(error: &PlanError) -> ErrorKind {
+        match error {
+            PlanError::CostAboveCapacity { .. } | PlanError::CostTooLarge { .. } => {
+                ErrorKind::CostAboveCapacity
+            }
+            _ => ErrorKind::Undecided,
+        }
+    }
+}
+
+impl From<&CheckError> for EdgeError {
+    #[cold]
+    fn from(error: &CheckError) -> EdgeError {
+        let kind = match error {
+            CheckError::Plan(error) => error.into(),
+            CheckError::Undecided(_) => ErrorKind::Undecided,
+            CheckError::IdReused => ErrorKind::IdReused,
+        };
+        EdgeError { kind, message: error.to_string() }
+    }
+}
+
+impl From<&StoreError> for EdgeError {
+    /// What the store said is for the log: it may name hosts.
+    #[cold]
+    fn from(error: &StoreError) -> EdgeError {
+        let (kind, advice) = match error {
+            StoreError::IdReused => (ErrorKind::IdReused, ""),
+            StoreError::Transient(_) => {
+                (ErrorKind::StoreUnavailable, "; whether the request was counted is unknown")
+            }
+            StoreError::Misconfigured(_) | StoreError::Corrupt { .. } => {
+                (ErrorKind::StoreUnavailable, "; see the server's log")
+            }
+        };
+        EdgeError { kind, message: format!("{error}{advice}") }
+    }
+}
+
+impl From<&FollowUpError> for EdgeError {
+    fn from(error: &FollowUpError) -> EdgeError {
+        match error {
+            FollowUpError::Check(error) => error.into(),
+            FollowUpError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<&ThrottleError> for EdgeError {
+    #[cold]
+    fn from(error: &ThrottleError) -> EdgeError {
+        match error {
+            ThrottleError::Plan(plan) => EdgeError { kind: plan.into(), message: error.to_string() },
+            ThrottleError::Store(error) => error.into(),
+            ThrottleError::Unanswered => EdgeError { kind: ErrorKind::Undecided, message: error.to_string() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::problem::Problem;
+
+    use super::*;
+    use crate::access::Scopes;
+
+    #[test]
+    fn every_error_has_its_form_on_every_transport() {
+        let transient = StoreError::Transient("10.0.0.7:6379 is down".into());
+        let auth = |error, protocol| EdgeError::auth(error, protocol);
+        for (error, http, resp, grpc) in [
+            (EdgeError::bad_request("x"), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
+            (RequestError::NoName.into(), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
+            (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
+            (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
+            (
+                auth(AuthError::TokenRequired, Protocol::Http),
+                (401, "unauthorized"),
+                "NOAUTH",
+                Some(Code::Unauthenticated),
+            ),
+            (
+                auth(AuthError::UnknownToken, Protocol::Resp),
+                (401, "unauthorized"),
+                "WRONGPASS",
+                Some(Code::Unauthenticated),
+            ),
+            (
+                auth(AuthError::Forbidden(Scopes::READ), Protocol::Grpc),
+                (403, "forbidden"),
+                "NOPERM",
+                Some(Code::PermissionDenied),
+            ),
+            ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
+            ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),
+        ] {
+            let error: EdgeError = error;
+            assert_eq!((error.http_status().as_u16(), error.problem_code()), http, "{error:?}");
+            assert_eq!(error.resp_prefix(), resp, "{error:?}");
+            assert_eq!(error.grpc_status().map(|status| status.code()), grpc, "{error:?}");
+            assert!(!error.message().contains("10.0.0.7"), "no host is revealed");
+        }
+    }
+
+    /// The library's own layer reports the same errors over HTTP.
+    #[test]
+    fn a_check_that_fails_has_the_status_and_code_of_the_library() {
+        let error = CheckError::IdReused;
+        let (problem, ours) = (Problem::of_error(&error), EdgeError::from(&error));
+        assert_eq!((problem.status, problem.code), (ours.http_status().as_u16(), ours.problem_code()));
+    }
+}

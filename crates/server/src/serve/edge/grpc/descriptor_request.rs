@@ -1,0 +1,303 @@
+//! Reads the message of `ShouldRateLimit`: every descriptor is one request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use tollgate::core::Prefixes;
+
+use super::proto::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+use crate::config::AttributeNames;
+use crate::serve::edge::error::EdgeError;
+use crate::serve::edge::request::{ATTRIBUTES_MAX, CheckRequest, RequestError};
+
+/// Bytes of a message.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const DESCRIPTORS_MAX: usize = 32;
+
+/// The attribute with the domain of the message.
+const DOMAIN: &str = "domain";
+/// The attribute with the keys of a descriptor, in their order.
+const DESCRIPTOR: &str = "descriptor";
+/// The attribute with an address, which is always written in its normal form.
+const IP: &str = "ip";
+
+/// One descriptor of a message.
+#[derive(Debug)]
+pub(crate) struct DescriptorRequest<'m> {
+    domain: &'m str,
+    descriptor: &'m RateLimitDescriptor,
+    /// All keys, joined in their order.
+    keys: Cow<'m, str>,
+    /// The names of entries whose key has occurred before, by their index.
+    numbered: Vec<(usize, String)>,
+    /// Entries under other names.
+    renamed: Vec<(&'m str, Cow<'m, str>)>,
+    /// The number of hits.
+    pub(crate) cost: u64,
+}
+
+/// Why a message is invalid.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum MessageError {
+    #[error("the domain is empty; set `domain` of the rate limit filter")]
+    NoDomain,
+    #[error("the message has no descriptor")]
+    NoDescriptor,
+    #[error("the message has {0} descriptors, more than {DESCRIPTORS_MAX}")]
+    TooManyDescriptors(usize),
+    #[error("descriptor {0} has no entry")]
+    NoEntry(usize),
+    #[error("an entry of descriptor {0} has no key")]
+    NoKey(usize),
+    #[error("the limit of descriptor {0} has an unknown unit")]
+    NoUnit(usize),
+    #[error(transparent)]
+    Request(RequestError),
+}
+
+impl From<MessageError> for EdgeError {
+    fn from(error: MessageError) -> EdgeError {
+        match error {
+            MessageError::Request(error) => error.into(),
+            error => EdgeError::bad_request(error.to_string()),
+        }
+    }
+}
+
+/// Reads a message: one request for each descriptor.
+pub(crate) fn read<'m>(
+    message: &'m RateLimitRequest,
+    names: &'m AttributeNames,
+    prefixes: Prefixes,
+) -> Result<Vec<DescriptorRequest<'m>>, MessageError> {
+    let RateLimitRequest { domain, descriptors, hits_addend } = message;
+    if domain.is_empty() {
+        return Err(MessageError::NoDomain);
+    }
+    match descriptors.len() {
+        0 => return Err(MessageError::NoDescriptor),
+        1..=DESCRIPTORS_MAX => (),
+        count => return Err(MessageError::TooManyDescriptors(count)),
+    }
+    let request = |(index, descriptor): (usize, &'m RateLimitDescriptor)| {
+        match descriptor.entries.len() {
+            0 => return Err(MessageError::NoEntry(index)),
+            1..=ATTRIBUTES_MAX => (),
+            // Before the names are compared with each other.
+            _ => return Err(MessageError::Request(RequestError::TooManyAttributes)),
+        }
+        if descriptor.entries.iter().any(|entry| entry.key.is_empty()) {
+            return Err(MessageError::NoKey(index));
+        }
+        // 0 is the default of a message and means 1. In a descriptor, 0 is explicit: it charges nothing.
+        let cost = descriptor.hits_addend.unwrap_or(u64::from((*hits_addend).max(1)));
+        Ok(DescriptorRequest::new(domain, descriptor, cost, names, prefixes))
+    };
+    descriptors.iter().enumerate().map(request).collect()
+}
+
+impl<'m> DescriptorRequest<'m> {
+    fn new(
+        domain: &'m str,
+        descriptor: &'m RateLimitDescriptor,
+        cost: u64,
+        names: &'m AttributeNames,
+        prefixes: Prefixes,
+    ) -> DescriptorRequest<'m> {
+        let entries = &descriptor.entries;
+        let keys = match entries.as_slice() {
+            [only] => Cow::Borrowed(only.key.as_str()),
+            _ => Cow::Owned(entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>().join(",")),
+        };
+        let (mut numbered, mut renamed) = (Vec::new(), Vec::new());
+        for (index, entry) in entries.iter().enumerate() {
+            let before = entries[..index].iter().filter(|other| other.key == entry.key).count();
+            if before > 0 {
+                numbered.push((index, format!("{}_{}", entry.key, before + 1)));
+            }
+            for name in names.of(&entry.key) {
+                let value = if name == IP {
+                    let Ok(address) = entry.value.parse::<IpAddr>() else { continue };
+                    Cow::Owned(prefixes.block(address).to_string())
+                } else {
+                    Cow::Borrowed(entry.value.as_str())
+                };
+                renamed.push((name, value));
+            }
+        }
+        DescriptorRequest { domain, descriptor, keys, numbered, renamed, cost }
+    }
+
+    /// The request of this descriptor, if it keeps the limits.
+    pub(crate) fn check_request(&self) -> Result<CheckRequest<'_>, RequestError> {
+        let mut request = CheckRequest::new();
+        // First: no entry replaces them.
+        request.add(DOMAIN, self.domain)?;
+        request.add(DESCRIPTOR, &self.keys)?;
+        let mut numbered = self.numbered.iter().peekable();
+        for (index, entry) in self.descriptor.entries.iter().enumerate() {
+            let number = numbered.next_if(|(at, _)| *at == index);
+            if number.is_none() && entry.key != DOMAIN && entry.key != DESCRIPTOR {
+                request.add(&entry.key, &entry.value)?;
+            }
+        }
+        // An entry that was sent under a name precedes one that is renamed to it.
+        for (index, name) in &self.numbered {
+            if !request.has(name) {
+                request.add(name, &self.descriptor.entries[*index].value)?;
+            }
+        }
+        for (name, value) in &self.renamed {
+            if !request.has(name) {
+                request.add(name, value)?;
+            }
+        }
+        request.set_cost(self.cost)?;
+        Ok(request)
+    }
+
+    /// The limit that the descriptor carries.
+    pub(crate) fn own_limit(&self) -> Option<&'m RateLimitOverride> {
+        self.descriptor.limit.as_ref()
+    }
+
+    /// The key that is counted under such a limit: unique for the domain and all entries.
+    pub(crate) fn own_key(&self) -> String {
+        let mut key = format!("rls:{}:{}", self.domain.len(), self.domain);
+        for entry in &self.descriptor.entries {
+            for part in [&entry.key, &entry.value] {
+                key.push_str(&format!(":{}:{part}", part.len()));
+            }
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::Entry;
+    use super::*;
+
+    fn message(descriptors: &[&[(&str, &str)]]) -> RateLimitRequest {
+        let entry =
+            |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+        let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
+            entries: entries.iter().map(entry).collect(),
+            limit: None,
+            hits_addend: None,
+        };
+        RateLimitRequest {
+            domain: "shop".to_owned(),
+            descriptors: descriptors.iter().map(descriptor).collect(),
+            hits_addend: 0,
+        }
+    }
+
+    fn names() -> AttributeNames {
+        AttributeNames::new(
+            [("remote_address", "ip"), ("generic_key", "action")]
+                .map(|(key, name)| (key.to_owned(), name.to_owned()))
+                .to_vec(),
+        )
+    }
+
+    #[test]
+    fn entries_become_attributes_under_their_keys_and_configured_names() {
+        for (entries, expected) in [
+            (
+                &[("generic_key", "search")][..],
+                &[("generic_key", "search"), ("action", "search"), ("descriptor", "generic_key")][..],
+            ),
+            (
+                &[("remote_address", "::ffff:192.0.2.7"), ("path", "/a")],
+                &[
+                    ("remote_address", "::ffff:192.0.2.7"),
+                    ("path", "/a"),
+                    ("ip", "192.0.2.7"),
+                    ("descriptor", "remote_address,path"),
+                ],
+            ),
+            // An invalid address sets no `ip`.
+            (
+                &[("remote_address", "unknown")],
+                &[("remote_address", "unknown"), ("descriptor", "remote_address")],
+            ),
+            // A repeated key gets a number, and an entry sent under a name precedes a renamed one.
+            (
+                &[("generic_key", "a"), ("generic_key", "b"), ("action", "c")],
+                &[
+                    ("generic_key", "a"),
+                    ("generic_key_2", "b"),
+                    ("action", "c"),
+                    ("descriptor", "generic_key,generic_key,action"),
+                ],
+            ),
+            // No entry replaces the attributes of the message.
+            (
+                &[("domain", "other"), ("descriptor", "x")],
+                &[("domain", "shop"), ("descriptor", "domain,descriptor")],
+            ),
+        ] {
+            let message = message(&[entries]);
+            let names = names();
+            let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
+            let request = requests[0].check_request().expect("it is valid");
+            let mut found: Vec<_> = request.attributes().iter().collect();
+            let mut expected = [expected, &[("domain", "shop")]].concat();
+            found.sort_unstable();
+            expected.sort_unstable();
+            expected.dedup();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn the_cost_is_the_descriptors_or_the_messages_or_one() {
+        for (of_message, of_descriptor, cost) in
+            [(0, None, 1), (7, None, 7), (7, Some(3), 3), (7, Some(0), 0), (0, Some(u64::MAX), u64::MAX)]
+        {
+            let mut message = message(&[&[("a", "b")]]);
+            message.hits_addend = of_message;
+            message.descriptors[0].hits_addend = of_descriptor;
+            let names = AttributeNames::default();
+            let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
+            assert_eq!(requests[0].cost, cost);
+        }
+    }
+
+    #[test]
+    fn an_invalid_message_is_rejected_with_its_fault() {
+        let entry = [("a", "b")];
+        let many = [("a", "b"); ATTRIBUTES_MAX + 1];
+        let mut nowhere = message(&[&entry]);
+        nowhere.domain.clear();
+        for (message, expected) in [
+            (nowhere, MessageError::NoDomain),
+            (message(&[]), MessageError::NoDescriptor),
+            (message(&[&entry[..]; DESCRIPTORS_MAX + 1]), MessageError::TooManyDescriptors(33)),
+            (message(&[&entry, &[]]), MessageError::NoEntry(1)),
+            (message(&[&many]), MessageError::Request(RequestError::TooManyAttributes)),
+            (message(&[&entry, &[("", "b")]]), MessageError::NoKey(1)),
+        ] {
+            let names = AttributeNames::default();
+            assert_eq!(read(&message, &names, Prefixes::default()).err(), Some(expected));
+        }
+        let most = message(&[&[("a", "b"); ATTRIBUTES_MAX][..]; DESCRIPTORS_MAX]);
+        assert!(read(&most, &AttributeNames::default(), Prefixes::default()).is_ok());
+    }
+
+    #[test]
+    fn different_descriptors_have_different_own_keys() {
+        let of = |entries: &[(&str, &str)]| {
+            let message = message(&[entries]);
+            let names = AttributeNames::default();
+            read(&message, &names, Prefixes::default()).expect("it is valid")[0].own_key()
+        };
+        let keys =
+            [of(&[("a", "b:c")]), of(&[("a:b", "c")]), of(&[("a", "b"), ("c", "")]), of(&[("a", "b")])];
+        for (at, key) in keys.iter().enumerate() {
+            assert!(!keys[..at].contains(key), "{key}");
+        }
+        assert_eq!(of(&[("a", "b")]), keys[3]);
+    }
+}

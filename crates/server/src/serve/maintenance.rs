@@ -1,0 +1,153 @@
+//! What a server does besides serving: it handles signals, reloads files, and deletes expired state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{interval, sleep};
+use tollgate::limiter::BuildError;
+use tollgate_document::Source;
+
+use super::edge::auth::AccessPolicy;
+use super::file_watcher::FileWatcher;
+use super::rules_in_force::fingerprint;
+use super::server_state::ServerState;
+use crate::config::{Addresses, Config};
+
+/// How often the memory store deletes expired state.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Runs until a signal stops the server.
+pub(crate) async fn run(
+    state: &Arc<ServerState>,
+    addresses: Addresses,
+    reread: &impl Fn() -> Result<Config>,
+) -> Result<()> {
+    let listen = |kind| signal(kind).context("cannot handle signals");
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut hang_up = listen(SignalKind::hangup())?;
+    let files = state.rules.file().into_iter().chain(state.tls.iter().flat_map(|tls| tls.files()));
+    let watcher = match FileWatcher::new(files) {
+        Ok(watcher) => Some(watcher),
+        Err(error) => {
+            tracing::warn!(event = "watch_failed", "files are read again on SIGHUP only: {error}");
+            None
+        }
+    };
+    let mut sweep = interval(SWEEP_EVERY);
+    loop {
+        tokio::select! {
+            () = state.ending.cancelled() => break,
+            () = either(&mut interrupt, &mut terminate) => break,
+            _ = hang_up.recv() => {
+                reload_access(state, addresses, reread);
+                reload_files(state).await;
+            }
+            () = changed(watcher.as_ref()) => {
+                sleep(FileWatcher::PAUSE).await;
+                reload_files(state).await;
+            }
+            _ = sweep.tick() => state.gate.sweep(),
+        }
+    }
+    tracing::info!(
+        event = "ending",
+        open = state.connections.open(),
+        "shutting down; requests in flight are answered"
+    );
+    state.ending.cancel();
+    // A second signal exits at once.
+    tokio::spawn(async move {
+        either(&mut interrupt, &mut terminate).await;
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => (),
+        _ = other.recv() => (),
+    }
+}
+
+async fn changed(watcher: Option<&FileWatcher>) {
+    match watcher {
+        Some(watcher) => watcher.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reloads rules and certificates. Not on the runtime, which drives the store's connections: rules may take a while.
+async fn reload_files(state: &Arc<ServerState>) {
+    let state = Arc::clone(state);
+    // A panic must not stop the server: the rules in force stay.
+    if let Err(error) = tokio::task::spawn_blocking(move || reload_files_now(&state)).await {
+        tracing::error!(
+            event = "reload_failed",
+            "the files could not be reloaded: {error}; the previous ones stay in force"
+        );
+    }
+}
+
+/// Logs what is invalid; the previous version stays in force.
+fn reload_files_now(state: &ServerState) {
+    match state.rules.changed() {
+        None => (),
+        Some(Ok(source)) => replace_rules(state, source),
+        Some(Err(failure)) => {
+            tracing::error!(event = "rules_refused", "{failure}; the previous rules stay in force");
+            state.rules.set_unreadable(failure.to_string());
+        }
+    }
+    match state.tls.as_ref().map_or(Ok(false), |tls| tls.reload(state.access.load().accepts_uncertified())) {
+        Ok(false) => (),
+        Ok(true) => tracing::info!(event = "certificates_replaced", "the certificates were replaced"),
+        Err(error) => tracing::error!(
+            event = "certificates_refused",
+            "{error:#}; the previous certificates stay in force"
+        ),
+    }
+}
+
+fn replace_rules(state: &ServerState, source: Source) {
+    let (name, fingerprint) = (source.name().to_owned(), fingerprint(&source));
+    match state.gate.replace_rules(source) {
+        Ok(version) => {
+            tracing::info!(event = "rules_replaced", version, fingerprint, "{name} is in force");
+            state.rules.set_in_force(version, fingerprint);
+        }
+        Err(error) => {
+            let why = match error {
+                BuildError::Rules { problems } => problems,
+                other => other.to_string(),
+            };
+            tracing::error!(
+                event = "rules_refused",
+                "{name} is invalid; the previous rules stay in force\n{why}"
+            );
+            state.rules.set_invalid(fingerprint, why);
+        }
+    }
+}
+
+/// Reloads tokens and scopes from the configuration. Other settings need a restart.
+fn reload_access(state: &ServerState, addresses: Addresses, reread: &impl Fn() -> Result<Config>) {
+    match reread() {
+        // The scopes may be meant for the new addresses only.
+        Ok(config) if config.addresses != addresses => {
+            tracing::error!(
+                event = "config_refused",
+                "the configuration has other addresses, which need a restart; the previous access stays in force"
+            );
+        }
+        Ok(Config { access, anonymous, certified, .. }) => {
+            state.access.store(Arc::new(AccessPolicy { tokens: access, anonymous, certified }));
+            tracing::info!(event = "access_replaced", "tokens and scopes were replaced");
+        }
+        Err(error) => {
+            tracing::error!(event = "config_refused", "{error:#}; the previous access stays in force");
+        }
+    }
+}

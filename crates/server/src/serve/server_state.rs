@@ -1,0 +1,68 @@
+//! What every connection of every transport works with.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tollgate::core::{Prefixes, TrustedProxies};
+use tollgate::headers::Dialect;
+
+use super::edge::auth::AccessPolicy;
+use super::fleet::Others;
+use super::gate::Gate;
+use super::listen::connections::Connections;
+use super::listen::tls::Tls;
+use super::observe::{Exposition, Kind};
+use super::rules_in_force::RulesOrigin;
+use crate::config::GrpcConfig;
+
+/// The state of the whole server.
+pub(crate) struct ServerState {
+    pub(crate) gate: Gate,
+    pub(crate) rules: RulesOrigin,
+    /// Replaced when the configuration is read again.
+    pub(crate) access: ArcSwap<AccessPolicy>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) connections: Arc<Connections>,
+    /// The header fields that describe a client's limit.
+    pub(crate) dialect: Dialect,
+    pub(crate) grpc: GrpcConfig,
+    /// The proxies whose forwarding headers are used.
+    pub(crate) proxies: TrustedProxies,
+    /// The length of the address prefix that identifies a client.
+    pub(crate) prefixes: Prefixes,
+    /// How the other servers on the store differ; `None` if the store is not shared.
+    pub(crate) others: Option<watch::Receiver<Others>>,
+    /// Cancelled on shutdown: no new work is accepted, and requests in flight are answered.
+    pub(crate) ending: CancellationToken,
+}
+
+impl ServerState {
+    /// All metrics in the Prometheus text format.
+    pub(crate) fn metrics(&self) -> String {
+        let mut page = Exposition::default();
+        self.gate.write(&mut page);
+        self.connections.write(&mut page);
+        let rules = self.rules.in_force();
+        page.single(
+            "rate_limit_rules_version",
+            Kind::Gauge,
+            "How often the rules have been replaced since the start.",
+            rules.version,
+        );
+        page.single(
+            "rate_limit_rules_refused",
+            Kind::Gauge,
+            "1 while the rules file is invalid and older rules are in force.",
+            u8::from(rules.refused.is_some()),
+        );
+        if let Some(others) = &self.others {
+            others.borrow().write(&mut page);
+        }
+        let mut family =
+            page.family("tollgate_build_info", Kind::Gauge, "Always 1; the version is in the label.");
+        family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        page.into_text()
+    }
+}

@@ -1,0 +1,150 @@
+//! Follows a page as a reader would: saves its files, starts its servers, and runs its commands in one folder.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use tollgate_testkit::redis::{Flavour, Server};
+use tollgate_testkit::serving::Serving;
+
+use super::page::{Action, Step, is_shown, masked, root, steps};
+
+/// Commands that run all tests or administer the machine.
+const NOT_RUN: [&str; 2] = ["cargo xtask", "sudo "];
+/// A command that hangs fails the test after this many seconds.
+const SECONDS_MAX: &str = "60";
+
+pub(crate) struct Session {
+    folder: TempDir,
+    /// Addresses as a page shows them, and the addresses of the servers that were started for it.
+    addresses: Vec<(String, String)>,
+    /// Running servers, each with the HTTP port that the page shows.
+    servers: Vec<(String, Serving)>,
+    redis: Option<Server>,
+}
+
+impl Session {
+    /// Follows all steps of a page.
+    pub(crate) fn follow(page: &str) {
+        let mut session = Session {
+            folder: tempfile::tempdir().expect("a folder"),
+            addresses: Vec::new(),
+            servers: Vec::new(),
+            redis: None,
+        };
+        let examples = root().join("examples").canonicalize().expect("the examples");
+        symlink(examples, session.folder.path().join("examples")).expect("a link");
+        let steps = steps(&root().join(page));
+        assert!(!steps.is_empty(), "{page} shows no command");
+        for Step { line, action } in steps {
+            let place = format!("{page}:{line}");
+            match action {
+                Action::Save { name, text } => {
+                    let text = session.with_real_addresses(&text);
+                    fs::write(session.folder.path().join(name), text).expect("write a file");
+                }
+                Action::Run { command } => session.run(&place, &command),
+                Action::Compare { command, output } => session.compare(&place, &command, &output),
+            }
+        }
+    }
+
+    fn run(&mut self, place: &str, command: &str) {
+        if let Some(arguments) = command.strip_prefix("cargo install ") {
+            assert_installs_the_binary(place, arguments);
+            return;
+        }
+        if NOT_RUN.iter().any(|prefix| command.starts_with(prefix)) {
+            return;
+        }
+        let serve = command
+            .strip_prefix("tollgate serve")
+            .or(command.strip_prefix("cargo run -p tollgate-server -- serve"));
+        if let Some(flags) = serve {
+            self.serve(flags);
+            return;
+        }
+        let output = self.shell(command);
+        assert!(
+            output.status.success(),
+            "{place}: {command}\n{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn compare(&mut self, place: &str, command: &str, shown: &str) {
+        let output = self.shell(command);
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(
+            is_shown(&masked(&printed), &masked(shown)),
+            "{place}: {command}\nshown:\n{shown}\nprinted:\n{printed}"
+        );
+    }
+
+    /// Starts a server with the flags of the page on free ports.
+    fn serve(&mut self, flags: &str) {
+        let (mut args, mut http, mut resp) =
+            (Vec::new(), "127.0.0.1:8080".to_owned(), "127.0.0.1:6380".to_owned());
+        let flags = self.with_real_addresses(flags);
+        let mut words = flags.split_whitespace();
+        while let Some(word) = words.next() {
+            match word {
+                "--http" => http = words.next().expect("an address").to_owned(),
+                "--resp" => resp = words.next().expect("an address").to_owned(),
+                // The server is started in the folder of the tests, and its files are in the folder of the session.
+                word => {
+                    let path = self.folder.path().join(word);
+                    args.push(if path.is_file() { path.display().to_string() } else { word.to_owned() });
+                }
+            }
+        }
+        let port = |address: &str| address.rsplit(':').next().unwrap_or_default().to_owned();
+        // A reader stops the server whose port the next one needs.
+        self.servers.retain(|(other, _)| *other != port(&http));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let server = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &args);
+        let real = server.http.to_string();
+        // The newest server of an address is the one that the page talks about.
+        for host in ["localhost", "127.0.0.1"] {
+            self.addresses.insert(0, (format!("{host}:{}", port(&http)), real.clone()));
+        }
+        self.addresses.insert(0, (format!("-p {}", port(&resp)), format!("-p {}", server.resp.port())));
+        self.servers.push((port(&http), server));
+    }
+
+    fn shell(&mut self, command: &str) -> Output {
+        let binary = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().expect("the folder of the binary");
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").expect("PATH"));
+        let real = self.with_real_addresses(command);
+        let mut shell = Command::new("timeout");
+        shell.args([SECONDS_MAX, "sh", "-c", &real]).current_dir(self.folder.path()).env("PATH", path);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+            shell.env_remove(name);
+        }
+        shell.env_remove("CLICOLOR_FORCE").stdin(Stdio::null()).output().expect("a shell")
+    }
+
+    /// Starts Redis when a command needs it for the first time.
+    fn with_real_addresses(&mut self, command: &str) -> String {
+        const REDIS: [&str; 2] = ["localhost:6379", "redis.example.com:6379"];
+        if self.redis.is_none() && REDIS.iter().any(|address| command.contains(address)) {
+            let redis = Server::start(Flavour::Redis70).expect("a Redis server");
+            let real = format!("127.0.0.1:{}", redis.port());
+            self.addresses.extend(REDIS.map(|address| (address.to_owned(), real.clone())));
+            self.redis = Some(redis);
+        }
+        self.addresses.iter().fold(command.to_owned(), |command, (shown, real)| command.replace(shown, real))
+    }
+}
+
+/// Installing takes minutes, so this checks only that the folder of `--path` has the binary.
+fn assert_installs_the_binary(place: &str, arguments: &str) {
+    let path = arguments.split_once("--path ").and_then(|(_, rest)| rest.split_whitespace().next());
+    let manifest = root().join(path.unwrap_or_else(|| panic!("{place}: no --path"))).join("Cargo.toml");
+    let manifest = fs::read_to_string(&manifest).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let (_, binary) = manifest.split_once("[[bin]]").unwrap_or_else(|| panic!("{place}: no binary there"));
+    assert!(binary.contains("name = \"tollgate\""), "{place}: another binary is there");
+}

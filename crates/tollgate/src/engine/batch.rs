@@ -1,0 +1,100 @@
+//! Several requests in one atomic step: all of them are charged, or none.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use tollgate_core::rules::Request;
+use tollgate_core::{Outcome, Plan, Store, StoreError};
+
+use super::active_rules::ActiveRules;
+use super::{CheckError, CheckInProgress, Decision, Engine, Intent};
+
+/// The indexes of one request's items in the Plan of all requests.
+type Indexes = SmallVec<[usize; 4]>;
+
+/// One request of several.
+struct Part<'q, 'r, S> {
+    check: CheckInProgress<'q, S>,
+    /// `None` if it was decided without the store.
+    asked: Option<(Plan<'r>, Indexes)>,
+}
+
+impl<S: Store> Engine<S> {
+    /// Checks several requests in one step. See [`Limiter::check_all`](crate::Limiter::check_all).
+    pub async fn check_all(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, CheckError> {
+        let active = self.inner.rules.load_full();
+        let decision = |_| Decision::new(Guard::from_inner(Arc::clone(&active)));
+        let mut decisions: Vec<Decision> = requests.iter().map(decision).collect();
+        let mut parts: Vec<Part<'_, '_, S>> = Vec::new();
+        for request in requests {
+            let request = Request { id: None, ..*request };
+            let check = CheckInProgress::new(&self.inner, &active.rules, request, Intent::Charge);
+            parts.push(Part { check, asked: None });
+        }
+        loop {
+            let plan = plan_all(&active, &mut parts, &mut decisions)?;
+            let outcome = self.inner.store.apply(&plan).await;
+            if conclude_all(&mut parts, outcome.as_ref(), &mut decisions)? {
+                let exactness = self.inner.store.exactness(&plan);
+                for decision in &mut decisions {
+                    decision.found.exactness = decision.found.exactness.max(exactness);
+                }
+                break;
+            }
+        }
+        drop(parts);
+        Ok(decisions)
+    }
+}
+
+/// Makes one Plan for all requests. If one of them is refused without the store, the Plan only peeks.
+fn plan_all<'r, S: Store>(
+    active: &'r ActiveRules,
+    parts: &mut [Part<'_, 'r, S>],
+    decisions: &mut [Decision],
+) -> Result<Plan<'r>, CheckError> {
+    let mut all = Plan::new();
+    let mut refused = false;
+    for (part, decision) in parts.iter_mut().zip(decisions) {
+        decision.accounts.clear();
+        let mut plan = Plan::new();
+        part.asked = None;
+        if part.check.plan(active, &mut plan, &mut decision.found)? {
+            let indexes: Result<Indexes, _> =
+                plan.items().iter().map(|item| all.push_or_merge(*item)).collect();
+            part.asked = Some((plan, indexes?));
+        } else {
+            refused |= !decision.found.allowed;
+        }
+    }
+    if refused {
+        all.peek();
+    }
+    Ok(all)
+}
+
+/// Makes the decisions. Returns whether all are made; if not, the Plan must be made for another instant.
+fn conclude_all<S: Store>(
+    parts: &mut [Part<'_, '_, S>],
+    outcome: Result<&Outcome, &StoreError>,
+    decisions: &mut [Decision],
+) -> Result<bool, CheckError> {
+    let mut corrected = None;
+    for (part, decision) in parts.iter_mut().zip(decisions) {
+        let Some((plan, indexes)) = &part.asked else { continue };
+        let own = outcome.map(|outcome| Outcome {
+            now: outcome.now,
+            answers: indexes.iter().map(|index| outcome.answers[*index]).collect(),
+        });
+        let Decision { found, accounts, .. } = decision;
+        if !part.check.conclude(plan, own.as_ref().map_err(|error| *error), found, accounts)? {
+            corrected = Some(part.check.now);
+        }
+    }
+    let Some(now) = corrected else { return Ok(true) };
+    for part in parts {
+        (part.check.now, part.check.corrected) = (now, true);
+    }
+    Ok(false)
+}
