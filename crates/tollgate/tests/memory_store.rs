@@ -331,11 +331,11 @@ fn a_snapshot_restores_every_state_and_a_damaged_one_restores_nothing() {
 
     clock.advance(Duration::from_secs(30 * 3_600));
     let late: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
-    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().dead, keyspaces.len());
+    assert_eq!(late.restore(&mut bytes.as_slice()).unwrap().expired, keyspaces.len());
     assert!(late.is_empty() && clock.now() > NOW && keyspace.rule() == "rule");
     let folder = std::env::temp_dir().join(format!("tollgate-snapshot-{}", std::process::id()));
     assert_eq!(old.save(&folder).unwrap(), keyspaces.len());
-    assert_eq!(late.load(&folder).unwrap().dead, keyspaces.len());
+    assert_eq!(late.load(&folder).unwrap().expired, keyspaces.len());
     std::fs::remove_file(&folder).unwrap();
 }
 
