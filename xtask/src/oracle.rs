@@ -6,9 +6,9 @@ use std::io::{IsTerminal, Write};
 use std::time::Instant;
 use tollgate_core::algorithm;
 use tollgate_testkit::oracle::differential::{Difference, Tally, run_with};
+use tollgate_testkit::oracle::suite;
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::twin::on_server;
-use tollgate_testkit::oracle::suite;
 use tollgate_testkit::{make, make_twin};
 
 /// Steps between two progress reports on a terminal.
