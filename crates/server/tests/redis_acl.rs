@@ -114,7 +114,7 @@ fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), S
     (0..40).try_for_each(|number| ask(log, Operation::Charge { cost: 1, token: Token(100 + number) }))
 }
 
-/// The line is enough, and none of its permissions can be left out but those that are told apart.
+/// The line is sufficient, and every permission is necessary except those listed as optional.
 fn check_line(
     runtime: &Runtime,
     flavour: Flavour,
@@ -194,7 +194,7 @@ fn the_acl_line_for_a_cluster_is_enough_and_none_of_it_is_too_much() {
     }
 }
 
-/// Each permission is missing to a user of its own, so that one failover shows what all of them lack.
+/// For each permission there is a separate user without it, so that one failover tests all of them.
 #[test]
 fn the_acl_line_for_sentinels_is_enough_and_none_of_it_is_too_much() {
     let [.., words] = lines();

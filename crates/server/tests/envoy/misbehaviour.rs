@@ -73,7 +73,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The header fields of a question, without compression: POST, http, the path, somebody, and gRPC.
+/// The header fields of a request, without compression: POST, http, the path, an authority, and gRPC.
 fn question() -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let path = text("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");

@@ -247,7 +247,7 @@ fn prometheus_reads_the_metrics_and_their_number_does_not_grow_with_subjects() {
         assert!(first.lines().any(|found| found == line), "{line} in\n{first}");
     }
     for number in 0..20 {
-        ask(&format!("somebody else {number}"));
+        ask(&format!("another client {number}"));
     }
     let (_, second) = get(&server, "/metrics");
     assert_eq!(series(&first), series(&second), "{second}");
