@@ -93,7 +93,7 @@ fn requests_in_flight_at_shutdown_are_answered() {
     // It has been read as far as it goes when another request on another connection, sent later, is answered twice over.
     (0..2).for_each(|_| assert_eq!(idle.get("/healthz").status, 200));
     serving.signal("TERM");
-    assert!(idle.is_closed(), "who waits for nothing is closed at once");
+    assert!(idle.is_closed(), "an idle connection is closed at once");
     busy.send(rest);
     assert_eq!(busy.answer().status, 200);
     assert!(busy.is_closed());

@@ -1,4 +1,4 @@
-//! Somebody who collects traces.
+//! A collector of traces.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
