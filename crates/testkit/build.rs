@@ -1,4 +1,4 @@
-//! Plants the mutants of `mutants.rs` into copies of core's own algorithm sources.
+//! Plants the mutants of `mutants.rs` into copies of core's algorithm sources.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ fn main() {
     fs::write(Path::new(&out).join("mutants.rs"), modules + &table).expect("OUT_DIR can be written");
 }
 
-/// The algorithm's source with one line wrong, fit to live in this crate.
+/// Returns the algorithm's source with one mutation, with paths that work in this crate.
 fn plant(algorithm: &str, wrong: &str, right_text: &str, wrong_text: &str) -> String {
     let path = format!("{CORE}/{algorithm}.rs");
     let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -1,7 +1,7 @@
-//! Mutants of core, each wrong in one line: algorithm file, what is wrong, the right text, the wrong text.
+//! Mutants of core, each wrong in one place: algorithm file, what is wrong, the right text, the wrong text.
 //!
-//! The build plants each into a copy of the algorithm's own source. A right text that no longer occurs exactly
-//! once fails the build, so that the list cannot rot.
+//! The build script plants each mutant into a copy of the algorithm's source. The build fails if a right text does not
+//! occur exactly once, so that the list stays up to date.
 
 pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
@@ -89,7 +89,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("sliding_window", "buckets of another length lose a tick", "first + state.bucket.us() - 1", "first"),
     (
         "sliding_window",
-        "a bucket that lies ahead counts for nothing",
+        "a bucket that is ahead does not count",
         ".saturating_add(ahead).min(EXACT_MAX)",
         ".min(EXACT_MAX)",
     ),
@@ -226,7 +226,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "bucket",
-        "a shaper gives booked slots back",
+        "a shaper refunds",
         "(Operation::Refund { mark: Mark::At { time }, cost }, BucketKind::Tokens | BucketKind::Meter)",
         "(Operation::Refund { mark: Mark::At { time }, cost }, _)",
     ),
@@ -262,7 +262,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "concurrency",
-        "anybody may release",
+        "any token may release",
         "fn find(self, token: Token) -> Option<&'s Lease> {\n        self.leases.iter().find(|lease| lease.token == token)",
         "fn find(self, token: Token) -> Option<&'s Lease> {\n        self.leases.iter().find(|lease| lease.token == token || lease.weight > 1)",
     ),

@@ -5,10 +5,11 @@ use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 use tollgate_core::algorithm;
-use tollgate_testkit::differential::{Difference, Tally, run_with};
+use tollgate_testkit::oracle::differential::{Difference, Tally, run_with};
+use tollgate_testkit::oracle::suite;
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::twin::on_server;
-use tollgate_testkit::{make, make_twin, suite};
+use tollgate_testkit::{make, make_twin};
 
 /// Steps between two progress reports on a terminal.
 const PROGRESS_STEPS: u64 = 50_000;

@@ -75,14 +75,14 @@ impl Calls {
     }
 }
 
-async fn call(connection: SendRequest<Bytes>, entrant: &Entrant, request: Bytes) -> Result<()> {
+async fn call(connection: SendRequest<Bytes>, entrant: &Entrant, message: Bytes) -> Result<()> {
     let request = Request::post(format!("http://127.0.0.1{}", entrant.path))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())?;
     let mut connection = connection.ready().await?;
     let (response, mut stream) = connection.send_request(request, false)?;
-    stream.send_data(request, true)?;
+    stream.send_data(message, true)?;
     let response = response.await?;
     ensure!(response.status() == StatusCode::OK, "{} answers {}", entrant.name, response.status());
     let mut body = response.into_body();

@@ -722,7 +722,7 @@ fn try_prints_the_problems_of_an_invalid_limit() {
         ("token-bukcet: 2/s", "did you mean `token-bucket`?"),
         ("token-bucket: 2/parsec", "2/parsec"),
         ("token-bucket", "expected a rate"),
-        ("leaky-bucket: 1/s", "needs a `capacity` or a `queue`"),
+        ("leaky-bucket: 1/s", "requires a `capacity` or a `queue`"),
         ("{ token-bucket: 2/s", "error["),
         ("", "error["),
     ] {

@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// Far more than a promotion takes, for a machine that is busy.
 const PROMOTION_MAX: Duration = Duration::from_secs(40);
 /// The same line is what the store is tested with.
-const STORE_TESTS: &str = include_str!("../../testkit/tests/redis_store.rs");
+const STORE_TESTS: &str = include_str!("../../tollgate/tests/redis/connections.rs");
 
 /// The lines of the page, in its order: one server, servers behind sentinels, servers of a cluster, sentinels.
 fn lines() -> [Vec<String>; 4] {

@@ -1,48 +1,48 @@
-//! The history checker: proves or refutes, from recorded calls alone, that a store kept a limit's promises.
+//! The history checker: proves from recorded calls alone whether a store kept a limit's guarantees.
 //!
-//! A concurrent test cannot know at which instant a call took effect, only between which two. So every record
-//! carries an interval, and the checker accuses only if the promise is broken wherever in their intervals the
-//! calls took effect. It never accuses a store that kept its promise; how much it sees of one that did not
-//! depends on how narrow the intervals are.
+//! A concurrent test does not know at which instant a call took effect, only between which two instants. So every record
+//! has an interval. The checker reports a violation only if the guarantee is broken wherever in their intervals the calls
+//! took effect. It never reports a correct store. How much it detects of an incorrect one depends on how narrow the
+//! intervals are.
 //!
-//! - **Over-admission.** What certainly fell into a span (the record's interval lies inside it) may not exceed
-//!   what the limit promises for the span. [`Answer::Unknown`] counts nothing.
-//! - **False refusal.** A refusal is justified if everything that possibly counted against it, with
-//!   [`Answer::Unknown`] and [`Answer::Degraded`] counted in full, leaves no room for it.
+//! - **Over-admission.** Cost that was certainly admitted in a span (the record's interval is inside it) must not exceed
+//!   what the limit allows for the span. [`Answer::Unknown`] does not count.
+//! - **False refusal.** A refusal is justified if everything that may have counted against it leaves no room for it.
+//!   [`Answer::Unknown`] and [`Answer::Degraded`] count in full.
 //! - **Request ids.** However often an id was admitted, it is one charge.
 //!
-//! What is promised, by algorithm (`L` limit, `W` window, `b` bucket of a sliding window, `k = W/b`):
+//! The guarantees by algorithm (`L` limit, `W` window, `b` bucket of a sliding window, `k = W/b`):
 //!
 //! | algorithm | over-admission: at most | false refusal: counts against a refusal at `t` |
 //! |---|---|---|
-//! | fixed window | `n L` in any `n` aligned windows in a row (so `2 L` in any span of `W`) | the aligned window of `t` |
-//! | sliding log | `L` in any span of `W` | `(t-W, t]`; or as many charges in it as it remembers |
+//! | fixed window | `n L` in any `n` consecutive aligned windows (so `2 L` in any span of `W`) | the aligned window of `t` |
+//! | sliding log | `L` in any span of `W` | `(t-W, t]`; or that many entries in it as the log can hold |
 //! | sliding window, strict | `L` in any span of `W` | `(t-W-b, t]`, which is I4 |
 //! | sliding window, interpolated | `2 L - 1` in any span of `W`, `L` in any `k` aligned buckets, and the estimate itself | the estimate |
-//! | bucket, every shape | `B + floor((D-1) * rate)` in any span of `D` ticks | the largest possible debt |
+//! | bucket, every kind | `B + floor((D-1) * rate)` in any span of `D` ticks | the largest possible debt |
 //! | concurrency | `N` held at any instant | all that may be held at `t` |
-//! | quota by the calendar | `n (Q + grace)` in any `n` periods in a row | the period of `t` |
-//! | quota from first use | `Q + grace` in each period as far as its ends are certain; `2 (Q + grace)` in any span of its length | what may belong to the period of `t` |
-//! | meter | its limit, while it certainly is not left alone for its expiry | all since it last certainly was |
+//! | calendar quota | `n (Q + grace)` in any `n` consecutive periods | the period of `t` |
+//! | rolling quota | `Q + grace` in each period as far as its ends are certain; `2 (Q + grace)` in any span of its length | what may belong to the period of `t` |
+//! | meter | its limit, while it certainly did not expire | everything since it last certainly expired |
 //!
-//! Where time is not cut into aligned windows, longer spans of `D` ticks are also held to what follows from the
-//! above, `L + floor(L * (D-1) / W)` (or `2 L` and as much, where only `2 L` in a window is promised): that is
-//! how calls whose intervals are as wide as the window are held to anything. Penalties depend on what was
-//! reported, not on what was charged: their records are [unchecked](Unchecked).
+//! If windows are not aligned, longer spans of `D` ticks are also checked against what follows from the above:
+//! `L + floor(L * (D-1) / W)`, or `2 L` plus the same where only `2 L` per window is guaranteed. So calls whose intervals
+//! are as wide as the window are checked too. Penalties depend on reports and not on charges, so their records are
+//! [unchecked](Unchecked).
 //!
-//! What a history must be for this to hold:
+//! Requirements on a history:
 //!
-//! - Every charge on its keys is in it, from the first, and the limit never changed. A Plan of several rules is
-//!   recorded in as many histories: in one history an id belongs to one key.
-//! - `start` was read before the call was made and `end` after it was answered, on the store's clock, which
-//!   never fell.
+//! - It contains every charge on its keys, from the first on, and the limit never changed. A Plan of several rules is
+//!   recorded in one history per rule: in one history, an id belongs to one key.
+//! - `start` was read before the call was made and `end` after the answer arrived, both on the store's clock, which was
+//!   never set back.
 //! - A charge that may have been given back (a refund, a lost race for several slots) is recorded as
-//!   [`Answer::Unknown`], with the end of the giving back as its `end`. So is a reservation, with the larger of
-//!   what was held and what was settled as its cost.
-//! - An admitted peek charges nothing and is left out.
+//!   [`Answer::Unknown`], with the end of the refund as its `end`. So is a reservation; its cost is the larger of what was
+//!   held and what was settled.
+//! - An admitted peek charges nothing and is not recorded.
 //!
-//! A store that may refuse early by design (slices, Plans over several slots) breaks no promise with a false
-//! refusal: its tests look at [`Verdict::over_admitted`] and [`Verdict::id_conflicts`] only.
+//! A store that may refuse early by design (slices, Plans over several slots) may have false refusals. Its tests check
+//! only [`Verdict::over_admitted`] and [`Verdict::id_conflicts`].
 
 mod certain;
 mod charge;
@@ -61,116 +61,116 @@ pub use checker::{Checker, ID_HORIZON_DEFAULT};
 pub use ids::{Broken, IdConflict};
 pub use verdict::{Counts, Unchecked, Verdict, Violation};
 
-/// One call and what is known of it.
+/// One recorded call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// It took effect, if at all, at this instant of the store's clock or later.
+    /// The call took effect, if at all, at this instant of the store's clock or later.
     pub start: Time,
-    /// It took effect, if at all, at this instant or earlier. For a call without an answer this is when the
-    /// store can no longer carry it out, [`Time::MAX`] if nobody knows.
+    /// The call took effect, if at all, at this instant or earlier. For a call without an answer, this is when the store
+    /// can no longer execute it, or [`Time::MAX`] if that is unknown.
     pub end: Time,
-    /// Who called.
+    /// The calling node.
     pub node: u32,
-    /// Whose state.
+    /// The key.
     pub key: String,
-    /// How much was asked for.
+    /// The requested cost.
     pub cost: u64,
     /// The request id, if the call carried one.
     pub id: Option<u128>,
-    /// What the caller was told.
+    /// The answer to the caller.
     pub answer: Answer,
-    /// How long an admission was held; only concurrency limits look at it. An admission without it counts
-    /// nothing towards over-admission and for ever against refusals.
+    /// How long a lease was held, for concurrency limits only. An admission without it never counts as over-admission and
+    /// always counts against refusals.
     pub held: Option<Held>,
 }
 
-/// What a caller was told.
+/// The answer to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
     /// Admitted by the store.
     Allow,
     /// Refused by the store.
     Refuse,
-    /// Answered without the store, by a failure policy. What became of the call in the store is not known.
+    /// Answered by a failure policy instead of the store. It is unknown whether the store executed the call.
     Degraded,
-    /// No answer: a timeout, a lost connection. It may have taken effect or not.
+    /// No answer: a timeout or a lost connection. The call may have taken effect or not.
     Unknown,
 }
 
-/// How long a lease was held, as far as its owner can know.
+/// How long a lease was held, as far as its owner knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Certainly held from here on.
+    /// The lease was certainly held from this instant on.
     pub from: Time,
-    /// Certainly held up to here, and perhaps no longer at this instant.
+    /// The lease was certainly held until just before this instant.
     pub until: Time,
-    /// The first instant at which it is certainly gone.
+    /// The first instant at which the lease had certainly ended.
     pub gone: Time,
 }
 
-/// Calls of any number of nodes on any number of keys, in any order.
+/// Recorded calls of any number of nodes on any number of keys, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
     records: Vec<Record>,
 }
 
 impl Record {
-    /// A call on `key` that took effect between `start` and `end`, both included: by node 0, without an id.
+    /// Creates a record of a call that took effect between `start` and `end`, inclusive: by node 0, without an id.
     pub fn new(key: impl Into<String>, cost: u64, answer: Answer, start: Time, end: Time) -> Record {
         Record { start, end, node: 0, key: key.into(), cost, id: None, answer, held: None }
     }
 
-    /// The same call by this node.
+    /// Sets the node.
     pub fn by(self, node: u32) -> Record {
         Record { node, ..self }
     }
 
-    /// The same call with this request id.
+    /// Sets the request id.
     pub fn with_id(self, id: u128) -> Record {
         Record { id: Some(id), ..self }
     }
 
-    /// The same call, admitted and held so long.
+    /// Sets how long the lease was held.
     pub fn with_held(self, held: Held) -> Record {
         Record { held: Some(held), ..self }
     }
 }
 
 impl Held {
-    /// A lease taken between `start` and `end` that is left to end by itself after `lease`.
+    /// Creates a lease that was taken between `start` and `end` and expires after `lease`.
     pub fn leased(start: Time, end: Time, lease: Span) -> Held {
         Held { from: end, until: start.plus(lease), gone: end.plus(lease) }
     }
 
-    /// The same lease, renewed between `start` and `end` for `lease`.
+    /// Records a renewal for `lease` between `start` and `end`.
     pub fn renewed(self, start: Time, end: Time, lease: Span) -> Held {
         Held { until: self.until.max(start.plus(lease)), gone: self.gone.max(end.plus(lease)), ..self }
     }
 
-    /// The same lease, released between `start` and `end`.
+    /// Records a release between `start` and `end`.
     pub fn released(self, start: Time, end: Time) -> Held {
-        // At `end` itself another call may still have come before the release.
+        // At `end` itself, another call may still have been executed before the release.
         Held { until: self.until.min(start), gone: self.gone.min(end.plus(Span::from_us(1))), ..self }
     }
 }
 
 impl History {
-    /// A history without calls.
+    /// Creates an empty history.
     pub fn new() -> History {
         History::default()
     }
 
-    /// Adds a call.
+    /// Adds a record.
     pub fn push(&mut self, record: Record) {
         self.records.push(record);
     }
 
-    /// The calls, in the order in which they were added.
+    /// Returns the records, in the order in which they were added.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The calls on each key.
+    /// Returns the records of each key.
     pub fn by_key(&self) -> BTreeMap<&str, Vec<&Record>> {
         let mut keys: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
         for record in &self.records {
@@ -193,7 +193,7 @@ impl FromIterator<Record> for History {
 }
 
 impl Answer {
-    /// The word for it in reports.
+    /// Returns its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Answer::Allow => "allow",
@@ -203,7 +203,7 @@ impl Answer {
         }
     }
 
-    /// Whether the store may have charged for the call.
+    /// Whether the store may have charged the call.
     const fn may_charge(self) -> bool {
         !matches!(self, Answer::Refuse)
     }

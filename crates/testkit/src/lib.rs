@@ -1,18 +1,17 @@
-//! Proof for Tollgate: naive oracles, suites that compare them with the real thing, planted mutants that the
-//! suites must catch, and a checker of recorded histories.
+//! Test tools that prove Tollgate right, in four parts:
+//!
+//! - [`oracle`]: naive models of the algorithms, and the differential test that compares them with core, with the Lua twins
+//!   and with planted mutants.
+//! - `store`: the conformance suite that every store must pass ([`conformance`]), the [`model`] of Plans that it compares
+//!   with, the Lua [`twin`]s as machines, and a [`naive`] limiter that must fail.
+//! - `servers`: real Redis servers, sentinels and clusters ([`redis`]), a [`fault_proxy`], fault [`drill`]s under load, a real
+//!   `tollgate serve` ([`serving`]), and other programs that tests run ([`tools`]).
+//! - [`history`]: the history checker.
 
-pub mod conformance;
-mod dice;
-pub mod differential;
-pub mod drill;
-pub mod fault_proxy;
 pub mod history;
-pub mod model;
-pub mod naive;
 pub mod oracle;
-pub mod redis;
-pub mod serving;
-pub mod suite;
-pub mod tools;
-pub mod twin;
-mod unpacked;
+mod servers;
+mod store;
+
+pub use servers::{drill, fault_proxy, redis, serving, tools};
+pub use store::{conformance, model, naive, twin};

@@ -1,34 +1,36 @@
-//! Naive models of the algorithms, one file each.
+//! Naive models of the algorithms, one file each, and the differential test that compares them with real machines.
 //!
-//! They keep lists of what happened and add it up from scratch, and they find every wait by searching for it.
-//! Integers are 128 bits wide with overflow checked: no product of two numbers of ours comes near the end.
-//! From core they take what goes in and the shape of what comes out, nothing that computes.
+//! A model keeps a list of events, adds it up from scratch, and finds every wait by searching for it. Integers are 128 bits
+//! wide with overflow checks, so no product of two 53-bit numbers overflows. Models use only the input and output types of
+//! core, and nothing that computes.
 
 pub mod bucket;
 pub mod concurrency;
+pub mod differential;
 pub mod fixed_window;
 pub mod meter;
 pub mod penalty;
 pub mod quota;
 pub mod sliding_log;
 pub mod sliding_window;
+pub mod suite;
 
 use std::fmt::Debug;
 
 use tollgate_core::{Answer, Decline, Mark, Operation, Retry, Span, Time, Verdict};
 
-/// An integer that does not overflow.
+/// An integer that is wide enough not to overflow.
 pub type Big = i128;
 
-/// 2^53 - 1, where instants and counters end.
+/// 2^53 - 1, the largest instant and the largest count.
 pub const END: Big = (1 << 53) - 1;
 
-/// What core must say and do.
+/// The answer and the write that core must produce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expected {
     /// Every field of the answer.
     pub answer: Answer,
-    /// When what was written may be forgotten; `None` if nothing may be written.
+    /// When the written state may expire. `None` if nothing may be written.
     pub dies_at: Option<Time>,
 }
 
@@ -37,11 +39,11 @@ pub trait Oracle: Default {
     /// The limit's raw numbers.
     type Numbers: Copy + Debug;
 
-    /// What the operation must answer, and remembers it.
+    /// Applies the operation and returns what core must produce.
     fn step(&mut self, numbers: &Self::Numbers, now: Time, operation: &Operation) -> Expected;
 }
 
-/// The numbers every answer carries, as big integers.
+/// The numbers that every answer carries, as big integers.
 #[derive(Clone, Copy)]
 struct Status {
     limit: Big,
@@ -60,16 +62,16 @@ impl Status {
         }
     }
 
-    fn kept(self, verdict: Verdict) -> Expected {
+    fn unchanged(self, verdict: Verdict) -> Expected {
         Expected { answer: self.answer(verdict, Mark::None), dies_at: None }
     }
 
     fn declined(self, why: Decline) -> Expected {
-        self.kept(Verdict::Declined(why))
+        self.unchanged(Verdict::Declined(why))
     }
 
     fn refused(self, retry_at: Big) -> Expected {
-        self.kept(Verdict::Refused(Retry::At(time(retry_at))))
+        self.unchanged(Verdict::Refused(Retry::At(time(retry_at))))
     }
 
     fn written(self, verdict: Verdict, mark: Mark, dies_at: Big) -> Expected {
@@ -78,7 +80,7 @@ impl Status {
 }
 
 impl Expected {
-    /// The same answer with nothing written.
+    /// Drops the write and the mark, and keeps the answer.
     fn without_write(mut self) -> Expected {
         self.answer.mark = Mark::None;
         self.dies_at = None;
@@ -112,7 +114,7 @@ fn ceil_div(a: Big, b: Big) -> Big {
     (a + b - 1) / b
 }
 
-/// The first instant from `from` on at which `holds`, which once true stays true.
+/// Returns the first instant from `from` on at which `holds` is true. Once true, `holds` must stay true.
 fn first(from: Big, holds: impl Fn(Big) -> bool) -> Big {
     let (mut no, mut yes) = (from - 1, END);
     while yes - no > 1 {

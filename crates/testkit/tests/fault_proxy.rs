@@ -1,4 +1,4 @@
-//! Every fault of the proxy does what it says, in front of a real server, and is counted.
+//! Every fault of the proxy has its documented effect in front of a real server, and is counted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn client(proxy: &FaultProxy) -> Admin {
     Admin::connect_within(proxy.port(), None, LONG).expect("the proxy accepts")
 }
 
-/// A connection that hides nothing.
+/// Opens a raw connection.
 fn raw(proxy: &FaultProxy) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).expect("the proxy accepts");
     stream.set_nodelay(true).expect("it is a socket");
@@ -34,7 +34,7 @@ fn raw(proxy: &FaultProxy) -> TcpStream {
 
 fn read_exactly(stream: &mut TcpStream, expected: &[u8]) {
     let mut bytes = vec![0; expected.len()];
-    stream.read_exact(&mut bytes).expect("so many bytes come");
+    stream.read_exact(&mut bytes).expect("the bytes arrive");
     assert_eq!(bytes.escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
@@ -42,7 +42,7 @@ fn incr(admin: &mut Admin) -> Result<Value, AdminError> {
     admin.command(&[b"INCR", b"n"])
 }
 
-/// How often INCR was executed, as the server knows it.
+/// Returns how often the server executed INCR.
 fn executed(server: &Server) -> u64 {
     let reply = server.admin().and_then(|mut admin| admin.command(&[b"GET", b"n"]));
     match reply.expect("the server answers") {
@@ -68,14 +68,14 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What must not be late gets three tries, because a machine that stalls makes everything late.
+/// Retries up to three times, because a busy machine can delay everything.
 fn soon(max: Duration, mut attempt: impl FnMut() -> Duration) {
     let late: Vec<Duration> = (0..3).map(|_| attempt()).take_while(|took| *took >= max).collect();
     assert!(late.len() < 3, "late every time: {late:?}");
 }
 
 #[test]
-fn without_faults_all_goes_through_unchanged_and_replies_are_told_apart() {
+fn without_faults_all_bytes_pass_unchanged_and_replies_are_counted() {
     let (server, proxy) = both();
     let mut admin = client(&proxy);
     let large: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
@@ -98,8 +98,7 @@ fn without_faults_all_goes_through_unchanged_and_replies_are_told_apart() {
 
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Ten requests apart, so that they are not one piece: how long they took in all. The one direction or the other
-/// has a delay.
+/// Sends ten separate requests, with a delay in one direction, and returns how long they took in all.
 fn ten_delayed(server: &Server, proxy: &FaultProxy, (requests, replies): (Duration, Duration)) -> Duration {
     let before = executed(server);
     let mut stream = raw(proxy);
@@ -123,7 +122,7 @@ fn ten_delayed(server: &Server, proxy: &FaultProxy, (requests, replies): (Durati
 }
 
 #[test]
-fn a_delay_holds_back_its_direction_and_does_not_add_up() {
+fn a_delay_affects_one_direction_and_does_not_accumulate() {
     let (server, proxy) = both();
     for direction in [(DELAY, Duration::ZERO), (Duration::ZERO, DELAY)] {
         soon(DELAY * 4, || ten_delayed(&server, &proxy, direction));
@@ -148,7 +147,7 @@ fn a_lost_reply_belongs_to_a_request_that_was_executed() {
     assert_eq!(proxy.injected(), expected);
 }
 
-/// Which of 300 requests, one after the other, came to grief; and what the proxy says about it.
+/// Sends 300 requests one after another. Returns which of them failed, and the proxy's counters.
 fn broken(seed: u64, faults: Faults) -> (Vec<bool>, Injected) {
     let server = Server::start(Flavour::Redis70).unwrap_or_else(|error| panic!("{error}"));
     let proxy = FaultProxy::start(server.port(), seed).expect("there is a free port");
@@ -160,7 +159,7 @@ fn broken(seed: u64, faults: Faults) -> (Vec<bool>, Injected) {
 }
 
 #[test]
-fn faults_happen_as_often_as_they_should_and_follow_the_seed() {
+fn faults_have_the_set_frequency_and_depend_on_the_seed() {
     let faults = Faults { lose_reply: 0.2, cut_reply: 0.1, ..Faults::default() };
     let (first, injected) = broken(7, faults);
     let count = first.iter().filter(|broken| **broken).count() as u64;
@@ -192,7 +191,7 @@ fn a_cut_reply_is_half_a_reply_and_a_reset() {
 }
 
 #[test]
-fn a_half_open_connection_stays_up_and_swallows_everything() {
+fn a_half_open_connection_stays_open_and_drops_everything() {
     let (mut server, proxy) = both();
     let (mut old, mut unused) = (raw(&proxy), raw(&proxy));
     wait_for("both are connected", || proxy.injected().connections == 2);
@@ -204,13 +203,13 @@ fn a_half_open_connection_stays_up_and_swallows_everything() {
     wait_for("both are swallowed", || proxy.injected().half_open == 2);
     assert_eq!(executed(&server), 0);
 
-    // The fault is over: what was swallowed is lost, and the connections do not know.
+    // The fault ends. The dropped bytes are lost, and the connections do not notice.
     proxy.set(Faults::default()).expect("it listens");
     unused.write_all(INCR).expect("it goes through");
     read_exactly(&mut unused, b":1\r\n");
     old.write_all(INCR).expect("it is accepted");
     server.kill9().expect("it can be killed");
-    assert_eq!(unused.read(&mut [0; 1]).expect("this one hears of it"), 0);
+    assert_eq!(unused.read(&mut [0; 1]).expect("the connection is closed"), 0);
     for stream in [&mut old, &mut new] {
         stream.set_read_timeout(Some(SHORT)).expect("it is a socket");
         let error = stream.read(&mut [0; 1]).expect_err("nothing comes, not even an end");
@@ -220,7 +219,7 @@ fn a_half_open_connection_stays_up_and_swallows_everything() {
 }
 
 #[test]
-fn a_reply_is_swallowed_if_the_connection_went_half_open_meanwhile() {
+fn a_reply_is_dropped_if_the_connection_became_half_open_meanwhile() {
     let (server, proxy) = both();
     let mut stream = raw(&proxy);
     server.stop().expect("it can be stopped");
@@ -235,7 +234,7 @@ fn a_reply_is_swallowed_if_the_connection_went_half_open_meanwhile() {
 }
 
 #[test]
-fn a_slow_reply_comes_byte_by_byte_after_its_request_was_executed() {
+fn a_slow_reply_arrives_byte_by_byte_after_its_request_was_executed() {
     let (server, proxy) = both();
     let mut stream = raw(&proxy);
     proxy.set(Faults { replies: rate(4), ..Faults::default() }).expect("it listens");
@@ -257,7 +256,7 @@ fn a_slow_reply_comes_byte_by_byte_after_its_request_was_executed() {
 }
 
 #[test]
-fn a_slow_request_is_executed_when_its_last_byte_is_there_and_speeds_up_when_told() {
+fn a_slow_request_is_executed_after_its_last_byte_and_its_rate_can_be_raised() {
     let (server, proxy) = both();
     let mut stream = raw(&proxy);
     proxy.set(Faults { requests: rate(20), ..Faults::default() }).expect("it listens");
@@ -282,13 +281,13 @@ fn a_slow_request_is_executed_when_its_last_byte_is_there_and_speeds_up_when_tol
 }
 
 #[test]
-fn new_connections_are_refused_while_old_ones_go_on() {
+fn new_connections_are_refused_while_open_ones_continue() {
     let (_server, proxy) = both();
     let mut old = client(&proxy);
     assert_eq!(incr(&mut old).expect("it answers"), Value::Integer(1));
     for round in 1..=3 {
         proxy.set(Faults { refuse: true, ..Faults::default() }).expect("it can close its port");
-        let error = TcpStream::connect(("127.0.0.1", proxy.port())).expect_err("nobody listens");
+        let error = TcpStream::connect(("127.0.0.1", proxy.port())).expect_err("no listener");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         assert_eq!(incr(&mut old).expect("it answers"), Value::Integer(2 * round));
         proxy.set(Faults::default()).expect("it listens again");
@@ -298,7 +297,7 @@ fn new_connections_are_refused_while_old_ones_go_on() {
 }
 
 #[test]
-fn the_end_of_either_side_reaches_the_other() {
+fn closing_either_side_closes_the_other() {
     let (mut server, proxy) = both();
     let clients = |server: &Server| {
         let info = server.admin().and_then(|mut admin| admin.info("clients")).expect("it answers");
@@ -322,7 +321,7 @@ fn the_end_of_either_side_reaches_the_other() {
 }
 
 #[test]
-fn a_dropped_proxy_is_gone_at_once_whatever_it_was_doing() {
+fn a_dropped_proxy_stops_at_once() {
     let (_server, proxy) = both();
     let hour = Duration::from_hours(1);
     let (mut idle, mut delayed) = (raw(&proxy), raw(&proxy));
@@ -335,12 +334,12 @@ fn a_dropped_proxy_is_gone_at_once_whatever_it_was_doing() {
     for stream in [&mut idle, &mut delayed] {
         assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
     }
-    TcpStream::connect(("127.0.0.1", port)).expect_err("nobody listens");
+    TcpStream::connect(("127.0.0.1", port)).expect_err("no listener");
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
 }
 
 #[test]
-fn what_is_not_resp_goes_through_too() {
+fn bytes_that_are_not_resp_pass_through() {
     let server = Server::builder(Flavour::Redis70).tls().start().expect("it starts");
     let proxy = FaultProxy::start(server.tls_port().expect("it has TLS"), 7).expect("there is a free port");
     let output = Command::new("redis-cli")

@@ -1,5 +1,5 @@
-//! Ten million made-up subjects against a store with room for a million. A program of its own, so that its memory is only
-//! what this takes.
+//! Ten million invented subjects against a memory store with room for a million. A separate test program, so that its
+//! memory is only that of this test.
 
 use tollgate::clock::AnyClock;
 use tollgate::{Keyed, ManualClock, MemoryStore};
@@ -8,14 +8,14 @@ use tollgate_core::{Limit, Span, Time};
 
 const ROOM: u32 = 1_000_000;
 const HOSTILE: u32 = 10_000_000;
-/// What `MemoryStore::keys_max` promises for a key under a bucket.
+/// Documented memory of a key under a bucket, see `MemoryStore::keys_max`.
 const KEY_BYTES: usize = 48;
-/// Shards, classes, and what the allocator keeps for itself.
+/// Shards, classes, and the overhead of the allocator.
 const BASE_BYTES: usize = 4 << 20;
 
 fn resident_bytes() -> usize {
     let pages =
-        std::fs::read_to_string("/proc/self/statm").expect("this system tells the memory of a process");
+        std::fs::read_to_string("/proc/self/statm").expect("this system reports the memory of a process");
     let pages: usize =
         pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
     pages * 4_096
@@ -34,8 +34,11 @@ fn ten_million_hostile_subjects_stay_within_the_cap_and_get_no_credit_back() {
     let admitted = (ROOM..ROOM + HOSTILE).filter(|n| keyed.check(n.to_le_bytes()).allowed()).count();
     let grown = resident_bytes() - before;
 
-    assert_eq!(admitted, 2, "all of them together got one limit");
-    assert!(customers.step_by(100).all(|n| !keyed.check(n.to_le_bytes()).allowed()), "nobody was forgotten");
+    assert_eq!(admitted, 2, "all of them share one limit");
+    assert!(
+        customers.step_by(100).all(|n| !keyed.check(n.to_le_bytes()).allowed()),
+        "no customer's state was removed"
+    );
     let usage = keyed.store().usage();
     assert_eq!((usage.keys, usage.overflowed), (ROOM as usize, u64::from(HOSTILE)));
     let promised = ROOM as usize * KEY_BYTES + BASE_BYTES;

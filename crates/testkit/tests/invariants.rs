@@ -1,4 +1,4 @@
-//! The promises of the algorithms, each under its number, checked on what was really admitted.
+//! The numbered invariants of the algorithms, checked on what was really admitted.
 
 use proptest::prelude::*;
 use tollgate::{ManualClock, MemoryStore};
@@ -11,12 +11,13 @@ use tollgate_core::{
     SubjectHasher, Time, Token, Verdict, algorithm,
 };
 use tollgate_testkit::conformance::limits;
-use tollgate_testkit::differential::run;
-use tollgate_testkit::{make, suite};
+use tollgate_testkit::make;
+use tollgate_testkit::oracle::differential::run;
+use tollgate_testkit::oracle::suite;
 
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// A limit and its state, asked one after the other.
+/// A limit and its state.
 struct Subject {
     limit: Limit,
     state: Option<State>,
@@ -27,7 +28,7 @@ impl Subject {
         Subject { limit, state: None }
     }
 
-    fn ask(&mut self, now: u64, operation: Operation) -> Answer {
+    fn apply(&mut self, now: u64, operation: Operation) -> Answer {
         let step = self.limit.decide(self.state.as_ref(), Time::from_us(now), &operation);
         if let Some(write) = step.write {
             State::commit(&mut self.state, write.change);
@@ -40,13 +41,13 @@ impl Subject {
     }
 }
 
-/// Steps of time, in fractions of a window, and costs.
+/// Generates steps of time, in fractions of a window, and costs.
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let step = prop_oneof![3 => Just(0_u64), 4 => 0..300_u64, 1 => 0..2_500_u64];
     prop::collection::vec((step, 1..=3_u64), 1..120)
 }
 
-/// What was admitted: instant and cost. `refused` sees every refusal, with what was admitted before it.
+/// Returns the admitted instants and costs. Calls `refused` for every refusal, with what was admitted before it.
 fn admitted(
     limit: Limit,
     arrivals: &[(u64, u64)],
@@ -57,7 +58,7 @@ fn admitted(
     for (number, &(step, cost)) in arrivals.iter().enumerate() {
         now += step;
         let cost = cost.min(limit.capacity());
-        if subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) }).is_admitted() {
+        if subject.apply(now, Operation::Charge { cost, token: Token(number as u128 + 1) }).is_admitted() {
             admitted.push((now, cost));
         } else {
             refused(&admitted, now, cost);
@@ -70,15 +71,15 @@ fn sum_within(admitted: &[(u64, u64)], from: u64, to: u64) -> u64 {
     admitted.iter().filter(|&&(at, _)| from <= at && at <= to).map(|&(_, cost)| cost).sum()
 }
 
-/// The most that was admitted in any span of `length` ticks. The worst span starts with an admission.
+/// Returns the most that was admitted in any span of `length` ticks. The worst span starts with an admission.
 fn most_in_any(admitted: &[(u64, u64)], length: u64) -> u64 {
     admitted.iter().map(|&(from, _)| sum_within(admitted, from, from + length - 1)).max().unwrap_or(0)
 }
 
-/// Whatever happens to the store's bytes, reading them ends in a state or an error, and a decision on that state ends in
-/// an answer. The head is always a right one, or hardly anything would be read.
+/// Arbitrary stored bytes decode to a state or an error, and a decision on that state returns an answer. The header is
+/// always valid, because otherwise hardly any input would be decoded.
 #[test]
-fn no_bytes_make_a_decision_panic() {
+fn no_stored_bytes_cause_a_panic() {
     let mut random = 1_u64;
     let mut below = move |end: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -88,13 +89,13 @@ fn no_bytes_make_a_decision_panic() {
     let mut read = [0; 8];
     for round in 0..40_000 {
         let (kind, count) = (1 + round % 8, below(5));
-        // Words of a state, or now and then one more or less.
+        // The number of words of a state, sometimes one more or less.
         let repeated = [0, 1, 0, 0, 4, 4, 0, 0][kind - 1] * count as usize;
         let length = [3, 2, 3, 3, 1, 4, 2, 2][kind - 1] + repeated + usize::from(below(20) == 0);
         let mut words = vec![1 | (kind as u64) << 8 | count << 16];
         let mut last = 0;
         for _ in 0..length {
-            // Small, about now, as large as any, or too large. Often ascending, as instants are.
+            // Small, close to now, the maximum, or too large. Often ascending, like instants.
             let word = match below(8) {
                 0..4 => below(100),
                 4 => START_US + below(1 << 30),
@@ -109,7 +110,7 @@ fn no_bytes_make_a_decision_panic() {
         match kind {
             1 => words[1] = begins(words[1], words[2]),
             2 => words[2] = begins(words[2], words[1]),
-            // A ring of so many slots, 14 bytes each, with the oldest at one of them.
+            // A ring of slots of 14 bytes each. The oldest entry is in one of them.
             3 => {
                 let slots = count + below(3);
                 (words[2], words[3]) = (below(4) % slots.max(1), slots);
@@ -136,12 +137,12 @@ fn no_bytes_make_a_decision_panic() {
             }
         }
     }
-    assert!(read.iter().all(|&states| states > 400), "every kind was read often enough: {read:?}");
+    assert!(read.iter().all(|&states| states > 400), "every kind was decoded often enough: {read:?}");
 }
 
-/// Decisions take it for granted, which spares them a division.
+/// Decisions rely on the alignment, which saves a division.
 #[test]
-fn a_window_that_begins_where_none_does_is_no_state() {
+fn a_window_that_is_not_aligned_is_rejected_as_state() {
     use tollgate_core::algorithm::fixed_window::FixedWindowState;
     use tollgate_core::algorithm::sliding_window::SlidingWindowState;
     use tollgate_core::{CorruptState, State};
@@ -171,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn i1_fixed_window_admits_its_limit_per_window_and_twice_it_in_any(arrivals in arrivals(), l in 1..9_u64, w in 1..1_000_u64) {
+    fn i1_fixed_window_admits_its_limit_per_window_and_at_most_twice_in_any_span(arrivals in arrivals(), l in 1..9_u64, w in 1..1_000_u64) {
         let limit = Limit::FixedWindow(FixedWindow::new(l, Span::from_us(w)).unwrap());
         let admitted = admitted(limit, &arrivals, |_, _, _| ());
         for &(at, _) in &admitted {
@@ -193,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn i3_interpolated_estimate_is_off_by_at_most_its_part_of_the_oldest_bucket(
+    fn i3_interpolated_estimate_is_wrong_by_at_most_the_oldest_buckets_share(
         arrivals in arrivals(), l in 1..9_u64, b in 1..500_u64, k in 1..5_u64,
     ) {
         let limit = Limit::SlidingWindow(SlidingWindow::new(l, Span::from_us(b * k), k, Counting::Interpolated).unwrap());
@@ -207,10 +208,10 @@ proptest! {
             let oldest_start = now - now % b - k * b;
             let oldest = sum_within(&admitted, oldest_start, oldest_start + b - 1);
             let passed = now % b;
-            // One unit for rounding up, which errs on the side of refusing; the estimate stops at the limit.
+            // One unit for rounding up, which is on the side of refusing. The estimate stops at the limit.
             let bound = (oldest * passed.max(b - passed)).div_ceil(b) + 1;
             prop_assert!(estimate.abs_diff(truth) <= bound || estimate == l && truth > l, "{estimate} {truth} {bound}");
-            if subject.ask(now, Operation::charge(cost)).is_admitted() {
+            if subject.apply(now, Operation::charge(cost)).is_admitted() {
                 admitted.push((now, cost));
             }
         }
@@ -218,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn i4_strict_buckets_never_over_admit_and_refuse_only_over_a_bucket_more(
+    fn i4_strict_buckets_never_over_admit_and_count_at_most_one_bucket_too_long(
         arrivals in arrivals(), l in 1..9_u64, b in 1..500_u64, k in 1..5_u64,
     ) {
         let limit = Limit::SlidingWindow(SlidingWindow::new(l, Span::from_us(b * k), k, Counting::Strict).unwrap());
@@ -239,7 +240,7 @@ proptest! {
         for (step, cost) in arrivals {
             now += step;
             let cost = cost.min(b);
-            let allowed = subject.ask(now, Operation::charge(cost)).is_admitted();
+            let allowed = subject.apply(now, Operation::charge(cost)).is_admitted();
             prop_assert_eq!(allowed, gcra.admit(now, cost));
             if allowed {
                 admitted.push((now, cost));
@@ -253,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn i16_a_clock_set_back_admits_nothing_extra_and_delays_by_no_more_than_that(
+    fn i16_a_clock_set_back_admits_nothing_extra_and_delays_by_at_most_that_time(
         arrivals in arrivals(), back in 1..3_000_000_u64, cost in 1..=3_u64,
     ) {
         for limit in limits().unwrap() {
@@ -262,8 +263,8 @@ proptest! {
             for (number, &(step, cost)) in arrivals.iter().enumerate() {
                 now += step * 1_000;
                 let cost = cost.min(limit.capacity());
-                subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
-                subject.ask(now, Operation::Report { result: Report::Failure });
+                subject.apply(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+                subject.apply(now, Operation::Report { result: Report::Failure });
             }
             let cost = cost.min(limit.capacity());
             let (ahead, behind) = (subject.peek(now, cost), subject.peek(now - back, cost));
@@ -280,7 +281,7 @@ proptest! {
     #[test]
     fn i16_a_clock_that_jumps_ahead_grants_one_burst(arrivals in arrivals(), jump in 0..100_000_000_000_u64) {
         for limit in limits().unwrap() {
-            // A penalty is no amount: what it has not refused it admits.
+            // A penalty does not limit an amount.
             if matches!(limit, Limit::Penalty(_)) {
                 continue;
             }
@@ -289,12 +290,12 @@ proptest! {
             for (number, &(step, cost)) in arrivals.iter().enumerate() {
                 now += step * 1_000;
                 let cost = cost.min(limit.capacity());
-                subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+                subject.apply(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
             }
             let units = (0..2 * limit.capacity())
                 .filter(|&number| {
                     let token = Token(u128::from(number) + 1_000);
-                    subject.ask(now + jump, Operation::Charge { cost: 1, token }).is_admitted()
+                    subject.apply(now + jump, Operation::Charge { cost: 1, token }).is_admitted()
                 })
                 .count() as u64;
             prop_assert!(units <= limit.capacity(), "{limit:?} {units}");
@@ -315,14 +316,14 @@ proptest! {
     }
 
     #[test]
-    fn state_survives_its_bytes(arrivals in arrivals()) {
+    fn state_round_trips_through_its_bytes(arrivals in arrivals()) {
         for limit in limits().unwrap() {
             let mut subject = Subject::new(limit);
             let mut now = START_US;
             for (number, &(step, cost)) in arrivals.iter().enumerate() {
                 now += step * 1_000;
                 let cost = cost.min(limit.capacity());
-                subject.ask(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
+                subject.apply(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
                 if let Some(state) = &subject.state {
                     prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
                 }
@@ -331,7 +332,7 @@ proptest! {
     }
 }
 
-/// The generic cell rate algorithm as its own definition has it, in units of 1 / rate ticks.
+/// The generic cell rate algorithm as originally defined, in units of 1 / rate ticks.
 struct Gcra {
     rate: u128,
     period: u128,
@@ -352,9 +353,9 @@ impl Gcra {
     }
 }
 
-/// I6, I8 and I9 are checked by the driver at every refusal: to the tick, for every algorithm.
+/// The driver of the differential test checks I6, I8 and I9 at every refusal, to the tick, for every algorithm.
 #[test]
-fn i6_i8_i9_every_refusal_changes_nothing_is_consistent_and_over_at_the_tick_it_names() {
+fn i6_i8_i9_a_refusal_changes_nothing_is_consistent_and_ends_at_its_retry_instant() {
     macro_rules! refusals {
         ($suite:ident, $file:ident) => {
             run::<suite::$suite, _>(make!($file, algorithm::$file), 50_000, 8)
@@ -376,11 +377,11 @@ fn i6_i8_i9_every_refusal_changes_nothing_is_consistent_and_over_at_the_tick_it_
 }
 
 #[test]
-fn i9_reset_is_the_same_for_a_whole_window() {
+fn i9_reset_at_is_constant_within_a_window() {
     let limit = Limit::FixedWindow(FixedWindow::new(3, Span::from_us(1_000)).unwrap());
     let mut subject = Subject::new(limit);
     let resets: Vec<_> =
-        (0..1_000).map(|us| subject.ask(START_US + us, Operation::charge(1)).reset_at).collect();
+        (0..1_000).map(|us| subject.apply(START_US + us, Operation::charge(1)).reset_at).collect();
     assert!(resets.iter().all(|&reset| reset == Time::from_us(START_US + 1_000)), "{resets:?}");
 }
 
@@ -437,7 +438,7 @@ fn a_shadow_rule_is_counted_and_never_refuses() {
     let admitted: Vec<Vec<bool>> = (0..5)
         .map(|_| check(&store, &keyspaces, &limits, &[1]).answers.iter().map(Answer::is_admitted).collect())
         .collect();
-    // The shadow bucket of 2 refuses from the third on and blocks nobody; the log of 4 refuses the fifth.
+    // The shadow bucket of 2 would refuse from the third on, but blocks nothing. The log of 4 refuses the fifth.
     assert_eq!(
         admitted,
         [

@@ -1,10 +1,11 @@
-//! The suites that pass on core fail on every planted mutant of it.
+//! The suites that pass on core fail on every planted mutant of core.
 
 use std::collections::BTreeMap;
 use std::panic;
 
-use tollgate_testkit::differential::{self, Difference, Tally};
-use tollgate_testkit::{make, suite};
+use tollgate_testkit::make;
+use tollgate_testkit::oracle::differential::{self, Difference, Tally};
+use tollgate_testkit::oracle::suite;
 
 /// A copy of an algorithm that is wrong in one line.
 struct Mutant {
@@ -12,7 +13,7 @@ struct Mutant {
     algorithm: &'static str,
     /// What is wrong with it.
     wrong: &'static str,
-    /// Runs the algorithm's suite on it, for at most so many steps from this seed.
+    /// Runs the algorithm's suite on it, with at most this many steps and this seed.
     run: fn(u64, u64) -> Result<Tally, Difference>,
 }
 
@@ -50,7 +51,7 @@ const SEED: u64 = 1;
 
 #[test]
 fn every_planted_mutant_is_caught() {
-    // A mutant may also stop with a panic, over and over while its history is made smaller.
+    // A mutant may also panic, and the output of all panics would hide the result.
     panic::set_hook(Box::new(|_| ()));
     let survivors: Vec<_> = ALL.iter().filter(|mutant| (mutant.run)(STEPS, SEED).is_ok()).collect();
     let _default = panic::take_hook();
@@ -60,11 +61,11 @@ fn every_planted_mutant_is_caught() {
 }
 
 #[test]
-fn every_algorithm_has_at_least_five() {
+fn every_algorithm_has_at_least_five_mutants() {
     let mut counts = BTreeMap::new();
     ALL.iter().for_each(|mutant| *counts.entry(mutant.algorithm).or_insert(0) += 1);
     assert_eq!(counts.len(), 8, "{counts:?}");
     assert!(counts.values().all(|&count| count >= 5), "{counts:?}");
-    // One machine is three algorithms, another two.
+    // The bucket has three algorithms, the sliding window has two.
     assert!(counts["bucket"] >= 15 && counts["sliding_window"] >= 10, "{counts:?}");
 }

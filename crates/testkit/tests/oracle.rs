@@ -1,11 +1,12 @@
 //! Oracle and core agree on every field of every answer.
 
 use tollgate_core::algorithm;
-use tollgate_testkit::differential::{Tally, run};
-use tollgate_testkit::suite::{self, Suite, TestMachine};
-use tollgate_testkit::{make, suite::Make};
+use tollgate_testkit::make;
+use tollgate_testkit::oracle::differential::{Tally, run};
+use tollgate_testkit::oracle::suite::Make;
+use tollgate_testkit::oracle::suite::{self, Suite, TestMachine};
 
-/// Per algorithm. `cargo xtask oracle` runs as many as one likes.
+/// Steps per algorithm. `cargo xtask oracle` runs any number.
 const STEPS: u64 = 200_000;
 const SEED: u64 = 1;
 
@@ -15,7 +16,7 @@ fn agree<S: Suite, M: TestMachine>(make: Make<S, M>) -> Tally {
     tally
 }
 
-/// A run that never refused or never wrote has proved nothing.
+/// Also checks that the run had admissions, refusals, declines and writes. Otherwise it would prove little.
 fn agree_on_rates<S: Suite, M: TestMachine>(make: Make<S, M>) {
     let tally = agree::<S, M>(make);
     for seen in [tally.admitted, tally.refused, tally.declined, tally.written] {

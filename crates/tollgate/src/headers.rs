@@ -1,17 +1,17 @@
-//! The header fields that tell a client where it stands, in the dialects that clients know.
+//! Rate limit header fields, in the dialects that clients know.
 //!
-//! Which rules are listed:
+//! Which rules are shown:
 //!
-//! - The numbers of one rule, the decision's headline. It is the one the client meets first, most dialects have room
-//!   for no other, and the numbers of a rule shared by many would tell each of them about the rest.
-//! - [`Dialect::Ietf08`] also names every rule that was enforced in `RateLimit-Policy`, which is to stay the same from
-//!   answer to answer while the headline moves. The older drafts forbid two policies of the same size, so there it
-//!   holds the headline alone, and is left out if that has no window, which those drafts demand.
-//! - None, if there is nothing to say: no rule matched, a list or a failure policy decided, or all rules are shadows.
+//! - The numbers are those of the headline rule. The client reaches that limit first, most dialects have room for one
+//!   rule only, and the numbers of a shared rule would reveal the use of other clients.
+//! - [`Dialect::Ietf08`] also names every enforced rule in `RateLimit-Policy`, which should stay the same from response
+//!   to response while the headline changes. The older drafts forbid two policies of the same size, so they show the
+//!   headline only, and no policy if the headline has no window, which those drafts require.
+//! - There are no fields if no rule matched, a list or a failure policy decided, or all rules are shadow rules.
 //!
-//! What remains is rounded down, everything else up. `Retry-After` is the wait until the request would be admitted,
-//! the reset until everything is back: for a bucket the first is the shorter one, and by the drafts it takes
-//! precedence. It is there only if waiting helps.
+//! The remaining units are rounded down, everything else up. `Retry-After` is the wait until the request would be
+//! admitted; the reset is the wait until the whole limit is available. For a bucket the first is shorter, and the drafts
+//! give it precedence. It is present only if waiting helps.
 //!
 //! ```
 //! use tollgate::LocalLimiter;
@@ -40,14 +40,14 @@ use smallvec::SmallVec;
 use crate::limiter::Decision;
 use line::Line;
 
-/// The most fields a dialect has.
+/// The largest number of fields in a dialect.
 const FIELDS_MAX: usize = 5;
 
-/// The largest integer of a structured field: fifteen digits, a little less than our own largest. What is larger is
+/// The largest integer of a structured field has fifteen digits, a little less than our own largest. A larger number is
 /// written as this.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// How the numbers are written.
+/// A way to write the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Dialect {
     /// `RateLimit-Policy` and `RateLimit` as lists of named policies: drafts 08 to 11 of the IETF.
@@ -57,9 +57,9 @@ pub enum Dialect {
     Ietf07,
     /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`: draft 06 and before.
     Ietf06,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as many services have it.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as many services send them.
     XRateLimit {
-        /// What the last one holds.
+        /// What `X-RateLimit-Reset` holds.
         reset: Reset,
     },
 }
@@ -73,18 +73,18 @@ pub enum Reset {
     Delta,
 }
 
-/// One field, ready to be sent.
+/// One header field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// Its name, in lower case.
+    /// The name, in lower case.
     pub name: &'static str,
-    /// Its value, in ASCII.
+    /// The value, in ASCII.
     pub value: String,
-    /// Whether it may stand beside another field of the same name: it is a list.
+    /// Whether the field is a list, so that a response may have several of this name.
     pub list: bool,
 }
 
-/// The fields of one answer.
+/// The fields of one response.
 pub type Fields = SmallVec<[Field; FIELDS_MAX]>;
 
 impl Dialect {
@@ -146,14 +146,14 @@ impl Field {
     }
 }
 
-/// As it stands in an HTTP/1.1 message.
+/// `name: value`.
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.value)
     }
 }
 
-/// The wait of a refusal in whole seconds, if waiting helps. Never zero: a client would ask again at once.
+/// The wait of a refusal in whole seconds, if waiting helps. At least 1, so that clients do not retry immediately.
 pub fn retry_after_s(decision: &Decision) -> Option<u64> {
     if decision.allowed() {
         return None;
@@ -162,7 +162,7 @@ pub fn retry_after_s(decision: &Decision) -> Option<u64> {
     Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
 }
 
-/// Every rule once: while one hash key takes the place of another, each is charged twice.
+/// Names every rule once: while a hash key is being replaced, each rule is charged twice.
 fn policies<'d>(lines: impl Iterator<Item = Line<'d>>) -> String {
     let mut value = String::new();
     let mut last = None;
@@ -177,7 +177,7 @@ fn policies<'d>(lines: impl Iterator<Item = Line<'d>>) -> String {
         }
         push_quoted(&mut value, line.id);
         push_number(&mut value, ";q=", line.limit);
-        if line.counts_at_once {
+        if line.counts_concurrency {
             value.push_str(r#";qu="concurrent-requests""#);
         }
         if let Some(window_s) = line.window_s {
@@ -196,17 +196,17 @@ const fn integer(number: u64) -> u64 {
     if number > INTEGER_MAX { INTEGER_MAX } else { number }
 }
 
-/// What a field takes beside the rule's id, as a rule.
+/// The usual length of a field without the rule's id.
 const ROOM: usize = 48;
 
-/// These fields are written for every request, so nothing here is formatted.
+/// Appends a number without `format!`, because these fields are written for every request.
 fn push_number(value: &mut String, name: &str, number: u64) {
     value.push_str(name);
     value.push_str(itoa::Buffer::new().format(integer(number)));
 }
 
-/// A string of a structured field. It can hold printable ASCII, and rule ids are nothing else; any other character
-/// becomes a question mark, so that the field as a whole stays readable.
+/// Appends a string of a structured field. Rule ids are printable ASCII; any other character becomes a question mark, so
+/// that the field stays valid.
 fn push_quoted(value: &mut String, text: &str) {
     value.push('"');
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {

@@ -151,6 +151,9 @@ mod guides {
     #[doc = include_str!("../../../docs/guides/embed.md")]
     struct Embed;
 
+    #[doc = include_str!("../../../docs/guides/tower.md")]
+    struct Tower;
+
     #[doc = include_str!("../../../README.md")]
     struct Readme;
 }

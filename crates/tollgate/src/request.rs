@@ -30,6 +30,7 @@ pub struct Request<'a> {
 
 /// Attributes that the request holds, or that something else holds for it.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "a box would allocate for every check")]
 enum Held<'a> {
     Here(Attributes<'a>),
     Elsewhere(&'a Attributes<'a>),

@@ -40,6 +40,7 @@ pub use description::Description;
 pub use layer::TollgateLayer;
 pub use rejection::Rejection;
 pub use service::{Degraded, TollgateService};
+pub use tollgate_core::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
 
 #[cfg(test)]
 mod tests;

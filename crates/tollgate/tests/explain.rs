@@ -128,9 +128,9 @@ fn every_rule_is_explained_with_its_subject_and_cost() {
     let (limiter, _) = limiter(SHOP);
     let request =
         Attributes::from([("action", "search"), ("method", "POST"), ("tenant", "acme"), ("api_key", "k-1")]);
-    let told = limiter.explain(&request);
+    let explanation = limiter.explain(&request);
 
-    let search = told.rule("search").unwrap();
+    let search = explanation.rule("search").unwrap();
     assert!(search.applies && search.blocking && search.in_rollout);
     assert_eq!((search.cost.cost, search.written_at().line), (5, 4));
     let counted = search.subject.as_ref().unwrap();
@@ -139,48 +139,48 @@ fn every_rule_is_explained_with_its_subject_and_cost() {
     assert_eq!(numbers(&account.before).unwrap().remaining, 240);
     assert_eq!(numbers(&account.after).unwrap().remaining, 235);
 
-    let export = told.rule("export").unwrap();
+    let export = explanation.rule("export").unwrap();
     assert!(!export.applies && !export.blocking && export.accounts.is_empty());
     assert_eq!(export.unmet.iter().map(|unmet| unmet.attribute.as_str()).collect::<Vec<_>>(), ["action"]);
 
-    let trial = told.rule("trial").unwrap();
+    let trial = explanation.rule("trial").unwrap();
     assert!(trial.applies && !trial.blocking && trial.accounts.len() == 1);
-    let retired = told.rule("retired").unwrap();
+    let retired = explanation.rule("retired").unwrap();
     assert!(!retired.applies && retired.unmet.is_empty() && retired.accounts.is_empty());
-    let nobody = told.rule("per-user").unwrap();
-    assert!(nobody.applies && nobody.accounts.is_empty());
-    assert_eq!(nobody.subject, Err(vec!["user".to_owned()]));
+    let without_subject = explanation.rule("per-user").unwrap();
+    assert!(without_subject.applies && without_subject.accounts.is_empty());
+    assert_eq!(without_subject.subject, Err(vec!["user".to_owned()]));
 
-    let secrets = format!("{told:?}{told}");
+    let secrets = format!("{explanation:?}{explanation}");
     assert!(!secrets.contains("acme") && !secrets.contains("k-1"), "{secrets}");
 }
 
 #[test]
-fn the_limit_in_force_is_told_with_its_place() {
+fn an_override_is_explained_with_its_line() {
     let (limiter, _) = limiter(SHOP);
     let request = Attributes::from([("action", "search"), ("tenant", "t"), ("user", "u"), ("plan", "pro")]);
-    let told = limiter.explain(&request);
-    let search = told.rule("search").unwrap();
+    let explanation = limiter.explain(&request);
+    let search = explanation.rule("search").unwrap();
     assert_eq!((search.limit().capacity(), search.written_at().line), (2400, 10));
     assert!(search.changed_by.is_some());
 }
 
 #[test]
-fn what_is_settled_without_a_store_is_told_too() {
+fn a_denied_request_and_an_error_are_explained() {
     let (limiter, _) = limiter(SHOP);
-    let gone = limiter.explain(&Attributes::from([("tenant", "gone")]));
+    let gone = limiter.explain([("tenant", "gone")]);
     assert_eq!(gone.exception.unwrap().reason, "contract ended");
     assert!(!gone.answer.unwrap().allowed());
     assert!(gone.rules.iter().all(|rule| rule.accounts.is_empty()));
 
     let request = Attributes::from([("tenant", "t"), ("action", "export")]);
-    let dear = limiter.explain(Request::new(&request).cost(11));
-    let error = dear.answer.unwrap_err().to_string();
+    let too_large = limiter.explain(Request::new(&request).cost(11));
+    let error = too_large.answer.unwrap_err().to_string();
     assert!(error.contains("cost 11") && error.contains("capacity 10"), "{error}");
 }
 
-/// What is said of the numbers once `cost` has been charged so often and is asked for again.
-fn said(limit: &str, costs: &[u64], cost: u64, failures: usize) -> Vec<String> {
+/// The reasons for `cost`, after `costs` were charged and `failures` reported.
+fn reasons(limit: &str, costs: &[u64], cost: u64, failures: usize) -> Vec<String> {
     let (limiter, _) = limiter(&file(&[format!("  - {{ id: a, per: user, limit: {limit} }}\n")]));
     let attributes = Attributes::from([("user", "u")]);
     for &cost in costs {
@@ -189,25 +189,25 @@ fn said(limit: &str, costs: &[u64], cost: u64, failures: usize) -> Vec<String> {
     for _ in 0..failures {
         limiter.report(&attributes, Report::Failure).unwrap();
     }
-    let told = limiter.explain(Request::new(&attributes).cost(cost));
-    let after = told.rules[0].accounts[0].after.as_ref().unwrap();
+    let explanation = limiter.explain(Request::new(&attributes).cost(cost));
+    let after = explanation.rules[0].accounts[0].after.as_ref().unwrap();
     after.why.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn every_number_has_its_reason() {
+fn every_number_has_a_reason() {
     type Case = (&'static str, &'static [u64], u64, usize, &'static [&'static str]);
     let cases: [Case; 17] = [
-        // The clock stands 20 s into a minute and 800 s into an hour.
+        // The clock is 20 s into a minute and 800 s into an hour.
         (
             "{ fixed-window: 10/min }",
             &[4],
             3,
             0,
             &[
-                "limit 10: so much in each window of 1min, by the clock",
+                "limit 10: per window of 1min, aligned to the clock",
                 "remaining 3: 7 of 10 are used in this window",
-                "reset in 40 s: then this window is over",
+                "reset in 40 s: this window ends then",
             ],
         ),
         (
@@ -216,10 +216,10 @@ fn every_number_has_its_reason() {
             3,
             0,
             &[
-                "limit 10: so much in each window of 1min, by the clock",
+                "limit 10: per window of 1min, aligned to the clock",
                 "remaining 2: 8 of 10 are used in this window",
-                "retry after 40 s: then this window is over",
-                "reset in 40 s: then this window is over",
+                "retry after 40 s: this window ends then",
+                "reset in 40 s: this window ends then",
             ],
         ),
         (
@@ -228,10 +228,10 @@ fn every_number_has_its_reason() {
             3,
             0,
             &[
-                "limit 10: so much in the last 1min, counted in buckets of 10s",
+                "limit 10: per 1min, counted in buckets of 10s",
                 "remaining 0: all 10 are used in the last 1min, the oldest bucket counted whole",
-                "retry after 70 s: then enough of the oldest buckets has left the window to make room for 3",
-                "reset in 70 s: then all that is counted has left the window",
+                "retry after 70 s: the oldest buckets have left the window by then, which makes room for 3",
+                "reset in 70 s: everything counted has left the window by then",
             ],
         ),
         (
@@ -240,9 +240,9 @@ fn every_number_has_its_reason() {
             1,
             0,
             &[
-                "limit 10: so much in the last 1min, counted in buckets of 10s",
+                "limit 10: per 1min, counted in buckets of 10s",
                 "remaining 9: 1 of 10 is used in the last 1min, the oldest bucket counted by the part still in the window",
-                "reset in 70 s: then all that is counted has left the window",
+                "reset in 70 s: everything counted has left the window by then",
             ],
         ),
         (
@@ -251,10 +251,10 @@ fn every_number_has_its_reason() {
             2,
             0,
             &[
-                "limit 5: so much in any 10min",
+                "limit 5: in any period of 10min",
                 "remaining 0: all 5 are used in the last 10min",
-                "retry after 10 min: then enough of the oldest is 10min old to make room for 2",
-                "reset in 10 min: then the newest is 10min old",
+                "retry after 10 min: the oldest requests are 10min old by then, which makes room for 2",
+                "reset in 10 min: the newest request is 10min old by then",
             ],
         ),
         (
@@ -263,9 +263,9 @@ fn every_number_has_its_reason() {
             3,
             0,
             &[
-                "limit 240: so much can be saved up; 2/s come back",
+                "limit 240: the burst; 2/s come back",
                 "remaining 17: 223 of 240 are used and 2/s come back",
-                "reset in 111.5 s: then all 240 are there again",
+                "reset in 111.5 s: all 240 have come back by then",
             ],
         ),
         (
@@ -274,10 +274,10 @@ fn every_number_has_its_reason() {
             3,
             0,
             &[
-                "limit 240: so much can be saved up; 2/s come back",
+                "limit 240: the burst; 2/s come back",
                 "remaining 0: all 240 are used and 2/s come back",
-                "retry after 1.5 s: then 3 are there again; 2/s come back",
-                "reset in 2 min: then all 240 are there again",
+                "retry after 1.5 s: 3 have come back by then, at 2/s",
+                "reset in 2 min: all 240 have come back by then",
             ],
         ),
         (
@@ -286,10 +286,10 @@ fn every_number_has_its_reason() {
             2,
             0,
             &[
-                "limit 4: so much the bucket holds; 10/min leak out",
-                "remaining 1: 3 of 4 are full and 10/min leak out",
-                "retry after 6 s: then there is room for 2; 10/min leak out",
-                "reset in 18 s: then the bucket is empty",
+                "limit 4: the capacity of the bucket; 10/min leak out",
+                "remaining 1: 3 of 4 are filled and 10/min leak out",
+                "retry after 6 s: there is room for 2 by then; 10/min leak out",
+                "reset in 18 s: the bucket is empty by then",
             ],
         ),
         (
@@ -298,10 +298,10 @@ fn every_number_has_its_reason() {
             1,
             0,
             &[
-                "limit 4: one that goes and 3 that wait; 4/s go",
-                "remaining 1: 3 of 4 are taken and 4/s go",
-                "delay 500 ms: those before it go first, 4/s",
-                "reset in 750 ms: then the queue is empty",
+                "limit 4: one request that proceeds and 3 that wait; 4/s proceed",
+                "remaining 1: 3 of 4 are taken and 4/s proceed",
+                "delay 500 ms: earlier requests proceed first, 4/s",
+                "reset in 750 ms: the queue is empty by then",
             ],
         ),
         (
@@ -310,10 +310,10 @@ fn every_number_has_its_reason() {
             2,
             0,
             &[
-                "limit 3: so many at once, each for 30s unless it is renewed",
+                "limit 3: leases at the same time, each for 30s unless it is renewed",
                 "remaining 1: 2 of 3 are held",
-                "retry after 30 s: then enough leases have ended, if none is given back before or renewed",
-                "reset in 30 s: then the last lease has ended, if none is renewed",
+                "retry after 30 s: enough leases have ended by then, if none is released earlier or renewed",
+                "reset in 30 s: the last lease has ended by then, if none is renewed",
             ],
         ),
         (
@@ -322,9 +322,9 @@ fn every_number_has_its_reason() {
             10,
             0,
             &[
-                "limit 100: so much in each period of the calendar; a grace of 5 on top is admitted and not shown as remaining",
+                "limit 100: per calendar period; a grace of 5 more is admitted and not shown as remaining",
                 "remaining 50: 50 of 100 are used in this period, reservations included",
-                "reset in 1 h 46 min 40 s: then this period is over",
+                "reset in 1 h 46 min 40 s: this period is over by then",
             ],
         ),
         (
@@ -333,9 +333,9 @@ fn every_number_has_its_reason() {
             3,
             0,
             &[
-                "limit 50: so much until something is given back",
+                "limit 50: until units are given back",
                 "remaining 0: all 50 are used",
-                "reset in 3660 d: nothing comes back by waiting; an untouched meter is forgotten only then",
+                "reset in 3660 d: nothing comes back by waiting; an unused meter is deleted only then",
             ],
         ),
         (
@@ -344,10 +344,10 @@ fn every_number_has_its_reason() {
             1,
             0,
             &[
-                "limit 5: so much until something is given back",
+                "limit 5: until units are given back",
                 "remaining 0: all 5 are used",
-                "retry after 1 h: then nobody has touched it for 1h, and it is forgotten",
-                "reset in 1 h: then nobody has touched it for 1h, and it is forgotten",
+                "retry after 1 h: the meter is deleted then, after 1h without use",
+                "reset in 1 h: the meter is deleted then, after 1h without use",
             ],
         ),
         (
@@ -356,7 +356,7 @@ fn every_number_has_its_reason() {
             1,
             0,
             &[
-                "limit 4: the 4th attempt that fails brings a wait",
+                "limit 4: the 4th failed attempt causes a wait",
                 "remaining 4: no failure is on record",
                 "reset in 0 ms: nothing is used",
             ],
@@ -367,9 +367,9 @@ fn every_number_has_its_reason() {
             1,
             2,
             &[
-                "limit 4: the 4th attempt that fails brings a wait",
+                "limit 4: the 4th failed attempt causes a wait",
                 "remaining 2: 2 failures are on record, and 3 are free",
-                "reset in 1 h: then the failures are forgotten, 1h after the wait for the last",
+                "reset in 1 h: the failures are forgotten then, 1h after the wait for the last one",
             ],
         ),
         (
@@ -378,9 +378,9 @@ fn every_number_has_its_reason() {
             1,
             1,
             &[
-                "limit 2: the 2nd attempt that fails brings a wait",
-                "remaining 1: the next failure brings a wait; 1 failure is free",
-                "reset in 1 h: then the failures are forgotten, 1h after the wait for the last",
+                "limit 2: the 2nd failed attempt causes a wait",
+                "remaining 1: the next failure causes a wait; 1 failure is free",
+                "reset in 1 h: the failures are forgotten then, 1h after the wait for the last one",
             ],
         ),
         (
@@ -389,20 +389,20 @@ fn every_number_has_its_reason() {
             1,
             2,
             &[
-                "limit 2: the 2nd attempt that fails brings a wait",
+                "limit 2: the 2nd failed attempt causes a wait",
                 "remaining 0: the wait after the last failure is not over",
-                "retry after 2 s: then the wait after the last failure is over",
-                "reset in 1 h 2 s: then the failures are forgotten, 1h after the wait for the last",
+                "retry after 2 s: the wait after the last failure is over by then",
+                "reset in 1 h 2 s: the failures are forgotten then, 1h after the wait for the last one",
             ],
         ),
     ];
     for (limit, costs, cost, failures, expected) in cases {
-        assert_eq!(said(limit, costs, cost, failures), expected, "{limit} {costs:?} {cost}");
+        assert_eq!(reasons(limit, costs, cost, failures), expected, "{limit} {costs:?} {cost}");
     }
 }
 
 #[test]
-fn a_log_that_is_full_of_instants_says_so() {
+fn a_log_that_is_full_of_instants_is_explained() {
     let (limiter, clock) =
         limiter(&file(&["  - { id: a, per: user, limit: { sliding-log: 9/s, entries: 2 } }\n".to_owned()]));
     let attributes = Attributes::from([("user", "u")]);
@@ -410,7 +410,10 @@ fn a_log_that_is_full_of_instants_says_so() {
         assert!(limiter.check(&attributes).unwrap().allowed());
         clock.advance(Duration::from_millis(1));
     }
-    let told = limiter.explain(&attributes);
-    let why = &told.rules[0].accounts[0].after.as_ref().unwrap().why;
-    assert_eq!(why[1].to_string(), "remaining 0: the last 1s hold all that fits, 9 units or 2 instants");
+    let explanation = limiter.explain(&attributes);
+    let why = &explanation.rules[0].accounts[0].after.as_ref().unwrap().why;
+    assert_eq!(
+        why[1].to_string(),
+        "remaining 0: the log of the last 1s is full; it holds 9 units or 2 instants"
+    );
 }

@@ -1,8 +1,7 @@
-//! What a decision costs does not grow unseen.
+//! The instructions of one decision stay within 3 % of the recorded figures.
 //!
-//! Instructions are counted, not time, so that a busy machine cannot fail the test: it runs itself once more for every
-//! figure, under callgrind, which counts what happens inside of [`measured_path`] and nothing else. The figures lie in
-//! `hot_paths.txt`; `TOLLGATE_BLESS=1 cargo test -p tollgate --test hot_paths` writes it.
+//! The test counts instructions instead of time, so that a busy machine cannot fail it. It runs itself under callgrind once
+//! for each figure, which counts only what happens inside [`measured_path`]. The figures are stored in `hot_paths.txt`; `TOLLGATE_BLESS=1 cargo test -p tollgate --test hot_paths` writes it.
 
 mod common;
 
@@ -14,23 +13,23 @@ use std::process::Command;
 
 use common::hot_path_rules::{bare_step, check};
 
-/// Decisions per figure, after a few that nobody counts.
+/// Decisions per figure, after a warm-up that is not counted.
 const DECISIONS: u64 = 1_000;
 const WARM_UP: u64 = 100;
 
-/// Where the figures lie.
+/// The recorded figures.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hot_paths.txt");
 
-/// Names the path that a run under callgrind is for.
+/// The variable that names the path of a run under callgrind.
 const FIGURE: &str = "TOLLGATE_HOT_PATH";
 
-/// The name of the test below, by which it runs itself.
-const TEST: &str = "a_decision_takes_as_many_instructions_as_is_written_down";
+/// The name of the test below, which runs itself.
+const TEST: &str = "a_decision_takes_as_many_instructions_as_recorded";
 
-/// Something that is done for every request. Gives whether it was admitted.
+/// Makes one decision. Returns whether it was admitted.
 type Decide = Box<dyn Fn() -> bool>;
 
-/// What is measured.
+/// A measured path.
 struct Path {
     name: &'static str,
     ready: fn() -> Decide,
@@ -42,80 +41,82 @@ const PATHS: [Path; 3] = [
     Path { name: "check, 20 rules, 3 match", ready: || check("export") },
 ];
 
-/// What callgrind counts, by the name of this function. Gives how many were admitted.
+/// Callgrind counts what happens inside this function. Returns the number of admissions.
 #[inline(never)]
 fn measured_path(decide: &Decide, decisions: u64) -> u64 {
     (0..decisions).map(|_| u64::from(black_box(decide()))).sum()
 }
 
-/// What happens under callgrind.
+/// Runs under callgrind.
 fn run_path(name: &str) {
-    let path = PATHS.iter().find(|path| path.name == name).expect("the path is one of ours");
+    let path = PATHS.iter().find(|path| path.name == name).expect("the path exists");
     let decide = (path.ready)();
-    (0..WARM_UP).for_each(|_| assert!(decide(), "everything is admitted"));
-    assert_eq!(measured_path(&decide, DECISIONS), DECISIONS, "everything is admitted");
+    (0..WARM_UP).for_each(|_| assert!(decide(), "every decision is an admission"));
+    assert_eq!(measured_path(&decide, DECISIONS), DECISIONS, "every decision is an admission");
 }
 
 fn compiler() -> String {
-    let said = Command::new("rustc").arg("--version").output().expect("whoever tests has a compiler");
-    String::from_utf8(said.stdout).expect("a version is text").trim().to_owned()
+    let output = Command::new("rustc").arg("--version").output().expect("there is a compiler");
+    String::from_utf8(output.stdout).expect("a version is text").trim().to_owned()
 }
 
-/// How figures compare with those written down.
+/// How the code under test was compiled, compared with the recorded figures.
 #[derive(Clone, Copy, Debug)]
-enum Made {
-    /// By the same compiler, in the profile of the tests.
-    Alike,
-    /// By a compiler that makes other code.
-    ByAnother,
-    /// With everything that makes code fast.
-    ForRelease,
+enum Build {
+    /// By the same compiler, in the test profile.
+    Same,
+    /// By another compiler.
+    OtherCompiler,
+    /// In the release profile.
+    Release,
 }
 
-impl Made {
-    fn now(written_by: Option<&str>) -> Made {
+impl Build {
+    fn now(written_by: Option<&str>) -> Build {
         if !cfg!(debug_assertions) {
-            Made::ForRelease
+            Build::Release
         } else if written_by == Some(compiler().as_str()) {
-            Made::Alike
+            Build::Same
         } else {
-            Made::ByAnother
+            Build::OtherCompiler
         }
     }
 
-    /// How many per cent more there may be.
+    /// How many percent more instructions are accepted.
     const fn more_percent_max(self) -> u64 {
         match self {
-            Made::Alike => 3,
-            Made::ByAnother => 15,
-            Made::ForRelease => 0,
+            Build::Same => 3,
+            Build::OtherCompiler => 15,
+            Build::Release => 0,
         }
     }
 
-    /// How many per cent fewer there may be before they are worth writing down.
+    /// How many percent fewer instructions are accepted before the figure must be recorded again.
     const fn fewer_percent_max(self) -> u64 {
         match self {
-            Made::Alike => 3,
-            Made::ByAnother | Made::ForRelease => 100,
+            Build::Same => 3,
+            Build::OtherCompiler | Build::Release => 100,
         }
     }
 }
 
-/// What is wrong with a figure, if anything.
-fn complaint(name: &str, written: Option<u64>, found: u64, made: Made) -> Option<String> {
-    let Some(written) = written else { return Some(format!("{name}: not written down yet; found {found}")) };
+/// The fault of a figure, if there is one.
+fn fault(name: &str, written: Option<u64>, found: u64, build: Build) -> Option<String> {
+    let Some(written) = written else { return Some(format!("{name}: no figure is recorded; found {found}")) };
     let (more, fewer) = (found.saturating_sub(written), written.saturating_sub(found));
-    if more * 100 > made.more_percent_max() * written {
-        Some(format!("{name}: {found} instructions, more than the {written} written down"))
-    } else if fewer * 100 > made.fewer_percent_max() * written {
-        Some(format!("{name}: {found} instructions, fewer than the {written} written down: bless them"))
+    if more * 100 > build.more_percent_max() * written {
+        Some(format!("{name}: {found} instructions, more than the recorded {written}"))
+    } else if fewer * 100 > build.fewer_percent_max() * written {
+        Some(format!(
+            "{name}: {found} instructions, fewer than the recorded {written}; record the new figure"
+        ))
     } else {
         None
     }
 }
 
 #[test]
-fn a_decision_takes_as_many_instructions_as_is_written_down() {
+fn a_decision_takes_as_many_instructions_as_recorded() {
     if let Ok(path) = env::var(FIGURE) {
         return run_path(&path);
     }
@@ -132,34 +133,34 @@ fn a_decision_takes_as_many_instructions_as_is_written_down() {
     }
     let text = fs::read_to_string(FILE).unwrap_or_else(|error| panic!("{FILE}: {error}"));
     let written = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    let made = Made::now(written("compiler"));
-    let complaints: Vec<String> = found
+    let build = Build::now(written("compiler"));
+    let faults: Vec<String> = found
         .iter()
         .filter_map(|&(name, found)| {
-            complaint(name, written(name).and_then(|count| count.parse().ok()), found, made)
+            fault(name, written(name).and_then(|count| count.parse().ok()), found, build)
         })
         .collect();
     assert!(
-        complaints.is_empty(),
-        "{}\nhint: if that is meant, TOLLGATE_BLESS=1 cargo test -p tollgate --test hot_paths",
-        complaints.join("\n")
+        faults.is_empty(),
+        "{}\nhint: if this is intended, run TOLLGATE_BLESS=1 cargo test -p tollgate --test hot_paths",
+        faults.join("\n")
     );
 }
 
 #[test]
-fn a_figure_may_differ_by_three_per_cent_and_not_by_more() {
-    for (made, found, is_fine) in [
-        (Made::Alike, 969, false),
-        (Made::Alike, 970, true),
-        (Made::Alike, 1_030, true),
-        (Made::Alike, 1_031, false),
-        (Made::ByAnother, 500, true),
-        (Made::ByAnother, 1_150, true),
-        (Made::ByAnother, 1_151, false),
-        (Made::ForRelease, 500, true),
-        (Made::ForRelease, 1_001, false),
+fn a_figure_may_differ_by_at_most_three_percent() {
+    for (build, found, is_fine) in [
+        (Build::Same, 969, false),
+        (Build::Same, 970, true),
+        (Build::Same, 1_030, true),
+        (Build::Same, 1_031, false),
+        (Build::OtherCompiler, 500, true),
+        (Build::OtherCompiler, 1_150, true),
+        (Build::OtherCompiler, 1_151, false),
+        (Build::Release, 500, true),
+        (Build::Release, 1_001, false),
     ] {
-        assert_eq!(complaint("path", Some(1_000), found, made).is_none(), is_fine, "{made:?} {found}");
+        assert_eq!(fault("path", Some(1_000), found, build).is_none(), is_fine, "{build:?} {found}");
     }
-    assert!(complaint("path", None, 1, Made::Alike).is_some());
+    assert!(fault("path", None, 1, Build::Same).is_some());
 }

@@ -657,3 +657,78 @@ async fn a_decision_keeps_the_limit_that_made_it() {
     let refused = limiter.check(user().attribute("plan", "none")).await.unwrap();
     assert_eq!((refused.source(), capacities(&refused)), (Source::Rule, vec![("daily".to_owned(), None)]));
 }
+
+mod keep_alive {
+    use super::*;
+
+    const SHORT: &str = "{ id: leases, per: user, limit: { concurrency: 1, lease: 3s } }";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kept_lease_outlives_its_lease_time_and_is_released_when_dropped() {
+        let limiter = limiter(&[SHORT]);
+        let lease = limiter.lease(user()).await.unwrap().keep_alive();
+        sleep(Duration::from_secs(60)).await;
+        assert!(!lease.is_lost());
+        assert_eq!(remaining(&limiter).await, [0]);
+        drop(lease);
+        assert_eq!(remaining(&limiter).await, [1]);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(remaining(&limiter).await, [1], "nothing renews it any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_reset_is_lost() {
+        let limiter = limiter(&[SHORT]);
+        let lease = limiter.lease(user()).await.unwrap().keep_alive();
+        limiter.reset(user()).await.unwrap();
+        timeout(ms(1_001), lease.lost()).await.expect("it is noticed at the next renewal");
+        assert!(lease.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_without_leases_is_never_lost() {
+        let limiter = limiter(&[WINDOW]);
+        let lease = limiter.lease(user()).await.unwrap().keep_alive();
+        assert!(timeout(ms(60_000), lease.lost()).await.is_err());
+    }
+}
+
+mod watch {
+    use std::fs;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Longer than any poll takes.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_watched_rules_file_is_reloaded_and_an_invalid_one_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.yaml");
+        fs::write(&path, file(&[WINDOW])).unwrap();
+        let (reloaded, reloads) = channel();
+        let limiter = LocalLimiter::builder()
+            .rules_file(&path)
+            .watch_rules(true)
+            .on_reload(move |reload| reloaded.send(reload.map_err(ToString::to_string)).unwrap())
+            .build()
+            .unwrap();
+        assert_eq!(limiter.check(user()).unwrap().limit(), Some(10));
+
+        fs::write(&path, file(&["{ id: window, per: user, limt: 5/min }"])).unwrap();
+        let problem = reloads.recv_timeout(PATIENCE).unwrap().unwrap_err();
+        assert!(problem.contains("`limt`"), "{problem}");
+        assert_eq!(limiter.check(user()).unwrap().remaining(), Some(8), "the old rules stay in force");
+
+        // Replaced by a rename, as editors and configuration mounts do.
+        let new = folder.path().join("new.yaml");
+        fs::write(&new, file(&[&WINDOW.replace("10/min", "500/min")])).unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_eq!(reloads.recv_timeout(PATIENCE).unwrap(), Ok(1));
+        assert_eq!((limiter.check(user()).unwrap().limit(), limiter.rules_version()), (Some(500), 1));
+
+        drop(limiter);
+        assert!(reloads.recv_timeout(PATIENCE).is_err(), "the thread ends with the limiter");
+    }
+}

@@ -1,7 +1,7 @@
-//! Finding the rules of a request costs the same however many rules there are.
+//! Matching a request costs the same for any number of rules.
 //!
-//! Instructions are counted, not time, so that a busy machine cannot fail the test: it runs itself once more for every
-//! figure, under callgrind, which counts what happens inside of [`measured_matching`] and nothing else.
+//! The test counts instructions instead of time, so that a busy machine cannot fail it. It runs itself under callgrind once
+//! for each figure, which counts only what happens inside [`measured_matching`].
 
 mod common;
 
@@ -22,13 +22,13 @@ const MANY: usize = 2_000;
 /// Requests per figure, spread evenly over the rules.
 const REQUESTS: usize = 10;
 
-/// Names the figure that a run under callgrind is for: a style and a number of rules.
+/// The variable that names the figure of a run under callgrind: a style and a number of rules.
 const FIGURE: &str = "TOLLGATE_MATCHING_FIGURE";
 
-/// The name of the test below, by which it runs itself.
+/// The name of the test below, which runs itself.
 const TEST: &str = "matching_costs_the_same_for_many_rules_as_for_few";
 
-/// A way to write rules. Each pair of rules is for requests that no other rule is for.
+/// A style of rules. Each pair of rules matches requests that no other rule matches.
 struct Style {
     name: &'static str,
     /// The conditions of the two rules of a pair.
@@ -104,13 +104,13 @@ fn prefix(start: &str) -> Condition {
 }
 
 fn path(pattern: &str) -> Condition {
-    let pattern = PathPattern::parse(pattern).expect("the pattern is one");
+    let pattern = PathPattern::parse(pattern).expect("the pattern is valid");
     Condition { attribute: "path".to_owned(), test: Test::Path(pattern) }
 }
 
 fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
     Rule {
-        keyspace: Keyspace::new("test", &format!("r{number}")).expect("the name is one"),
+        keyspace: Keyspace::new("test", &format!("r{number}")).expect("the name is valid"),
         description: String::new(),
         conditions,
         per: SubjectSelector::default(),
@@ -126,20 +126,20 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
     }
 }
 
-/// What callgrind counts, by the name of this function. Gives how many rules matched in all.
+/// Callgrind counts what happens inside this function. Returns how many rules matched in total.
 #[inline(never)]
 fn measured_matching(rules: &RuleSet, requests: &[Attributes<'_>]) -> usize {
     requests.iter().map(|request| black_box(rules.matching(black_box(request))).len()).sum()
 }
 
-/// What happens under callgrind.
+/// Runs under callgrind.
 fn run_figure(figure: &str) {
     let (number, name) = figure.split_once(' ').expect("a figure has a number and a style");
     let number: usize = number.parse().expect("the number of rules is a number");
-    let style = STYLES.iter().find(|style| style.name == name).expect("the style is one of ours");
+    let style = STYLES.iter().find(|style| style.name == name).expect("the style exists");
     let rules = (0..number / 2).flat_map(style.pair).enumerate().map(|(at, conditions)| rule(at, conditions));
     let rules = RuleSet::new(rules.collect(), Vec::new(), Vec::new(), Vec::new(), Placement::default());
-    let rules = rules.expect("the rules go together");
+    let rules = rules.expect("the rule set is valid");
     let values: Vec<_> = (0..REQUESTS).map(|at| (style.request)(at * (number / 2) / REQUESTS)).collect();
     let mut requests = vec![Attributes::new(); REQUESTS];
     for (request, values) in requests.iter_mut().zip(&values) {

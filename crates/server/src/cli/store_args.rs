@@ -73,6 +73,15 @@ impl StoreArgs {
     }
 }
 
+/// Converts the error of a store that cannot be opened to a failure with a hint.
+pub(crate) fn open_failure(error: &OpenError) -> Failure {
+    match error {
+        OpenError::Redis(error) => hints::failure(error),
+        OpenError::Certificates(_) => hints::certificates(error),
+        _ => Failure::of_store(error.to_string(), "this should not happen; please report it"),
+    }
+}
+
 /// Reads a secret from a file or, without a file, from a variable.
 fn secret(file: Option<&Path>, name: &str) -> Result<Option<String>, Failure> {
     match file {
@@ -97,14 +106,8 @@ struct LastResult {
 impl RecordingStore {
     /// Connects to the store and waits for its first answer.
     pub(crate) async fn connect(settings: RedisSettings) -> Result<RecordingStore, Failure> {
-        match settings.connect().await {
-            Ok(store) => Ok(RecordingStore { store, last: Mutex::default() }),
-            Err(OpenError::Redis(error)) => Err(hints::failure(&error)),
-            Err(error @ OpenError::Certificates(_)) => Err(hints::certificates(&error)),
-            Err(error) => {
-                Err(Failure::of_store(error.to_string(), "this should not happen; please report it"))
-            }
-        }
+        let store = settings.connect().await.map_err(|error| open_failure(&error))?;
+        Ok(RecordingStore { store, last: Mutex::default() })
     }
 
     /// Returns the store's time of the last check, or the failure of the store.

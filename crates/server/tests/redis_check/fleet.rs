@@ -61,7 +61,7 @@ fn processes_share_charges_behind_sentinels_and_after_a_failover() {
         set.wait_replicas_in_sync().expect("it follows");
         let promotion = set.failover().expect("the other is promoted");
         assert_eq!(promotion.node, 1, "{flavour}");
-        set.wait_told(1, AGREEMENT_TIMEOUT).expect("all sentinels agree");
+        set.wait_announced(1, AGREEMENT_TIMEOUT).expect("all sentinels agree");
         assert_remaining(&check_json(&folder, &[], &url, &[]), &[0]);
         let refused = check_json(&folder, &[], &url, &[]);
         assert_eq!(refused.code, Some(1), "{flavour}: {}", refused.stderr);

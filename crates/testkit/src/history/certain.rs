@@ -1,8 +1,8 @@
-//! Over-admission: searches for spans into which more cost certainly fell than was promised for them.
+//! Over-admission: searches for spans in which more cost was certainly admitted than allowed.
 //!
-//! A charge is counted in a span only if its whole interval lies inside. Then it happened inside wherever it
-//! happened, so the real cost of the span is at least the sum found here: a sum above the bound refutes the
-//! promise, whatever the real instants were.
+//! A charge counts in a span only if its whole interval is inside. Then it happened inside the span in any case, so the
+//! real cost of the span is at least the sum found here. A sum above the bound proves a violation, whatever the real
+//! instants were.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use tollgate_core::algorithm::sliding_window::SlidingWindow;
 
 use super::charge::Charge;
 
-/// A span that holds too much.
+/// A span with too much cost.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     /// Its first instant.
     pub(super) first: u64,
     /// Its last instant.
     pub(super) last: u64,
-    /// What it certainly holds.
+    /// Cost that was certainly admitted in it.
     pub(super) sum: u128,
-    /// What it may hold.
+    /// Cost that is allowed in it.
     pub(super) bound: u128,
 }
 
-/// Time cut into cells; a limit cannot tell instants of one cell apart.
+/// Divides time into cells. A limit does not distinguish instants of one cell.
 #[derive(Clone, Copy)]
 pub(super) enum Grid {
     /// Cells of this many microseconds, counted from 1970.
@@ -32,7 +32,7 @@ pub(super) enum Grid {
     Periods([u64; 4]),
 }
 
-/// A promise for every number of cells: at most `burst + floor((n - 1) * drain / scale)` in any `n` in a row.
+/// A bound for every number of cells: at most `burst + floor((n - 1) * drain / scale)` in any `n` consecutive cells.
 #[derive(Clone, Copy)]
 pub(super) struct Line {
     pub(super) burst: u64,
@@ -41,7 +41,7 @@ pub(super) struct Line {
 }
 
 impl Grid {
-    /// The cell that holds an instant.
+    /// Returns the cell that contains an instant.
     pub(super) fn cell(&self, at: u64) -> u64 {
         match self {
             Grid::Even(unit) => at / unit,
@@ -49,7 +49,7 @@ impl Grid {
         }
     }
 
-    /// The first instant of a cell.
+    /// Returns the first instant of a cell.
     fn first(&self, cell: u64) -> u64 {
         match self {
             Grid::Even(unit) => cell.saturating_mul(*unit),
@@ -57,7 +57,7 @@ impl Grid {
         }
     }
 
-    /// The last instant of a cell.
+    /// Returns the last instant of a cell.
     fn last(&self, cell: u64) -> u64 {
         self.first(cell.saturating_add(1)).saturating_sub(1)
     }
@@ -69,13 +69,12 @@ impl Line {
     }
 }
 
-/// Spans of any number of cells that break the promise; of spans that overlap in one stretch of trouble, the
-/// worst.
+/// Returns spans of any number of cells that exceed the bound: of overlapping spans, the worst.
 ///
 /// The sum of a span is a whole number, so `sum <= burst + floor(drain * (y - x) / scale)` for the span from
-/// cell `x` to cell `y` says the same as `scale * sum + drain * x <= scale * burst + drain * y`. The sweep
-/// goes through the ends `y` in order and keeps the left side for every start `x` in a tree, so that all
-/// pairs are compared in `n log n` steps.
+/// cell `x` to cell `y` is equivalent to `scale * sum + drain * x <= scale * burst + drain * y`. The sweep goes through
+/// the ends `y` in order and keeps the left side for every start `x` in a tree, so that it compares all pairs in
+/// `n log n` steps.
 pub(super) fn on_line(charges: &[Charge<'_>], grid: Grid, line: Line) -> Vec<Found> {
     let drain = i128::from(line.drain);
     let scaled = |amount: u64| i128::from(amount).saturating_mul(i128::from(line.scale));
@@ -92,7 +91,7 @@ pub(super) fn on_line(charges: &[Charge<'_>], grid: Grid, line: Line) -> Vec<Fou
     let mut worst = Runs::default();
     for same_end in by_end.chunk_by(|a, b| a.0 == b.0) {
         let last = same_end[0].0;
-        // Starts after this end are not the start of any span yet.
+        // A start after this end does not begin a span yet.
         while let Some(&first) = starts.get(opened).filter(|first| **first <= last) {
             spans.open(opened, drain * i128::from(first));
             opened += 1;
@@ -112,11 +111,10 @@ pub(super) fn on_line(charges: &[Charge<'_>], grid: Grid, line: Line) -> Vec<Fou
     found.collect()
 }
 
-/// Spans of `width` cells that hold more than `bound`; of spans that overlap in one stretch of trouble, the
-/// worst.
+/// Returns spans of `width` cells with more cost than `bound`: of overlapping spans, the worst.
 pub(super) fn in_width(charges: &[Charge<'_>], grid: Grid, width: u64, bound: u128) -> Vec<Found> {
-    // The span that ends in cell y holds the charge from the cell of its end on, until the span's start has
-    // passed the cell of its start.
+    // The span that ends in cell y contains the charge from the cell of the charge's end on, until the span's start
+    // passes the cell of the charge's start.
     let stays = charges.iter().map(|charge| {
         let (start, end) = (grid.cell(charge.start), grid.cell(charge.end));
         (end, start.saturating_add(width), charge.cost)
@@ -128,8 +126,8 @@ pub(super) fn in_width(charges: &[Charge<'_>], grid: Grid, width: u64, bound: u1
     found.collect()
 }
 
-/// Instants at which more than `bound` is there, each visitor `(from, until, weight)` staying from `from` to
-/// just before `until`; of each crowded stretch, the worst instant and its sum.
+/// Returns instants at which the total weight exceeds `bound`. Each `(from, until, weight)` counts from `from` to just
+/// before `until`. Of each run of such instants, returns the worst instant and its sum.
 pub(super) fn crowds(stays: impl Iterator<Item = (u64, u64, u64)>, bound: u128) -> Vec<(u64, u128)> {
     let mut events: Vec<(u64, bool, u64)> = stays
         .filter(|(from, until, _)| from < until)
@@ -148,12 +146,12 @@ pub(super) fn crowds(stays: impl Iterator<Item = (u64, u64, u64)>, bound: u128) 
     worst.close()
 }
 
-/// Instants at which an interpolating window's own estimate was above its limit; the worst of each bucket.
+/// Returns instants at which an interpolated window's own estimate exceeded its limit: the worst of each bucket.
 ///
-/// Take the charges that certainly lie in one of the newest `k` buckets and are over by `y`, at least one of
-/// them in the bucket of `y`. The last of them to be decided was in that bucket too, because decisions never
-/// go back to an older bucket, and at `y` or earlier, when the oldest bucket counted for no less than it does
-/// at `y`. It was admitted, so all of this fitted.
+/// Take the charges that are certainly in one of the newest `k` buckets and ended by `y`, at least one of them in the
+/// bucket of `y`. The last of them to be decided was in that bucket too, because decisions never go back to an older
+/// bucket. It was decided at `y` or earlier, when the oldest bucket counted at least as much as it does at `y`. It was
+/// admitted, so all of them fitted.
 pub(super) fn in_estimate(charges: &[Charge<'_>], limit: &SlidingWindow) -> Vec<Found> {
     let bucket_us = limit.window().us() / limit.buckets();
     let grid = Grid::Even(bucket_us);
@@ -192,21 +190,21 @@ pub(super) fn in_estimate(charges: &[Charge<'_>], limit: &SlidingWindow) -> Vec<
     found
 }
 
-/// Lives of a meter that hold more than its limit.
+/// Returns lifetimes of a meter in which more than its limit was admitted.
 ///
-/// A meter is forgotten when nobody touches it for `expiry_us`. Put charges into an order, any order, such
-/// that no two neighbours can be that far apart. If the meter had been forgotten between two of them, some
-/// neighbours would lie on different sides of the pause, that far apart. So all belong to one life.
+/// A meter expires if it is not written for `expiry_us`. Put charges into any order such that no two neighbours can be
+/// that far apart. If the meter had expired between two of them, some neighbours would be on different sides of the
+/// pause and that far apart. So all of them belong to one lifetime.
 pub(super) fn in_life(charges: &[Charge<'_>], expiry_us: u64, bound: u128) -> Vec<Found> {
     let mut found = Vec::new();
     let mut life: Option<(Found, Charge<'_>)> = None;
     let mut close = |life: Option<(Found, Charge<'_>)>| {
         found.extend(life.map(|(life, _)| life).filter(|life| life.sum > bound));
     };
-    // One that is itself as wide as the pause would tear every chain it is part of.
+    // A charge whose interval is as wide as the pause would break every chain.
     for charge in charges.iter().filter(|charge| charge.end - charge.start < expiry_us) {
         let cost = u128::from(charge.cost);
-        // They come by their starts and are narrow, so the two cannot be further apart the other way around.
+        // They are sorted by start and narrow, so the reverse distance cannot be larger.
         let linked = life.filter(|(_, last)| charge.end - last.start < expiry_us);
         life = Some(match linked {
             Some((life, _)) => {
@@ -223,7 +221,7 @@ pub(super) fn in_life(charges: &[Charge<'_>], expiry_us: u64, bound: u128) -> Ve
     found
 }
 
-/// The charges, of all by their start, that certainly fell into a span.
+/// Returns the charges that are certainly in a span. `charges` must be sorted by start.
 pub(super) fn within<'c, 'h>(
     charges: &'c [Charge<'h>],
     first: u64,
@@ -234,7 +232,7 @@ pub(super) fn within<'c, 'h>(
     started.filter(move |charge| charge.end <= last)
 }
 
-/// The worst of each run of excesses above zero.
+/// Collects the worst of each run of positive excesses.
 struct Runs<T> {
     open: Option<(i128, T)>,
     closed: Vec<T>,
@@ -261,7 +259,7 @@ impl<T> Runs<T> {
     }
 }
 
-/// For each start of a span: its own value plus everything added at it or at a later start. Knows the largest.
+/// For each start of a span: its own value plus everything added at it or at a later start. Returns the maximum.
 struct StartTree {
     /// A heap of nodes; the leaves are the starts in order.
     nodes: Vec<StartNode>,
@@ -270,9 +268,9 @@ struct StartTree {
 
 #[derive(Clone, Copy)]
 struct StartNode {
-    /// Everything added below this node.
+    /// Sum of everything added below this node.
     added: i128,
-    /// The largest value below it, counting only what was added below it; none if no start is open yet.
+    /// Largest value below it, counting only what was added below it. `None` if no start is open yet.
     most: Option<(i128, usize)>,
 }
 
@@ -282,7 +280,7 @@ impl StartTree {
         StartTree { nodes: vec![StartNode { added: 0, most: None }; 2 * leaves], leaves }
     }
 
-    /// From now on this start counts, with this value of its own.
+    /// Opens a start with this value.
     fn open(&mut self, start: usize, own: i128) {
         let leaf = &mut self.nodes[self.leaves + start];
         leaf.most = Some((leaf.added.saturating_add(own), start));
@@ -304,14 +302,14 @@ impl StartTree {
             let from_left = left.most.map(|(most, at)| (most.saturating_add(right.added), at));
             self.nodes[node] = StartNode {
                 added: left.added.saturating_add(right.added),
-                // Of equals the later start: the shorter span says more.
+                // Of equal values, prefers the later start: the shorter span is more specific.
                 most: from_left.into_iter().chain(right.most).max_by_key(|(most, _)| *most),
             };
             node /= 2;
         }
     }
 
-    /// The largest value and its start.
+    /// Returns the largest value and its start.
     fn most(&self) -> (i128, usize) {
         self.nodes[1].most.unwrap_or((0, 0))
     }

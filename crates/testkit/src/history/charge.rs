@@ -1,5 +1,4 @@
-//! What the calls on one key charged: for certain, and possibly. Here several calls with one request id become
-//! one charge.
+//! What the calls on one key charged, certainly and possibly. Several calls with one request id become one charge.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +6,23 @@ use tollgate_core::{Span, Time};
 
 use super::{Answer, Held, Record};
 
-/// A charge that took effect, if at all, at an instant between two, in microseconds and both included.
+/// A charge that took effect, if at all, between two instants in microseconds, inclusive.
 #[derive(Clone, Copy)]
 pub(super) struct Charge<'h> {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) cost: u64,
     pub(super) held: Option<Held>,
-    /// A call that made it, to show to people.
+    /// A call that made it, for reports.
     pub(super) record: &'h Record,
 }
 
-/// All charges of one key, each list by `start`.
+/// All charges of one key. Each list is sorted by `start`.
 #[derive(Default)]
 pub(super) struct Charges<'h> {
-    /// Each happened, exactly once.
+    /// Charges that happened exactly once.
     pub(super) certain: Vec<Charge<'h>>,
-    /// Whatever happened is among them.
+    /// A superset of the charges that happened.
     pub(super) possible: Vec<Charge<'h>>,
 }
 
@@ -35,11 +34,11 @@ impl<'h> Charge<'h> {
 }
 
 impl<'h> Charges<'h> {
-    /// The charges of calls on one key. An id is remembered for `horizon`.
+    /// Returns the charges of calls on one key. The store remembers an id for `horizon`.
     pub(super) fn of(calls: &[&'h Record], horizon: Span) -> Charges<'h> {
         let mut charges = Charges::default();
         let mut attempts: BTreeMap<u128, Vec<&'h Record>> = BTreeMap::new();
-        // A charge of nothing writes nothing.
+        // A charge of cost 0 writes nothing.
         for &call in calls.iter().filter(|call| call.answer.may_charge() && call.cost > 0) {
             match call.id {
                 Some(id) => attempts.entry(id).or_default().push(call),
@@ -59,8 +58,8 @@ impl<'h> Charges<'h> {
         self.possible.push(Charge::of(call));
     }
 
-    /// Calls with one id. The first that reached the store charged, whichever that was: at the earliest when
-    /// the earliest began, at the latest when the first admission was known.
+    /// Adds calls with one id. The first that reached the store charged, whichever that was: at the earliest when the
+    /// earliest call started, at the latest when the first admission was known.
     fn add_attempts(&mut self, attempts: &[&'h Record], horizon: Span) {
         let start = attempts.iter().map(|call| call.start).min().unwrap_or(Time::ZERO);
         let last_end = attempts.iter().map(|call| call.end).max().unwrap_or(Time::MAX);
@@ -73,8 +72,8 @@ impl<'h> Charges<'h> {
             admitted.map(|call| Charge { start: start.us(), end: call.end.us(), cost, held, record: call });
         self.certain.extend(once);
 
-        // A store may forget an id after the horizon and charge again; with another cost under the same id
-        // nobody knows which was charged. Then each call may have charged.
+        // After the horizon a store may forget an id and charge again. With different costs under one id it is unknown
+        // which was charged. In both cases each call may have charged.
         let remembered = last_end.since(start) < horizon;
         let same_cost = attempts.iter().all(|call| call.cost == cost);
         match (once, attempts.first()) {

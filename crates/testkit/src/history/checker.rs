@@ -1,4 +1,4 @@
-//! Which promises each algorithm makes, and the search for calls that break them.
+//! The guarantees of each algorithm, and the search for calls that break them.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use super::rolling::RollingPeriods;
 use super::verdict::{Unchecked, Verdict, Violation};
 use super::{Answer, History, Record, ids};
 
-/// How long a store remembers a request id unless told otherwise.
+/// Default time for which a store remembers a request id.
 pub const ID_HORIZON_DEFAULT: Span = Span::from_secs(60);
 
-/// How many records a violation shows.
+/// Largest number of records that a violation shows.
 const EVIDENCE_MAX: usize = 8;
-/// For how many violations of one key evidence is looked for, where each look goes through all its charges.
+/// Number of violations per key for which evidence is collected. Each collection scans all charges of the key.
 const EXPLAINED_MAX: usize = 100;
 
 /// Checks histories against one limit.
@@ -33,17 +33,17 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker for histories during which `limit` was in force on every key.
+    /// Creates a checker for histories during which `limit` was in force on every key.
     pub const fn new(limit: Limit) -> Checker {
         Checker { limit, id_horizon: ID_HORIZON_DEFAULT }
     }
 
-    /// The same for stores that remember a request id so long.
+    /// Sets how long the store remembers a request id.
     pub const fn with_id_horizon(self, id_horizon: Span) -> Checker {
         Checker { id_horizon, ..self }
     }
 
-    /// All that the history says about the limit.
+    /// Checks a history.
     pub fn check(&self, history: &History) -> Verdict {
         let mut verdict = Verdict::default();
         let mut seen_ids: BTreeMap<u128, u64> = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Checker {
             calls.retain(|call| match self.unchecked(call) {
                 Some(why) => {
                     *verdict.unchecked.entry(why).or_default() += 1;
-                    // What may lie outside the periods may lie inside: it can still justify a refusal.
+                    // A record that may be outside the periods may also be inside, so it can still justify a refusal.
                     why == Unchecked::OutsidePeriods && call.answer.may_charge()
                 }
                 None => true,
@@ -132,7 +132,7 @@ impl<'h> KeyCheck<'h> {
     fn fixed_window(&self, limit: &FixedWindow, verdict: &mut Verdict) {
         let (most, window) = (limit.limit(), limit.window());
         let promise = format!("at most {most} in each aligned window of {window}");
-        // n windows in a row are one window and n - 1 more of the same.
+        // n consecutive windows are one window and n - 1 more of the same.
         let line = Line { burst: most, drain: most, scale: 1 };
         let found = on_line(&self.charges.certain, Grid::Even(window.us()), line);
         self.over_admitted(found, &promise, verdict);
@@ -148,7 +148,7 @@ impl<'h> KeyCheck<'h> {
         let active = active(&self.charges.possible, |end| end + window.us());
         let (costs, entries) = (sum(&active), Peaks::of_sum(&active, |_| 1));
         let counted = |refusal: &Record| {
-            // No room for one more instant is a reason too, whatever the cost.
+            // A full log also justifies a refusal, whatever the cost.
             let full = entries.most(refusal.start.us(), refusal.end.us()) >= limit.entries().into();
             if full { most.into() } else { costs(refusal) }
         };
@@ -174,7 +174,7 @@ impl<'h> KeyCheck<'h> {
         let mut found = in_estimate(certain, limit);
         let mut promise = estimate.clone();
         if found.is_empty() {
-            // Each admission found all of the newest buckets, itself included, at or below the limit.
+            // Each admission found the newest buckets, including itself, at or below the limit.
             promise = format!("at most {most} in any {buckets} aligned buckets of {bucket}");
             found = in_width(certain, Grid::Even(bucket.us()), buckets, most.into());
         }
@@ -184,9 +184,9 @@ impl<'h> KeyCheck<'h> {
             self.over_admitted(found, &promise, verdict);
         }
 
-        // A charge counts in full while its bucket is among the newest, and then by its overlap. An effective
-        // instant never goes back to an older bucket, but may go back within one. So in the first bucket that
-        // the refusal touches the overlap is that of the refusal's start, and in later ones it can be full.
+        // A charge counts in full while its bucket is among the newest, and then by its overlap. The effective instant
+        // never goes back to an older bucket, but may go back within one. So in the first bucket of the refusal's
+        // interval the overlap is that of its start, and in later buckets it can be full.
         let possible = &self.charges.possible;
         let end_of_bucket = |at: u64| Time::from_us(at).floor(bucket).us() + bucket.us();
         let newest = active(possible, |end| end_of_bucket(end) + window.us() - bucket.us());
@@ -209,16 +209,16 @@ impl<'h> KeyCheck<'h> {
         self.falsely_refused(&all, most, &estimate, counted, verdict);
     }
 
-    /// At most `bound` in any span of `window`; and if that holds, also over longer spans what follows from a
-    /// limit of `most` per window.
+    /// Checks for at most `bound` in any span of `window`. If that holds, also checks longer spans against what follows
+    /// from a limit of `most` per window.
     fn any_window(&self, most: u64, window: Span, bound: u128, verdict: &mut Verdict) {
         let (certain, grid) = (&self.charges.certain, Grid::Even(1));
         let found = in_width(certain, grid, window.us(), bound);
         if !found.is_empty() {
             return self.over_admitted(found, &format!("at most {bound} in any {window}"), verdict);
         }
-        // A span of D ticks fits into floor((D - 1) / W) + 1 windows. Where only aligned buckets are held to
-        // the limit, its ends reach into one window more.
+        // A span of D ticks fits into floor((D - 1) / W) + 1 windows. If only aligned buckets obey the limit, it can
+        // touch one more window.
         let burst = if bound > most.into() { 2 * most } else { most };
         let found = on_line(certain, grid, Line { burst, drain: most, scale: window.us() });
         let promise = format!("at most {burst} and what {most} per {window} adds to it in any longer span");
@@ -281,7 +281,7 @@ impl<'h> KeyCheck<'h> {
                 let line = Line { burst: most, drain: most, scale: 1 };
                 let found = on_line(&certain, Grid::Periods(starts), line);
                 self.over_admitted(found, &promise, verdict);
-                // Before the first period known, all that counts is over when that one begins.
+                // Everything before the first known period has expired when that period begins.
                 let active = active(&self.charges.possible, |end| {
                     starts.into_iter().find(|start| *start > end).unwrap_or(u64::MAX)
                 });
@@ -315,8 +315,8 @@ impl<'h> KeyCheck<'h> {
         verdict.over_admitted.extend(violations);
     }
 
-    /// Reports the refusals for which there was room below `capacity`, given the most that can have counted
-    /// against each.
+    /// Reports the refusals for which there was room below `capacity`. `most` returns the most that can have counted
+    /// against a refusal.
     fn falsely_refused(
         &self,
         active: &[Active<'h>],
@@ -327,7 +327,7 @@ impl<'h> KeyCheck<'h> {
     ) {
         let mut explained = 0;
         for refusal in &self.refusals {
-            // A refusal of nothing says that there was no room for one.
+            // A refusal of cost 0 means that there was no room for cost 1.
             let sum = counted(refusal).saturating_add(refusal.cost.max(1).into());
             let bound = u128::from(capacity);
             if sum > bound {
@@ -372,7 +372,7 @@ fn cost(active: &Active<'_>) -> u64 {
     active.charge.cost
 }
 
-/// The most that can have counted against a refusal if everything active counts in full.
+/// Returns the most that can have counted against a refusal if everything active counts in full.
 fn sum(active: &[Active<'_>]) -> impl Fn(&Record) -> u128 + use<> {
     let peaks = Peaks::of_sum(active, cost);
     move |refusal| peaks.most(refusal.start.us(), refusal.end.us())

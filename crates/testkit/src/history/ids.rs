@@ -1,4 +1,4 @@
-//! I10: an admitted id stands for one content and keeps its answer.
+//! I10: an admitted request id has one content and keeps its answer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use tollgate_core::Span;
 
 use super::{Answer, Record};
 
-/// Two calls with one id that cannot both be right.
+/// Two calls with one id that contradict each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdConflict {
-    /// What is wrong with them.
+    /// How they contradict each other.
     pub broken: Broken,
     /// The admission.
     pub admitted: Record,
@@ -18,7 +18,7 @@ pub struct IdConflict {
     pub later: Record,
 }
 
-/// What an id promises.
+/// Which guarantee of request ids was broken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Broken {
     /// The store admitted another key or cost under an id it had admitted before.
@@ -27,7 +27,7 @@ pub enum Broken {
     AdmittedThenRefused,
 }
 
-/// All conflicts between calls that a store must have remembered the id for.
+/// Returns all conflicts between calls for which the store must have remembered the id.
 pub(super) fn conflicts<'h>(calls: impl Iterator<Item = &'h Record>, horizon: Span) -> Vec<IdConflict> {
     let mut by_id: BTreeMap<u128, Vec<&Record>> = BTreeMap::new();
     for call in calls.filter(|call| call.cost > 0) {
@@ -39,7 +39,7 @@ pub(super) fn conflicts<'h>(calls: impl Iterator<Item = &'h Record>, horizon: Sp
 }
 
 fn of_one_id(mut calls: Vec<&Record>, horizon: Span) -> Vec<IdConflict> {
-    // The memory of an id runs from its charge, which the earliest call may have made.
+    // The horizon of an id starts with its charge, which the earliest call may have made.
     let since = calls.iter().filter(|call| call.answer.may_charge()).map(|call| call.start).min();
     let Some(since) = since else { return Vec::new() };
     calls.retain(|call| call.end.since(since) < horizon);

@@ -1,11 +1,11 @@
-//! False refusals: the most that can have counted against a refusal, wherever in their intervals the charges
-//! and the refusal itself took effect.
+//! False refusals: the most that can have counted against a refusal, wherever in their intervals the charges and the
+//! refusal took effect.
 
 use tollgate_core::algorithm::bucket::Bucket;
 
 use super::charge::Charge;
 
-/// The stretch in which a possible charge can have counted: from `from` to just before `until`.
+/// The time in which a possible charge can have counted: from `from` to just before `until`.
 #[derive(Clone, Copy)]
 pub(super) struct Active<'h> {
     pub(super) from: u64,
@@ -13,19 +13,19 @@ pub(super) struct Active<'h> {
     pub(super) charge: Charge<'h>,
 }
 
-/// A quantity over time that rises only at known points: its largest value between any two instants.
+/// The maximum between any two instants of a quantity that rises only at known points.
 pub(super) struct Peaks {
     points: Vec<u64>,
     /// A heap of maxima; the leaves are the values at the points.
     tree: Vec<u128>,
 }
 
-/// Each charge active from its start until what `until` says of its end.
+/// Returns each charge as active from its start until `until(end)`.
 pub(super) fn active<'h>(possible: &[Charge<'h>], until: impl Fn(u64) -> u64) -> Vec<Active<'h>> {
     possible.iter().map(|&charge| Active { from: charge.start, until: until(charge.end), charge }).collect()
 }
 
-/// Charges on a meter, each active until the meter has certainly been left alone for `expiry_us`.
+/// Returns charges on a meter, each active until the meter has certainly expired.
 pub(super) fn active_in_life<'h>(possible: &[Charge<'h>], expiry_us: u64) -> Vec<Active<'h>> {
     let mut active = active(possible, |end| end.saturating_add(expiry_us));
     let mut first = 0;
@@ -42,7 +42,7 @@ pub(super) fn active_in_life<'h>(possible: &[Charge<'h>], expiry_us: u64) -> Vec
 }
 
 impl Peaks {
-    /// The sum of what is active, each with the weight that `weight` gives it.
+    /// Returns the sum of the active charges, weighted by `weight`.
     pub(super) fn of_sum(active: &[Active<'_>], weight: impl Fn(&Active<'_>) -> u64) -> Peaks {
         let mut events: Vec<(u64, bool, u64)> = active
             .iter()
@@ -61,17 +61,20 @@ impl Peaks {
         Peaks::new(values.collect())
     }
 
-    /// The largest possible debt of a bucket, in whole units rounded up, over its ticks. Exact only between
+    /// Returns the largest possible debt of a bucket, in whole units rounded up, over its ticks. Exact only between
     /// instants of which the first is one of `firsts`.
     ///
-    /// Why this is the largest: a debt drains, so at `t` a charge weighs most if it came as late as it could,
-    /// at its end, or at `t` itself if `t` lies in its interval. Hence two parts, a debt of charges that are
-    /// over, each placed at its end, and the full weight of those that are not. A real debt is also never above
-    /// the capacity, so the first part may be cut there each time. By induction over time, with `d` the real
-    /// debt, `g` the first part and `q` the weight of real charges whose interval is not over, `d <= g + q`:
-    /// draining takes from `d` at least what it takes from `g`, unless `d` is zero; a real charge adds the same
-    /// to `d` and `q`; an end moves a weight from `q` to `g`, and if `g` is then cut to the capacity, `d` was
-    /// not above the capacity either.
+    /// Why this is the largest: a debt drains, so at `t` a charge counts most if it happened as late as possible, at its
+    /// end, or at `t` itself if `t` is in its interval. Hence two parts: the debt of charges whose interval has ended,
+    /// each placed at its end, and the full cost of the others. A real debt never exceeds the capacity, so the first part
+    /// may be clamped to it each time.
+    ///
+    /// Proof by induction over time. Let `d` be the real debt, `g` the first part, and `q` the cost of real charges whose
+    /// interval has not ended. Then `d <= g + q`:
+    /// - draining reduces `d` by at least as much as `g`, unless `d` is zero;
+    /// - a real charge adds the same to `d` and `q`;
+    /// - the end of an interval moves a cost from `q` to `g`, and if `g` is then clamped to the capacity, `d` did not exceed
+    ///   the capacity either.
     pub(super) fn of_debt(possible: &[Charge<'_>], bucket: &Bucket, firsts: &[u64]) -> Peaks {
         let tick = |at: u64| at / bucket.tick().us();
         let (drain, scale) = bucket.rate();
@@ -103,7 +106,7 @@ impl Peaks {
         Peaks::new(values.collect())
     }
 
-    /// Points with their values, by point.
+    /// Creates it from points and their values, sorted by point.
     fn new(values: Vec<(u64, u128)>) -> Peaks {
         let (points, leaves): (Vec<u64>, Vec<u128>) = values.into_iter().unzip();
         let mut tree = vec![0; points.len()];
@@ -114,9 +117,9 @@ impl Peaks {
         Peaks { points, tree }
     }
 
-    /// The largest value from `first` to `last`, both included.
+    /// Returns the largest value from `first` to `last`, inclusive.
     pub(super) fn most(&self, first: u64, last: u64) -> u128 {
-        // What was reached at the last point before `first` still holds at `first`.
+        // The value at the last point before `first` still applies at `first`.
         let from = self.points.partition_point(|point| *point <= first).saturating_sub(1);
         let to = self.points.partition_point(|point| *point <= last);
         let (mut from, mut to) = (from + self.points.len(), to + self.points.len());

@@ -1,7 +1,7 @@
-//! Where the periods of a quota that starts with its first use can have begun.
+//! Bounds for the periods of a rolling quota.
 //!
-//! A period begins with the first charge after the one before it has ended. From the intervals of the charges
-//! follow bounds for the first beginning, and from those and the intervals bounds for the next, and so on.
+//! A period begins with the first charge after the previous period has ended. The intervals of the charges give bounds
+//! for the start of the first period. Those bounds and the intervals give bounds for the next one, and so on.
 
 use super::certain::{Found, within};
 use super::charge::{Charge, Charges};
@@ -11,11 +11,11 @@ use super::charge::{Charge, Charges};
 struct Began {
     earliest: u64,
     latest: u64,
-    /// Whatever happens from here on is not in an earlier period.
+    /// From here on, nothing belongs to an earlier period.
     own_from: u64,
 }
 
-/// The periods of one key, in order, as long as it is certain that there was another.
+/// The periods of one key in order, as far as it is certain that there was another.
 pub(super) struct RollingPeriods {
     length_us: u64,
     began: Vec<Began>,
@@ -27,7 +27,7 @@ impl RollingPeriods {
         let earliest = Lowest::new(charges.possible.iter().map(|charge| (charge.end, charge.start)));
         let mut began = Vec::new();
         let (mut own_from, mut not_before) = (0, 0);
-        // A charge that certainly comes after the period before belongs to this one or makes it older.
+        // A charge that is certainly after the previous period is in this one, or this one began earlier.
         while let (Some(latest), Some(start)) = (latest.from(own_from), earliest.from(not_before)) {
             let earliest = start.max(not_before);
             began.push(Began { earliest, latest, own_from });
@@ -37,7 +37,7 @@ impl RollingPeriods {
         RollingPeriods { length_us, began }
     }
 
-    /// Periods that certainly hold more than `bound`.
+    /// Returns periods in which certainly more than `bound` was admitted.
     pub(super) fn crowded(&self, certain: &[Charge<'_>], bound: u128) -> Vec<Found> {
         let spans = self.began.iter().filter_map(|began| {
             let last = began.earliest.saturating_add(self.length_us) - 1;
@@ -48,19 +48,19 @@ impl RollingPeriods {
         spans.collect()
     }
 
-    /// The first instant at which a charge that happened at `end` or earlier certainly counts no more.
+    /// Returns the first instant at which a charge that happened at `end` or earlier certainly no longer counts.
     pub(super) fn over_by(&self, end: u64) -> u64 {
         let own = end.saturating_add(self.length_us);
-        // Its period is this one or an earlier one, so it is over when this one is.
+        // Its period is this one or an earlier one, so it has ended when this one ends.
         let holding =
             self.began.partition_point(|began| began.earliest.saturating_add(self.length_us) <= end);
         self.began.get(holding).map_or(own, |began| own.min(began.latest.saturating_add(self.length_us)))
     }
 }
 
-/// Answers which is the smallest value among the pairs whose key is at or above a number.
+/// Finds the smallest value among the pairs whose key is at or above a number.
 struct Lowest {
-    /// By key; the value is the smallest from there on.
+    /// Sorted by key. Each value is the smallest from there on.
     pairs: Vec<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the checker found, in numbers for programs and in words for people.
+//! The result of a check, as data and as text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,63 +8,63 @@ use tollgate_core::Time;
 use super::ids::IdConflict;
 use super::{Answer, Record};
 
-/// How many findings of one kind a report spells out.
+/// Largest number of findings of one kind that a report lists.
 const SHOWN_MAX: usize = 10;
 
-/// All that a history says about a limit.
+/// The result of checking a history against a limit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// Spans with more admitted than promised.
+    /// Spans in which more was admitted than allowed.
     pub over_admitted: Vec<Violation>,
-    /// Refusals for which there was room, each by itself.
+    /// Refusals for which there was room.
     pub falsely_refused: Vec<Violation>,
-    /// Request ids that broke their promise.
+    /// Request ids with contradicting answers.
     pub id_conflicts: Vec<IdConflict>,
-    /// How many records could not be checked, by the reason.
+    /// Number of records that could not be checked, by reason.
     pub unchecked: BTreeMap<Unchecked, u64>,
-    /// What the history consists of.
+    /// Number of records by kind.
     pub counts: Counts,
 }
 
-/// One promise broken on one key.
+/// One broken guarantee on one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// The key.
     pub key: String,
-    /// The promise, in words.
+    /// The guarantee, as text.
     pub promise: String,
     /// First instant of the span, or of the refusal's interval.
     pub first: Time,
-    /// Last instant of it.
+    /// Last instant of the span or interval.
     pub last: Time,
-    /// Cost that certainly fell into the span; or the most that can have counted against the refusal, plus the
+    /// Cost that was certainly admitted in the span; or the most that can have counted against the refusal, plus the
     /// refused cost.
     pub sum: u128,
-    /// What `sum` should not have been above; or, for a refusal, should have been above.
+    /// The bound that `sum` exceeded; or, for a refusal, that `sum` should have exceeded.
     pub bound: u128,
-    /// The refusal.
+    /// The false refusal, if it is one.
     pub refused: Option<Record>,
-    /// Some of the records that `sum` is made of; none for the later ones of a key with very many violations.
+    /// Some of the records in `sum`. Empty for later violations of a key with very many.
     pub evidence: Vec<Record>,
-    /// How many more there are; calls with one request id count as one.
+    /// Number of further records. Calls with one request id count as one.
     pub evidence_left_out: usize,
 }
 
-/// Why a record says nothing.
+/// Why a record was not checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unchecked {
     /// Its end is before its start.
     EndBeforeStart,
-    /// It lies, or may lie, outside the calendar periods that the limit carries.
+    /// It may be outside the calendar periods of the limit.
     OutsidePeriods,
-    /// The limit is a penalty, which promises nothing about charges.
+    /// The limit is a penalty, which guarantees nothing about charges.
     Penalty,
 }
 
-/// What a history consists of.
+/// Numbers of records by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Records.
+    /// All records.
     pub records: u64,
     /// Keys.
     pub keys: u64,
@@ -72,16 +72,16 @@ pub struct Counts {
     pub allowed: u64,
     /// Records answered [`Answer::Refuse`].
     pub refused: u64,
-    /// Records answered [`Answer::Degraded`]: they are only counted.
+    /// Records answered [`Answer::Degraded`].
     pub degraded: u64,
     /// Records answered [`Answer::Unknown`].
     pub unknown: u64,
-    /// Records that repeat the id of another.
+    /// Records that repeat an earlier id.
     pub repeated: u64,
 }
 
 impl Verdict {
-    /// Whether every record was checked and nothing was found.
+    /// Whether every record was checked and no violation was found.
     pub fn is_clean(&self) -> bool {
         self.over_admitted.is_empty()
             && self.falsely_refused.is_empty()
@@ -89,15 +89,15 @@ impl Verdict {
             && self.unchecked.is_empty()
     }
 
-    /// Cost admitted above what was promised, over all spans reported. Spans of one key may overlap, so this
-    /// can count a part of it twice.
+    /// Returns the cost admitted beyond the bounds, over all reported spans. Spans of one key may overlap, so some of it
+    /// can be counted twice.
     pub fn excess(&self) -> u128 {
         self.over_admitted.iter().map(Violation::excess).sum()
     }
 }
 
 impl Violation {
-    /// By how much the bound was missed; for a false refusal, how much room there was left with it.
+    /// Returns by how much the bound was exceeded; for a false refusal, how much room was left.
     pub const fn excess(&self) -> u128 {
         self.sum.abs_diff(self.bound)
     }
@@ -174,8 +174,8 @@ impl fmt::Display for Unchecked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unchecked::EndBeforeStart => "their end is before their start",
-            Unchecked::OutsidePeriods => "they may lie outside the calendar periods that the limit carries",
-            Unchecked::Penalty => "a penalty promises nothing about charges",
+            Unchecked::OutsidePeriods => "they may be outside the calendar periods of the limit",
+            Unchecked::Penalty => "a penalty guarantees nothing about charges",
         })
     }
 }

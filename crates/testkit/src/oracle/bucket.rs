@@ -1,4 +1,4 @@
-//! Token bucket, leaky meter, leaky shaper: a debt kept as a fraction.
+//! Model of token bucket, leaky meter and leaky shaper: a debt as a fraction.
 
 use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::{Decline, Mark, Operation, Span, Time, Verdict};
@@ -12,13 +12,13 @@ pub struct Numbers {
     pub rate: u64,
     /// The period.
     pub period_us: u64,
-    /// The capacity; for a shaper the queue.
+    /// The capacity, or the queue length of a shaper.
     pub capacity: u64,
-    /// Which reading it is.
+    /// Token bucket, meter or shaper.
     pub kind: BucketKind,
 }
 
-/// `debt / scale` units owed at `at`.
+/// A debt of `debt / scale` units at the instant `at`.
 #[derive(Default, Clone)]
 pub struct BucketOracle {
     owed: Option<Owed>,
@@ -46,7 +46,7 @@ impl Numbers {
         }
     }
 
-    /// In microseconds if twice the capacity can be counted so, else in milliseconds.
+    /// Uses microseconds if twice the capacity fits, otherwise milliseconds.
     fn rate(&self) -> Rate {
         let per = |tick: Big| {
             let (rate, ticks) = (Big::from(self.rate), Big::from(self.period_us) / tick);
@@ -71,7 +71,7 @@ impl BucketOracle {
         self.owed.map_or(now, |owed| now.max(ceil_div(owed.at, rate.tick) * rate.tick))
     }
 
-    /// Debt in this rate's scale.
+    /// Returns the debt in this rate's scale.
     fn debt(&self, numbers: &Numbers, rate: &Rate, now: Big) -> Big {
         let Some(owed) = self.owed else { return 0 };
         let ticks = (self.effective(rate, now) - ceil_div(owed.at, rate.tick) * rate.tick) / rate.tick;
@@ -109,19 +109,19 @@ impl Oracle for BucketOracle {
                 if debt + needed > full {
                     return status.refused(first(at, |t| self.debt(numbers, &rate, t) + needed <= full));
                 }
-                // A queue lets it pass when everything before it has drained.
+                // A shaper delays until everything before it has drained.
                 let delay = if refundable { 0 } else { ceil_div(debt, rate.drain) * rate.tick };
                 let admitted = Verdict::Admitted { delay: Span::from_us(small(delay)) };
                 if cost == 0 {
-                    return status.kept(admitted);
+                    return status.unchanged(admitted);
                 }
                 let mark = if refundable { Mark::At { time: time(at) } } else { Mark::None };
                 self.owed = Some(Owed { debt: debt + Big::from(cost) * rate.scale, scale: rate.scale, at });
                 let status = self.status(numbers, &rate, now);
                 status.written(admitted, mark, status.reset_at)
             }
-            Operation::Refund { mark: Mark::At { time: booked }, cost } if refundable => {
-                let ticks = (at - floor(big(booked), rate.tick)).max(0) / rate.tick;
+            Operation::Refund { mark: Mark::At { time: charged_at }, cost } if refundable => {
+                let ticks = (at - floor(big(charged_at), rate.tick)).max(0) / rate.tick;
                 let charged = Big::from(cost).min(numbers.ceiling()) * rate.scale;
                 let given = (charged - ticks * rate.drain).min(debt);
                 if given <= 0 {

@@ -1,4 +1,4 @@
-//! Concurrency: the list of leases.
+//! Model of concurrency: the list of leases.
 
 use tollgate_core::{Decline, Mark, Operation, Time, Token};
 
@@ -7,13 +7,13 @@ use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time}
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
-    /// Units at once.
+    /// Units that can be held at once.
     pub limit: u64,
     /// How long a lease lasts.
     pub lease_us: u64,
 }
 
-/// Every lease ever taken and not released, and the newest instant anything was written.
+/// Every lease that was taken and not released, and the newest instant of a write.
 #[derive(Default, Clone)]
 pub struct ConcurrencyOracle {
     seen: Big,
@@ -42,7 +42,7 @@ impl ConcurrencyOracle {
         }
     }
 
-    /// Writes: time has been seen, what had ended is gone, `token` has a new lease or none.
+    /// Records a write: advances time, drops expired leases, and replaces or removes the lease of `token`.
     fn set(&mut self, now: Big, token: Token, lease: Option<(Big, Big)>) {
         let kept: Vec<_> = self.live(now).filter(|&(other, _, _)| other != token).collect();
         self.leases = kept;
@@ -60,8 +60,8 @@ impl Oracle for ConcurrencyOracle {
         let until = (now.max(self.seen) + lease).min(END);
         match *operation {
             Operation::Peek { cost } => {
-                let nobody = Operation::Charge { cost, token: Token::NONE };
-                self.clone().step(numbers, time(now), &nobody).without_write()
+                let without_token = Operation::Charge { cost, token: Token::NONE };
+                self.clone().step(numbers, time(now), &without_token).without_write()
             }
             Operation::Charge { cost, token } => {
                 let needed = Big::from(cost.max(1));
@@ -72,7 +72,7 @@ impl Oracle for ConcurrencyOracle {
                     return status.refused(first(now, |t| self.held(t) + needed <= limit));
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 self.set(now, token, Some((until, cost.into())));
                 let status = self.status(limit, now);

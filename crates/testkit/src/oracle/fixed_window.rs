@@ -1,4 +1,4 @@
-//! Fixed window: every charge with the window it was booked in, added up.
+//! Model of the fixed window: the list of charges with their window.
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
@@ -13,7 +13,7 @@ pub struct Numbers {
     pub window_us: u64,
 }
 
-/// All charges of the window on record.
+/// All charges of the newest window seen.
 #[derive(Default, Clone)]
 pub struct FixedWindowOracle {
     window: Option<(Big, Big)>,
@@ -63,7 +63,7 @@ impl Oracle for FixedWindowOracle {
                     return status.refused(first(now, |t| self.used(t) + needed <= limit));
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 let (start, end) = self.book(length, now, cost.into());
                 self.status(limit, length, now).written(AT_ONCE, Mark::Window { start: time(start) }, end)

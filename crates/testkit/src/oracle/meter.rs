@@ -1,4 +1,4 @@
-//! Meter: the list of what was added and taken away.
+//! Model of the meter: the list of charges and refunds.
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
@@ -7,13 +7,13 @@ use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time}
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
-    /// The highest count, if there is one.
+    /// The largest count, if there is a limit.
     pub limit: Option<u64>,
-    /// How long an untouched meter is kept.
+    /// How long the counter is kept after its last write.
     pub expiry_us: u64,
 }
 
-/// Everything counted since the meter last started from zero.
+/// All charges and refunds since the counter last started from zero.
 #[derive(Default, Clone)]
 pub struct MeterOracle {
     touched: Option<Big>,
@@ -62,7 +62,7 @@ impl Oracle for MeterOracle {
                     return status.refused(first(now, |t| self.value(expiry, t) + needed <= limit));
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 self.add(expiry, now, cost.into());
                 let status = self.status(limit, expiry, now);

@@ -1,4 +1,4 @@
-//! Penalty: the number of failures, the wait computed by repeated multiplication.
+//! Model of the penalty: the number of failures, and a wait computed by repeated multiplication.
 
 use tollgate_core::algorithm::penalty::PenaltyNumbers;
 use tollgate_core::{Decline, Mark, Operation, Report, Time};
@@ -11,7 +11,7 @@ pub struct PenaltyOracle {
     record: Option<(Big, Big)>,
 }
 
-/// Failures past the free ones that still make the wait longer.
+/// Number of failures after the free ones that still make the wait longer.
 const STEPS: Big = 64;
 
 fn wait(numbers: &PenaltyNumbers, failures: Big) -> Big {
@@ -75,7 +75,7 @@ impl Oracle for PenaltyOracle {
                 if self.waits(numbers, now) {
                     status.refused(until)
                 } else {
-                    status.kept(AT_ONCE)
+                    status.unchanged(AT_ONCE)
                 }
             }
             Operation::Report { result: Report::Failure } => {

@@ -1,22 +1,22 @@
-//! Quota: what was used in the period on record, and the list of reservations.
+//! Model of the quota: the units used in the newest period, and the list of reservations.
 
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::{Decline, Mark, Operation, Time, Token};
 
 use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
 
-/// The limit's numbers, with the periods the caller computed.
+/// The limit's numbers, with the periods that the caller computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     /// Units per period.
     pub allowance: u64,
-    /// Units on top.
+    /// Extra units that are admitted.
     pub grace: u64,
     /// The periods.
     pub period: QuotaPeriod,
 }
 
-/// The period on record and what happened in it.
+/// The newest period seen, and what happened in it.
 #[derive(Default, Clone)]
 pub struct QuotaOracle {
     record: Option<Record>,
@@ -31,7 +31,7 @@ struct Record {
     held: Vec<(Token, Big, Big)>,
 }
 
-/// The most reservations at once.
+/// Largest number of open reservations.
 const MOST_HELD: usize = 4_096;
 
 impl QuotaOracle {
@@ -39,7 +39,7 @@ impl QuotaOracle {
         self.record.as_ref().map_or(now, |record| now.max(record.seen))
     }
 
-    /// The end of the period on record in these numbers: a rolling one runs from its start.
+    /// Returns the end of the newest period under these numbers. A rolling period keeps its start.
     fn recorded_end(&self, numbers: &Numbers) -> Option<Big> {
         self.record.as_ref().map(|record| match numbers.period {
             QuotaPeriod::Calendar(_) => record.end,
@@ -70,7 +70,7 @@ impl QuotaOracle {
         self.held(numbers, now).into_iter().find(|&(other, _, _)| other == token).map(|(_, _, cost)| cost)
     }
 
-    /// The period in force; `None` if the caller's periods do not reach.
+    /// Returns the period in force, or `None` if the caller's periods do not cover `now`.
     fn period(&self, numbers: &Numbers, now: Big) -> Option<(Big, Big)> {
         let at = self.effective(now);
         match numbers.period {
@@ -135,7 +135,7 @@ impl Oracle for QuotaOracle {
                     return refused;
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 self.write(numbers, now, period, cost.into());
                 self.status(numbers, now, end).written(AT_ONCE, Mark::Window { start: time(start) }, end)
@@ -151,14 +151,14 @@ impl Oracle for QuotaOracle {
                     return status.declined(Decline::TooManyReservations);
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 let until = (self.effective(now) + Big::from(hold.us())).min(end);
                 self.write(numbers, now, period, 0);
                 if let Some(record) = &mut self.record {
                     record.held.push((token, until, cost.into()));
                 }
-                // The answer counts the reservation even if it is over at once.
+                // The answer counts the reservation even if it expires at once.
                 let status = self.status(numbers, now, end);
                 let over = if until > self.effective(now) { 0 } else { Big::from(cost) };
                 let status = Status { remaining: status.remaining - over, ..status };

@@ -1,4 +1,4 @@
-//! Sliding log: the list of admitted requests, added up.
+//! Model of the sliding log: the list of admitted requests.
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
@@ -11,17 +11,17 @@ pub struct Numbers {
     pub limit: u64,
     /// The window's length.
     pub window_us: u64,
-    /// The most instants remembered.
+    /// Largest number of log entries.
     pub entries: u64,
 }
 
-/// Every admitted request that may still count, with how much of it was taken back (a negative cost).
+/// Every admitted request that may still count, and its refunds as negative costs.
 #[derive(Default, Clone)]
 pub struct SlidingLogOracle {
     requests: Vec<(Big, Big)>,
 }
 
-/// A refund looks at this many instants.
+/// Number of newest entries that a refund searches.
 const REACH: usize = 16;
 
 impl SlidingLogOracle {
@@ -68,7 +68,7 @@ impl SlidingLogOracle {
         }
     }
 
-    /// Forgets what no longer counts, as core does when it adds.
+    /// Drops entries that no longer count, as core does when it adds one.
     fn prune(&mut self, window: Big, now: Big) {
         self.requests = self.live(window, now).collect();
     }
@@ -91,7 +91,7 @@ impl Oracle for SlidingLogOracle {
                     return status.refused(first(at + 1, |t| self.fits(numbers, t, needed)));
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 self.prune(window, now);
                 self.requests.push((at, cost.into()));

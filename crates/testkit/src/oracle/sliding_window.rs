@@ -1,4 +1,4 @@
-//! Sliding window: charges by the bucket they were booked in, weighed one by one.
+//! Model of the sliding window: the units of each bucket, weighted one by one.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub struct Numbers {
     pub limit: u64,
     /// The window's length.
     pub window_us: u64,
-    /// How many buckets make it.
+    /// Buckets per window.
     pub buckets: u64,
-    /// What the oldest bucket counts for.
+    /// How much of the oldest bucket counts.
     pub counting: Counting,
 }
 
@@ -33,7 +33,7 @@ impl Numbers {
         Big::from(self.window_us) / Big::from(self.buckets)
     }
 
-    /// Interpolation counts in milliseconds where microseconds would pass 2^53.
+    /// Interpolation counts in milliseconds if microseconds would exceed 2^53.
     fn tick(&self) -> Big {
         match self.counting {
             Counting::Interpolated if Big::from(self.limit) * self.bucket() > END => 1_000,
@@ -54,7 +54,8 @@ impl SlidingWindowOracle {
         self.newest.map_or(now, |newest| now.max(newest))
     }
 
-    /// Units by the first instant of the bucket, in this limit's cut, that holds their old bucket's last instant.
+    /// Returns the units per bucket of this limit. Units of another bucket length go to the bucket that contains the last
+    /// instant of their old bucket.
     fn recut(&self, numbers: &Numbers) -> BTreeMap<Big, Big> {
         let mut units = BTreeMap::new();
         for (&start, &count) in &self.units {
@@ -121,7 +122,7 @@ impl Oracle for SlidingWindowOracle {
                     return status.refused(retry);
                 }
                 if cost == 0 {
-                    return status.kept(AT_ONCE);
+                    return status.unchanged(AT_ONCE);
                 }
                 let used = self.used(numbers, now) + Big::from(cost);
                 self.write(numbers, now);
@@ -149,7 +150,7 @@ impl Oracle for SlidingWindowOracle {
                 *recut.entry(big(at)).or_insert(0) -= given;
                 recut.retain(|_, count| *count != 0);
                 (self.units, self.length) = (recut, numbers.bucket());
-                // What counts is told before the bucket that lies ahead is moved into the present one.
+                // The answer counts before the bucket that is ahead is merged into the current one.
                 let used = self.used(numbers, now);
                 self.write(numbers, now);
                 let status = Status { remaining: limit - used, ..self.status(numbers, now) };

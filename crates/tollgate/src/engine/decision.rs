@@ -178,8 +178,8 @@ impl Decision {
         self.active.version
     }
 
-    /// Receipts for everything that can be given back: one for each rule that was charged and can give back. Whoever
-    /// has a receipt can give its charge back, so treat receipts like secrets.
+    /// Receipts for everything that can be given back: one for each rule that was charged and can give back. A
+    /// receipt is enough to give its charge back, so treat receipts like secrets.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
             .map(|Charge { rule, account, mark, cost, .. }| Receipt {

@@ -116,7 +116,7 @@ impl<S: Store> Engine<S> {
         });
         let mut returned = self.follow_up(&plan).await?;
         for ((returned, item), estimate) in returned.iter_mut().zip(plan.items()).zip(estimates) {
-            // A store answers a settlement with what it counts now; callers are told what they got back.
+            // A store answers a settlement with what it counts now; callers get what was given back.
             if let (Operation::Settle { .. }, Ok(counted)) = (item.operation, &mut returned.amount) {
                 *counted = estimate.saturating_sub(*counted);
             }

@@ -180,7 +180,7 @@ fn any_line() -> impl Strategy<Value = Line<'static>> {
     ];
     let window = prop::option::of(number().prop_map(|window| window.max(1)));
     (id, number(), number(), window, number(), number(), any::<bool>()).prop_map(
-        |(id, limit, remaining, window_s, reset_after_s, reset_at_s, counts_at_once)| Line {
+        |(id, limit, remaining, window_s, reset_after_s, reset_at_s, counts_concurrency)| Line {
             id,
             blocking: true,
             limit,
@@ -188,7 +188,7 @@ fn any_line() -> impl Strategy<Value = Line<'static>> {
             window_s,
             reset_after_s,
             reset_at_s,
-            counts_at_once,
+            counts_concurrency,
         },
     )
 }
@@ -239,7 +239,7 @@ proptest! {
         prop_assert!(fields.iter().all(|field| field.value.is_ascii() && field.list));
         let expected: Vec<_> = lines.iter().map(|line| {
             let mut parameters = vec![named("q", cut(line.limit))];
-            if line.counts_at_once {
+            if line.counts_concurrency {
                 parameters.push(named("qu", "concurrent-requests".to_owned()));
             }
             parameters.extend(line.window_s.map(|window| named("w", cut(window))));

@@ -235,7 +235,7 @@ fn limit() -> Shape {
                 .optional(
                     "factor",
                     number(1, penalty::FACTOR_MAX),
-                    "Each wait is this many times longer than the one before. Default: 2.",
+                    "Each wait is this many times as long as the one before. Default: 2.",
                 )
                 .optional("longest", duration(), "The longest wait. Default: 15min.")
                 .optional("memory", duration(), "How long failures count after a wait. Default: 1h.")

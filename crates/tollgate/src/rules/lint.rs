@@ -92,22 +92,20 @@ pub struct LintInfo {
 pub const LINTS: &[LintInfo] = &[
     LintInfo {
         code: "bucket-burst",
-        summary: "A token bucket, or a leaky bucket with a capacity, that can admit more than its rate within \
-                  one period.",
-        why: "Saved units add to refilled units: a bucket of capacity B admits up to B + floor((D - 1) * rate) \
-              in D ticks.",
+        summary: "A bucket that can admit more than its rate within one period.",
+        why: "Saved units add to the refill: up to B + floor((D - 1) * rate) in D ticks, for a capacity B.",
         run: limits::bucket_burst,
     },
     LintInfo {
         code: "window-edge-burst",
         summary: "A fixed window, which can admit twice its limit around a window edge.",
-        why: "The full limit at the end of one window and at the start of the next fall within one window length.",
+        why: "A full limit on each side of the edge falls within one window length.",
         run: limits::window_edge_burst,
     },
     LintInfo {
         code: "estimated-count",
-        summary: "A sliding window with interpolated counting, which is an estimate.",
-        why: "A client that times its requests gets almost twice the limit, with any number of buckets.",
+        summary: "A sliding window with `counting: interpolated`, which is an estimate.",
+        why: "A client that times its requests gets almost twice the limit, with any `buckets`.",
         run: limits::estimated_count,
     },
     LintInfo {
@@ -118,8 +116,8 @@ pub const LINTS: &[LintInfo] = &[
     },
     LintInfo {
         code: "log-entries",
-        summary: "A sliding log whose `entries` are fewer than the requests that its limit admits.",
-        why: "A request that needs one more entry is refused, although the limit is not reached.",
+        summary: "A sliding log with fewer `entries` than its limit admits requests.",
+        why: "A request that needs one more entry is refused before the limit is reached.",
         run: limits::log_entries,
     },
     LintInfo {
@@ -154,29 +152,26 @@ pub const LINTS: &[LintInfo] = &[
     },
     LintInfo {
         code: "value-never-seen",
-        summary: "A condition on `method` or `path` that no request meets: a method in lowercase, a path \
-                  without `/`.",
-        why: "Methods are uppercase and paths start with a slash, so the condition never holds.",
+        summary: "A condition on a `method` in lowercase, or a `path` without `/`.",
+        why: "Methods are uppercase and paths start with a slash, so it never holds.",
         run: dead_rules::value_never_seen,
     },
     LintInfo {
         code: "unreachable-rule",
-        summary: "A rule whose requests are all on the `deny` or the `bypass` list, or refused by another \
-                  rule's `limit: deny`.",
+        summary: "A rule whose requests are all denied, bypassed, or refused by a `limit: deny`.",
         why: "These are decided before the rule is checked.",
         run: dead_rules::unreachable_rule,
     },
     LintInfo {
         code: "shadowed-rule",
-        summary: "A rule that is covered by a stricter rule: same algorithm, same subject, at least the same \
-                  requests.",
-        why: "The stricter rule always refuses first, so this rule's numbers never matter.",
+        summary: "A rule covered by a stricter one: same algorithm, same subject, no fewer requests.",
+        why: "The stricter rule always refuses first.",
         run: dead_rules::shadowed_rule,
     },
     LintInfo {
         code: "unknown-attribute",
         summary: "An attribute that is not among the known attributes.",
-        why: "A condition on an absent attribute never holds, and an absent subject is not counted.",
+        why: "A condition on it never holds, and a subject without it is not counted.",
         run: attributes::unknown_attribute,
     },
     LintInfo {
@@ -188,21 +183,19 @@ pub const LINTS: &[LintInfo] = &[
     LintInfo {
         code: "counted-by-address",
         summary: "Rules that count by `ip`.",
-        why: "A client that can change its address gets a new count with each one: by a forged header, or \
-              within an IPv6 block.",
+        why: "A client that changes its address, by a forged header or in an IPv6 block, gets a new count.",
         run: subjects::counted_by_address,
     },
     LintInfo {
         code: "open-login",
-        summary: "A rule that protects a login, a password or a code, and allows everything when the store \
-                  fails.",
-        why: "During an outage, or an attack that causes one, guessing is not limited.",
+        summary: "A rule for a login, a password or a code that allows all when the store fails.",
+        why: "An outage, or an attack that causes one, allows unlimited guessing.",
         run: protection::open_login,
     },
     LintInfo {
         code: "penalty-without-account",
         summary: "A penalty without a rule that counts by account.",
-        why: "Guesses at one account from many addresses never add up, and one attacker locks others out.",
+        why: "Guesses from many addresses never add up, and one attacker locks others out.",
         run: protection::penalty_without_account,
     },
     LintInfo {
@@ -219,25 +212,25 @@ pub const LINTS: &[LintInfo] = &[
     },
     LintInfo {
         code: "unreachable-override",
-        summary: "An override that another override always takes precedence over, or a duplicate.",
-        why: "One with `until` beats one without, more conditions beat fewer, and of equals the later wins.",
+        summary: "An override that another one always takes precedence over.",
+        why: "`until` beats no `until`, more conditions beat fewer, and of equals the later wins.",
         run: overrides::unreachable,
     },
     LintInfo {
         code: "several-slots",
-        summary: "On a cluster: rules that match the same request but use different hash slots.",
-        why: "Their check is not one atomic step: it may refuse too early, and a crash in between loses a charge.",
+        summary: "On a cluster: rules that match one request in different hash slots.",
+        why: "The check is not atomic: it may refuse too early, and a crash may lose a charge.",
         run: interactions::several_slots,
     },
     LintInfo {
         code: "shaper-with-others",
         summary: "A rule with a `queue` that matches the same requests as other rules.",
-        why: "The other rules count the request when it is checked, not when its delay is over.",
+        why: "The others count a request before its delay, not after it.",
         run: interactions::shaper_with_others,
     },
     LintInfo {
         code: "lease-ends-in-queue",
-        summary: "A concurrency rule whose lease can end while the same request still waits in a queue.",
+        summary: "A lease that can end while its request still waits in a queue.",
         why: "Another request gets the lease before the work has started.",
         run: interactions::lease_ends_in_queue,
     },

@@ -1,4 +1,4 @@
-//! The measured paths: one key, every request admitted.
+//! The measured decisions: one key, every one admitted.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) fn bare_step() -> Box<dyn Fn() -> bool> {
     Box::new(move || keyed.check(KEY).allowed())
 }
 
-/// A check of an action from raw attributes. Of twenty rules, one matches `search` and three match `export`.
+/// One check of this action: one of twenty rules matches `search`, three match `export`.
 pub(crate) fn check(action: &'static str) -> Box<dyn Fn() -> bool> {
     let limiter = LocalLimiter::from_yaml(&rules()).expect("the rules are good");
     Box::new(move || {
@@ -29,7 +29,7 @@ fn rules() -> String {
     let mut rules = "version: 1\nrules:\n".to_owned();
     let mut rule = |id: &str, matches: &str, limit: &str| {
         writeln!(rules, "  - {{ id: {id}, match: {{ {matches} }}, per: api_key, limit: {{ {limit} }} }}")
-            .expect("writing to a string cannot fail");
+            .expect("a string takes everything");
     };
     for number in 0..16 {
         let matches = match number % 4 {

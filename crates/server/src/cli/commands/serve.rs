@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tollgate::store::redis::OpenError;
 
 use crate::cli::exit;
+use crate::cli::store_args::open_failure;
 use crate::config::{self, Flags};
 use crate::serve;
 
@@ -71,6 +73,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let load = || config::load(&args.flags, "it is not used");
     let loaded = load()?;
     crate::stderr::write(&loaded.warnings);
-    serve::run(loaded.config, || load().map(|loaded| loaded.config))?;
+    let result = serve::run(loaded.config, || load().map(|loaded| loaded.config));
+    result.map_err(|error| match error.downcast::<OpenError>() {
+        Ok(error) => open_failure(&error).into(),
+        Err(error) => error,
+    })?;
     Ok(exit::SUCCESS)
 }

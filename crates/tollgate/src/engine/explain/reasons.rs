@@ -1,4 +1,4 @@
-//! Why a number is what it is: one sentence for each number of each algorithm, all of them here.
+//! The reasons for numbers: one sentence for each number of each algorithm.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::decision::{Numbers, RetryAfter};
 use tollgate_core::{EXACT_MAX, Limit, Span};
 
-/// A number and its reason; reads `remaining 17: 223 of 240 are used and 2/s come back`.
+/// A number and its reason, such as `remaining 17: 223 of 240 are used and 2/s come back`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
     /// `limit`, `remaining`, `delay`, `retry after` or `reset in`.
     pub number: &'static str,
-    /// The number as people read it.
+    /// The number with its unit.
     pub value: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -28,57 +28,57 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What an algorithm says of each number; of a wait, what will be true when it is over.
-struct Words {
+/// An algorithm's reason for each number; for a wait, what is true when it is over.
+struct Sentences {
     limit: String,
     remaining: String,
     retry: String,
     reset: String,
 }
 
-/// The reasons of the numbers that say something: a delay or a wait only if there is one.
+/// The reasons for all numbers; a delay or a wait only if there is one.
 pub(super) fn reasons(limit: &Limit, numbers: &Numbers, cost: u64) -> Vec<Reason> {
-    // Cost 0 is admitted iff 1 would be.
-    let words = words(limit, numbers, cost.max(1));
+    // Cost 0 is admitted if and only if 1 would be.
+    let sentences = sentences(limit, numbers, cost.max(1));
     let mut reasons = vec![
-        Reason { number: "limit", value: count(numbers.limit), why: words.limit },
-        Reason { number: "remaining", value: count(numbers.remaining), why: words.remaining },
+        Reason { number: "limit", value: count(numbers.limit), why: sentences.limit },
+        Reason { number: "remaining", value: count(numbers.remaining), why: sentences.remaining },
     ];
     if let (true, Limit::Bucket(bucket)) = (numbers.delay_ms > 0, limit) {
-        let why = format!("those before it go first, {}", rate(bucket));
+        let why = format!("earlier requests proceed first, {}", rate(bucket));
         reasons.push(Reason { number: "delay", value: length(numbers.delay_ms), why });
     }
     match numbers.retry_after {
         RetryAfter::Ms(0) => (),
         RetryAfter::Ms(ms) => {
-            reasons.push(Reason { number: "retry after", value: length(ms), why: words.retry })
+            reasons.push(Reason { number: "retry after", value: length(ms), why: sentences.retry })
         }
         RetryAfter::Never => {
-            let why = "waiting does not help; something must be given back or changed".to_owned();
+            let why = "waiting does not help; units must be given back or the rule changed".to_owned();
             reasons.push(Reason { number: "retry after", value: "never".to_owned(), why });
         }
     }
-    let why = if numbers.reset_after_ms == 0 { "nothing is used".to_owned() } else { words.reset };
+    let why = if numbers.reset_after_ms == 0 { "nothing is used".to_owned() } else { sentences.reset };
     reasons.push(Reason { number: "reset in", value: length(numbers.reset_after_ms), why });
     reasons
 }
 
-fn words(limit: &Limit, numbers: &Numbers, cost: u64) -> Words {
+fn sentences(limit: &Limit, numbers: &Numbers, cost: u64) -> Sentences {
     match limit {
-        Limit::FixedWindow(limit) => Words {
-            limit: format!("so much in each window of {}, by the clock", limit.window()),
+        Limit::FixedWindow(limit) => Sentences {
+            limit: format!("per window of {}, aligned to the clock", limit.window()),
             remaining: format!("{} in this window", taken(numbers, "used")),
-            retry: "then this window is over".to_owned(),
-            reset: "then this window is over".to_owned(),
+            retry: "this window ends then".to_owned(),
+            reset: "this window ends then".to_owned(),
         },
         Limit::SlidingWindow(limit) => sliding_window(limit, numbers, cost),
         Limit::SlidingLog(limit) => sliding_log(limit, numbers, cost),
         Limit::Bucket(limit) => bucket(limit, numbers, cost),
-        Limit::Concurrency(limit) => Words {
-            limit: format!("so many at once, each for {} unless it is renewed", limit.lease()),
+        Limit::Concurrency(limit) => Sentences {
+            limit: format!("leases at the same time, each for {} unless it is renewed", limit.lease()),
             remaining: taken(numbers, "held"),
-            retry: "then enough leases have ended, if none is given back before or renewed".to_owned(),
-            reset: "then the last lease has ended, if none is renewed".to_owned(),
+            retry: "enough leases have ended by then, if none is released earlier or renewed".to_owned(),
+            reset: "the last lease has ended by then, if none is renewed".to_owned(),
         },
         Limit::Quota(limit) => quota(limit, numbers),
         Limit::Meter(limit) => meter(limit, numbers),
@@ -86,17 +86,17 @@ fn words(limit: &Limit, numbers: &Numbers, cost: u64) -> Words {
     }
 }
 
-fn sliding_window(limit: &SlidingWindow, numbers: &Numbers, cost: u64) -> Words {
+fn sliding_window(limit: &SlidingWindow, numbers: &Numbers, cost: u64) -> Sentences {
     let window = limit.window();
     let oldest = match limit.counting() {
         Counting::Strict => "the oldest bucket counted whole",
         Counting::Interpolated => "the oldest bucket counted by the part still in the window",
     };
-    Words {
-        limit: format!("so much in the last {window}, counted in buckets of {}", bucket_of(limit)),
+    Sentences {
+        limit: format!("per {window}, counted in buckets of {}", bucket_of(limit)),
         remaining: format!("{} in the last {window}, {oldest}", taken(numbers, "used")),
-        retry: format!("then enough of the oldest buckets has left the window to make room for {cost}"),
-        reset: "then all that is counted has left the window".to_owned(),
+        retry: format!("the oldest buckets have left the window by then, which makes room for {cost}"),
+        reset: "everything counted has left the window by then".to_owned(),
     }
 }
 
@@ -104,108 +104,111 @@ fn bucket_of(limit: &SlidingWindow) -> Span {
     Span::from_us(limit.window().us() / limit.buckets())
 }
 
-fn sliding_log(limit: &SlidingLog, numbers: &Numbers, cost: u64) -> Words {
+fn sliding_log(limit: &SlidingLog, numbers: &Numbers, cost: u64) -> Sentences {
     let window = limit.window();
     let remaining = if numbers.remaining == 0 && limit.entries() < limit.limit() {
         let (units, entries) = (limit.limit(), limit.entries());
-        format!("the last {window} hold all that fits, {units} units or {entries} instants")
+        format!("the log of the last {window} is full; it holds {units} units or {entries} instants")
     } else {
         format!("{} in the last {window}", taken(numbers, "used"))
     };
-    Words {
-        limit: format!("so much in any {window}"),
+    Sentences {
+        limit: format!("in any period of {window}"),
         remaining,
-        retry: format!("then enough of the oldest is {window} old to make room for {cost}"),
-        reset: format!("then the newest is {window} old"),
+        retry: format!("the oldest requests are {window} old by then, which makes room for {cost}"),
+        reset: format!("the newest request is {window} old by then"),
     }
 }
 
-fn bucket(limit: &Bucket, numbers: &Numbers, cost: u64) -> Words {
+fn bucket(limit: &Bucket, numbers: &Numbers, cost: u64) -> Sentences {
     let rate = rate(limit);
     match limit.kind() {
-        BucketKind::Tokens => Words {
-            limit: format!("so much can be saved up; {rate} come back"),
+        BucketKind::Tokens => Sentences {
+            limit: format!("the burst; {rate} come back"),
             remaining: format!("{} and {rate} come back", taken(numbers, "used")),
-            retry: format!("then {cost} are there again; {rate} come back"),
-            reset: format!("then all {} are there again", limit.capacity()),
+            retry: format!("{cost} have come back by then, at {rate}"),
+            reset: format!("all {} have come back by then", limit.capacity()),
         },
-        BucketKind::Meter => Words {
-            limit: format!("so much the bucket holds; {rate} leak out"),
-            remaining: format!("{} and {rate} leak out", taken(numbers, "full")),
-            retry: format!("then there is room for {cost}; {rate} leak out"),
-            reset: "then the bucket is empty".to_owned(),
+        BucketKind::Meter => Sentences {
+            limit: format!("the capacity of the bucket; {rate} leak out"),
+            remaining: format!("{} and {rate} leak out", taken(numbers, "filled")),
+            retry: format!("there is room for {cost} by then; {rate} leak out"),
+            reset: "the bucket is empty by then".to_owned(),
         },
-        BucketKind::Queue => Words {
-            limit: format!("one that goes and {} that wait; {rate} go", limit.capacity() - 1),
-            remaining: format!("{} and {rate} go", taken(numbers, "taken")),
-            retry: format!("then the queue has room for {cost}; {rate} go"),
-            reset: "then the queue is empty".to_owned(),
+        BucketKind::Queue => Sentences {
+            limit: format!(
+                "one request that proceeds and {} that wait; {rate} proceed",
+                limit.capacity() - 1
+            ),
+            remaining: format!("{} and {rate} proceed", taken(numbers, "taken")),
+            retry: format!("the queue has room for {cost} by then; {rate} proceed"),
+            reset: "the queue is empty by then".to_owned(),
         },
     }
 }
 
-fn quota(limit: &Quota, numbers: &Numbers) -> Words {
+fn quota(limit: &Quota, numbers: &Numbers) -> Sentences {
     let (period, end) = match limit.period() {
-        QuotaPeriod::Calendar(_) => ("each period of the calendar".to_owned(), "this period is over"),
+        QuotaPeriod::Calendar(_) => ("calendar period".to_owned(), "this period is over"),
         QuotaPeriod::Rolling(length) => {
-            (format!("each {length} from the first use"), "the period that began with the first use is over")
+            (format!("{length} from the first use"), "the period that began with the first use is over")
         }
     };
     let grace = match limit.grace() {
         0 => String::new(),
-        grace => format!("; a grace of {grace} on top is admitted and not shown as remaining"),
+        grace => format!("; a grace of {grace} more is admitted and not shown as remaining"),
     };
-    Words {
-        limit: format!("so much in {period}{grace}"),
+    Sentences {
+        limit: format!("per {period}{grace}"),
         remaining: format!("{} in this period, reservations included", taken(numbers, "used")),
-        retry: format!("then {end}, or reservations have run out that make enough room"),
-        reset: format!("then {end}"),
+        retry: format!("{end} by then, or reservations that make enough room have expired"),
+        reset: format!("{end} by then"),
     }
 }
 
-fn meter(limit: &Meter, numbers: &Numbers) -> Words {
+fn meter(limit: &Meter, numbers: &Numbers) -> Sentences {
     let expiry = limit.expiry();
     let forgotten = if expiry == EXPIRY_DEFAULT {
-        "nothing comes back by waiting; an untouched meter is forgotten only then".to_owned()
+        "nothing comes back by waiting; an unused meter is deleted only then".to_owned()
     } else {
-        format!("then nobody has touched it for {expiry}, and it is forgotten")
+        format!("the meter is deleted then, after {expiry} without use")
     };
-    Words {
-        limit: "so much until something is given back".to_owned(),
+    Sentences {
+        limit: "until units are given back".to_owned(),
         remaining: taken(numbers, "used"),
         retry: forgotten.clone(),
         reset: forgotten,
     }
 }
 
-fn penalty(limit: &Penalty, numbers: &Numbers) -> Words {
+fn penalty(limit: &Penalty, numbers: &Numbers) -> Sentences {
     let free = limit.numbers().free;
     let remaining = match numbers.remaining {
         0 => "the wait after the last failure is not over".to_owned(),
         left if left == numbers.limit => "no failure is on record".to_owned(),
-        1 => format!("the next failure brings a wait; {} free", of(free, "failure is", "failures are")),
+        1 => format!("the next failure causes a wait; {} free", of(free, "failure is", "failures are")),
         left => {
             let failures = of(numbers.limit - left, "failure is", "failures are");
             format!("{failures} on record, and {free} are free")
         }
     };
-    Words {
-        limit: format!("the {} attempt that fails brings a wait", ordinal(free + 1)),
+    Sentences {
+        limit: format!("the {} failed attempt causes a wait", ordinal(free + 1)),
         remaining,
-        retry: "then the wait after the last failure is over".to_owned(),
+        retry: "the wait after the last failure is over by then".to_owned(),
         reset: format!(
-            "then the failures are forgotten, {} after the wait for the last",
+            "the failures are forgotten then, {} after the wait for the last one",
             limit.numbers().memory
         ),
     }
 }
 
-/// `3 of 100 are used`. Of parts of a unit nothing remains, so they are used.
+/// `3 of 100 are used`. A partly used unit counts as used.
 fn taken(numbers: &Numbers, how: &str) -> String {
     let limit = count(numbers.limit);
     match numbers.limit.saturating_sub(numbers.remaining) {
         0 => format!("none of {limit} is {how}"),
-        // Perhaps even more: a limit may have been lowered, a grace may have been used.
+        // Possibly more: the limit may have been lowered, or the grace used.
         _ if numbers.remaining == 0 => format!("all {limit} are {how}"),
         1 => format!("1 of {limit} is {how}"),
         used => format!("{used} of {limit} are {how}"),
@@ -227,12 +230,12 @@ fn ordinal(number: u64) -> String {
     format!("{number}{ending}")
 }
 
-/// The largest exact number stands for a limit that nobody set.
+/// The largest exact number means that there is no limit.
 fn count(number: u64) -> String {
     if number == EXACT_MAX { "2^53 - 1".to_owned() } else { number.to_string() }
 }
 
-/// `2/s`: the shortest usual length of time in which a whole number drains.
+/// `2/s`: per the shortest common unit of time that gives a whole number.
 fn rate(bucket: &Bucket) -> String {
     let (drain, scale) = bucket.rate();
     let period_us = u128::from(scale) * u128::from(bucket.tick().us());
@@ -247,7 +250,7 @@ fn rate(bucket: &Bucket) -> String {
     format!("{drain} per {}", Span::from_us(scale.saturating_mul(bucket.tick().us())))
 }
 
-/// `1.5 s`; from minutes on in whole seconds, rounded up.
+/// `1.5 s`; from two minutes on in whole seconds, rounded up.
 fn length(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),

@@ -1,4 +1,4 @@
-//! What many keys have in common, written once: their rule, and the limit that wrote their state.
+//! What many keys have in common, stored once: their rule, and the limit that wrote their state.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -8,21 +8,21 @@ use tollgate_core::Limit;
 
 use super::sync::{AtomicUsize, Ordering, RwLock};
 
-/// The number of a class. A slot has room for 22 bits of it.
+/// The id of a class. A slot has 22 bits for it; [`CLASSES_MAX`] needs 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ClassId(NonZeroU32);
 
 impl ClassId {
-    /// The class of state that lies on the heap and of which nothing else is known.
-    pub(super) const ANY: ClassId = ClassId(NonZeroU32::MIN);
+    /// The class of heap state whose rule and limit are unknown.
+    pub(super) const UNKNOWN: ClassId = ClassId(NonZeroU32::MIN);
 
-    pub(super) fn new(number: u32) -> Option<ClassId> {
-        NonZeroU32::new(number).map(ClassId)
+    pub(super) fn new(id: u32) -> Option<ClassId> {
+        NonZeroU32::new(id).map(ClassId)
     }
 
-    /// Itself, if it says anything about the limit that wrote the state.
+    /// Returns the id, unless it is [`UNKNOWN`](ClassId::UNKNOWN).
     pub(super) fn known(self) -> Option<ClassId> {
-        Some(self).filter(|&class| class != ClassId::ANY)
+        Some(self).filter(|&class| class != ClassId::UNKNOWN)
     }
 
     pub(super) const fn get(self) -> u32 {
@@ -38,21 +38,21 @@ impl ClassId {
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     key: ClassKey,
-    /// How many keys there are under the same rule whose subject nobody vouches for; set for classes of such keys.
+    /// The number of keys of anonymous subjects under the same rule. Set for classes of such keys.
     pub(super) anonymous: Option<Arc<AtomicUsize>>,
 }
 
-/// What tells classes apart.
+/// What identifies a class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct ClassKey {
-    /// The fingerprint of the rule's scope.
-    pub(super) scope: u128,
-    /// Whether nobody vouches for its subjects.
+    /// The fingerprint of the rule's keyspace.
+    pub(super) keyspace: u128,
+    /// Whether its subjects are anonymous.
     pub(super) anonymous: bool,
     pub(super) form: Form,
 }
 
-/// Where the state of a key is.
+/// Where the state of a key is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Form {
     /// In its slot, written by this limit.
@@ -62,60 +62,59 @@ pub(super) enum Form {
 }
 
 const CHUNK: usize = 256;
-/// Made when the first of its classes is.
+/// Allocated with its first class.
 type Chunk = Box<[OnceLock<Class>]>;
-/// Far more than rules and overrides; limits that callers make up as they go may come to more, and go to the heap.
+/// Far more than rules and overrides need. Callers that bring their own limits may exceed it; that state goes to the
+/// heap.
 const CLASSES_MAX: usize = 1 << 16;
 
-/// All classes. They are read without a lock, made under one, and never forgotten: their number is bounded.
+/// All classes. Reads take no lock, inserts do, and classes are never removed: their number is bounded.
 pub(super) struct Classes {
     chunks: Box<[OnceLock<Chunk>]>,
-    made: RwLock<Made>,
+    index: RwLock<Index>,
 }
 
 #[derive(Default)]
-struct Made {
-    /// Callers may bring limits of their own, so the hash has a seed; it need not be a strong one, because there are
-    /// not many classes.
+struct Index {
+    /// Callers may bring their own limits, so the hash is seeded. It need not be strong: there are few classes.
     ids: HashMap<ClassKey, ClassId, foldhash::fast::RandomState>,
-    /// By scope.
+    /// By keyspace.
     anonymous: HashMap<u128, Arc<AtomicUsize>, foldhash::fast::RandomState>,
 }
 
 impl Classes {
     pub(super) fn new() -> Classes {
         let chunks = (0..CLASSES_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        let classes = Classes { chunks, made: RwLock::new(Made::default()) };
-        let any = Class { key: ClassKey { scope: 0, anonymous: false, form: Form::Heap }, anonymous: None };
-        classes.put(ClassId::ANY, any);
+        let classes = Classes { chunks, index: RwLock::new(Index::default()) };
+        let unknown = ClassKey { keyspace: 0, anonymous: false, form: Form::Heap };
+        classes.put(ClassId::UNKNOWN, Class { key: unknown, anonymous: None });
         classes
     }
 
-    /// The class with this number.
     pub(super) fn get(&self, id: ClassId) -> &Class {
         let class = self.chunks[id.index() / CHUNK].get().and_then(|chunk| chunk[id.index() % CHUNK].get());
-        class.expect("a number is given out after its class is there")
+        class.expect("a class is stored before its id is returned")
     }
 
-    /// The number of this class, made if it is new. Once there are too many, state goes to the heap.
+    /// Returns the id of this class, and inserts the class if it is new. Returns [`ClassId::UNKNOWN`] if ids are exhausted.
     pub(super) fn intern(&self, key: &ClassKey) -> ClassId {
-        let known = self.made.read().ids.get(key).copied();
-        known.unwrap_or_else(|| self.make(key))
+        let id = self.index.read().ids.get(key).copied();
+        id.unwrap_or_else(|| self.insert(key))
     }
 
-    fn make(&self, key: &ClassKey) -> ClassId {
-        let mut made = self.made.write();
-        if let Some(&id) = made.ids.get(key) {
+    fn insert(&self, key: &ClassKey) -> ClassId {
+        let mut index = self.index.write();
+        if let Some(&id) = index.ids.get(key) {
             return id;
         }
-        // 0 is no number and 1 is taken.
-        let number = made.ids.len() + 2;
-        let Some(id) = ClassId::new(number as u32).filter(|_| number < CLASSES_MAX) else {
-            return ClassId::ANY;
+        // 0 marks an empty slot and 1 is `UNKNOWN`.
+        let id = index.ids.len() + 2;
+        let Some(id) = ClassId::new(id as u32).filter(|_| id < CLASSES_MAX) else {
+            return ClassId::UNKNOWN;
         };
-        let anonymous = key.anonymous.then(|| Arc::clone(made.anonymous.entry(key.scope).or_default()));
+        let anonymous = key.anonymous.then(|| Arc::clone(index.anonymous.entry(key.keyspace).or_default()));
         self.put(id, Class { key: *key, anonymous });
-        made.ids.insert(*key, id);
+        index.ids.insert(*key, id);
         id
     }
 
@@ -123,12 +122,12 @@ impl Classes {
         let chunk =
             self.chunks[id.index() / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let put = chunk[id.index() % CHUNK].set(class);
-        debug_assert!(put.is_ok(), "a number is given out once");
+        debug_assert!(put.is_ok(), "an id is used once");
     }
 
-    /// How many keys this rule has whose subject nobody vouches for.
-    pub(super) fn anonymous(&self, scope: u128) -> usize {
-        self.made.read().anonymous.get(&scope).map_or(0, |count| count.load(Ordering::Relaxed))
+    /// The number of keys of anonymous subjects under this rule.
+    pub(super) fn anonymous(&self, keyspace: u128) -> usize {
+        self.index.read().anonymous.get(&keyspace).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -137,13 +136,13 @@ impl Class {
         &self.key.form
     }
 
-    pub(super) fn is(&self, scope: u128, anonymous: bool, form: &Form) -> bool {
-        self.key.scope == scope && self.key.anonymous == anonymous && self.key.form == *form
+    pub(super) fn matches(&self, keyspace: u128, anonymous: bool, form: &Form) -> bool {
+        self.key.keyspace == keyspace && self.key.anonymous == anonymous && self.key.form == *form
     }
 
-    /// Whether its state lies in slots and was written by this limit.
-    pub(super) fn is_packed(&self, scope: u128, anonymous: bool, limit: &Limit) -> bool {
-        let written_by = matches!(&self.key.form, Form::Packed(own) if own == limit);
-        written_by && self.key.scope == scope && self.key.anonymous == anonymous
+    /// Whether its state is packed and was written by this limit.
+    pub(super) fn is_packed(&self, keyspace: u128, anonymous: bool, limit: &Limit) -> bool {
+        let same_limit = matches!(&self.key.form, Form::Packed(written_by) if written_by == limit);
+        same_limit && self.key.keyspace == keyspace && self.key.anonymous == anonymous
     }
 }

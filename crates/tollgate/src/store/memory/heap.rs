@@ -1,9 +1,9 @@
-//! State that is too large for a slot.
+//! State that does not fit into a slot.
 
 use tollgate_core::algorithm::sliding_window::NewestBucketCharge;
 use tollgate_core::{Change, State, Time, Write};
 
-/// Entries by number; numbers of entries that are gone are used again.
+/// States by index. The index of a removed state is reused.
 #[derive(Default)]
 pub(super) struct Heap {
     entries: Vec<Entry>,
@@ -38,25 +38,25 @@ impl Heap {
         self.entries.get(index as usize).map(|entry| entry.dies_at)
     }
 
-    /// Changes the state where it lies.
+    /// Applies a change to the state in place.
     pub(super) fn commit(&mut self, index: u32, write: Write<Change>) {
         let entry = &mut self.entries[index as usize];
         State::commit(&mut entry.state, write.change);
         entry.dies_at = write.dies_at;
     }
 
-    /// Adds to the newest bucket of a sliding window.
+    /// Adds to the newest bucket of a sliding window in place.
     #[inline]
-    pub(super) fn add(&mut self, index: u32, left: &NewestBucketCharge, dies_at: Time) {
+    pub(super) fn add_to_newest(&mut self, index: u32, newest: &NewestBucketCharge, dies_at: Time) {
         let entry = &mut self.entries[index as usize];
         let Some(State::SlidingWindow(state)) = &mut entry.state else {
-            unreachable!("it was charged under the same lock");
+            unreachable!("the charge was computed under the same lock");
         };
-        left.add_to(state);
+        newest.add_to(state);
         entry.dies_at = dies_at;
     }
 
-    /// Takes the state out for a moment; its number stays its own.
+    /// Moves the state out and keeps its index reserved for [`put_back`](Heap::put_back).
     pub(super) fn take(&mut self, index: u32) -> Option<State> {
         self.entries.get_mut(index as usize)?.state.take()
     }

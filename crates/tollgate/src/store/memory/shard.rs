@@ -1,366 +1,305 @@
-//! A part of all keys, behind one lock.
+//! The keys of one shard and their state.
+//!
+//! Packed state is stored in the key's slot of the table, larger state on the shard's heap.
 
-use tollgate_core::{Answer, Change, Item, Limit, Operation, Span, State, Step, Subject, Time, Write};
+use tollgate_core::{Answer, Change, Limit, Operation, Span, State, Step, Time, Write};
 
-use super::charged::{self, Charged, InSlot};
+use super::admitted_charge::AdmittedCharge;
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
-use super::slot::{self, Slot, Values, pack, unpack};
+use super::plan_charges::HeapCharge;
+use super::slot::{self, PackedState, Slot, pack, unpack};
+use super::state_key::StateKey;
 use super::sync::Ordering;
 use super::table::Table;
 
-/// Dead state is kept this much longer: a clock set back by less than this finds everything as it was.
-const MARGIN: Span = Span::from_secs(60);
+/// Expired state is kept this much longer, so that a clock set back by less finds everything as it was.
+const EXPIRED_KEPT: Span = Span::from_secs(60);
 
-/// Keys and their state. In this order, what finding a key needs comes first.
+/// The table comes first: see [`ShardLock`](super::locked_shard::ShardLock).
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Shard {
     table: Table,
     heap: Heap,
-    /// Where the next search for dead state starts.
+    /// Where the next search for expired state starts.
     cursor: usize,
 }
 
-/// A key, and what its state is written under.
-#[derive(Clone, Copy)]
-pub(super) struct Owner<'i> {
-    pub(super) fingerprint: u128,
-    /// The fingerprint of the rule's scope.
-    pub(super) scope: u128,
-    /// Set if it counts as one of the rule's anonymous: how many of them have an account of their own.
-    pub(super) ip_subjects_max: Option<u32>,
-    pub(super) limit: &'i Limit,
-    /// The class of its state if the caller knows it.
-    pub(super) class: Option<ClassId>,
-}
-
-impl<'i> Owner<'i> {
-    /// The owner of an item's own account.
-    pub(super) fn of(item: &'i Item<'_>) -> Owner<'i> {
-        Owner {
-            fingerprint: item.key.fingerprint(),
-            scope: item.key.keyspace().fingerprint(),
-            ip_subjects_max: item.ip_subjects_max,
-            limit: &item.limit,
-            class: None,
-        }
-    }
-
-    /// The owner of the account that those of its rule share for whom there is no room.
-    pub(super) fn shared(self) -> Owner<'i> {
-        // A key's fingerprint is that of its scope and its subject, as `Key` says.
-        let fingerprint = self.scope ^ Subject::OVERFLOW.to_u128();
-        Owner { fingerprint, ip_subjects_max: None, ..self }
-    }
-
-    const fn is_anonymous(&self) -> bool {
-        self.ip_subjects_max.is_some()
-    }
-
-    /// Whether state of this class lies in its slot, written by the same limit under the same rule.
-    #[inline]
-    pub(super) fn wrote(&self, classes: &Classes, class: ClassId) -> bool {
-        Some(class) == self.class || classes.get(class).is_packed(self.scope, self.is_anonymous(), self.limit)
-    }
-
-    /// What a charge comes to if its state lies in the slot and admits it. Writes nothing yet.
-    #[inline(always)]
-    pub(super) fn charge(&self, classes: &Classes, slot: &Slot, now: Time, cost: u64) -> Option<InSlot<'i>> {
-        slot.class().filter(|&class| self.wrote(classes, class))?;
-        charged::charge(self.limit, slot.values(), now, cost)
-    }
-}
-
-/// The state of a key as it is found.
-pub(super) enum View {
+/// The state of a key as it is stored.
+pub(super) enum StoredState {
     None,
+    /// Unpacked from its slot.
     Packed(State),
-    /// Its place on the heap.
+    /// Its index on the heap.
     Heap(u32),
 }
 
 impl Shard {
+    /// Returns the slot of this key.
     #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Option<usize> {
         self.table.find(fingerprint).ok()
     }
 
-    /// Whether this key is in this slot.
-    pub(super) fn is_at(&self, at: usize, fingerprint: u128) -> bool {
-        self.table.slots().get(at).is_some_and(|slot| slot.holds(fingerprint))
+    /// Whether this key is still in this slot.
+    pub(super) fn is_at(&self, slot: usize, fingerprint: u128) -> bool {
+        self.table.slots().get(slot).is_some_and(|slot| slot.holds(fingerprint))
     }
 
-    /// Takes in state from elsewhere, for a key that has none. Which limit wrote it will be known when one does again.
-    pub(super) fn restore(&mut self, fingerprint: u128, state: State, dies_at: Time) {
-        let index = self.heap.insert(state, dies_at);
-        self.table.insert(Slot::new(fingerprint, ClassId::ANY, [u64::from(index), 0]));
+    #[inline]
+    pub(super) fn slot_mut(&mut self, slot: usize) -> &mut Slot {
+        self.table.slot_mut(slot)
     }
 
-    /// The state in this slot.
-    pub(super) fn view(&self, classes: &Classes, at: usize) -> View {
-        let slot = self.table.slot(at);
-        let Some(class) = slot.class() else { return View::None };
+    /// The class of the key in this slot.
+    #[inline]
+    pub(super) fn class_at(&self, slot: usize) -> Option<ClassId> {
+        self.table.slot(slot).class()
+    }
+
+    /// Reads the state in this slot.
+    pub(super) fn load(&self, classes: &Classes, slot: usize) -> StoredState {
+        let slot = self.table.slot(slot);
+        let Some(class) = slot.class() else { return StoredState::None };
         match classes.get(class).form() {
-            Form::Packed(limit) => unpack(limit, slot.values()).map_or(View::None, View::Packed),
-            Form::Heap => View::Heap(slot.values()[0] as u32),
+            Form::Packed(limit) => unpack(limit, slot.state()).map_or(StoredState::None, StoredState::Packed),
+            Form::Heap => StoredState::Heap(slot.heap_index()),
         }
     }
 
-    /// State that lies on the heap.
-    pub(super) fn on_heap(&self, index: u32) -> Option<&State> {
-        self.heap.state(index)
+    pub(super) fn state<'v>(&'v self, stored: &'v StoredState) -> Option<&'v State> {
+        match stored {
+            StoredState::None => None,
+            StoredState::Packed(state) => Some(state),
+            StoredState::Heap(index) => self.heap.state(*index),
+        }
     }
 
-    /// What the charge of the key in slot `at` comes to, if its limit has a short way and admits it, as nearly every check
-    /// finds it. Writes nothing yet.
+    /// Computes a charge to the key in this slot by the short path of its limit; `None` if it is not admitted or the
+    /// limit has no short path. Writes nothing.
     #[inline(always)]
     pub(super) fn charge<'l>(
         &self,
         classes: &Classes,
-        owner: &Owner<'l>,
-        at: usize,
+        key: &StateKey<'l>,
+        slot: usize,
         now: Time,
         cost: u64,
-    ) -> Option<Charged<'l>> {
-        let slot = self.table.slot(at);
-        match owner.limit {
+    ) -> Option<AdmittedCharge<'l>> {
+        let slot = self.table.slot(slot);
+        match key.limit {
             Limit::SlidingWindow(limit) if (1..=limit.limit()).contains(&cost) => {
-                match self.heap.state(self.on_heap_of(classes, owner, slot)?)? {
+                match self.heap.state(heap_index(classes, key, slot)?)? {
                     State::SlidingWindow(state) => {
-                        Some(Charged::SlidingWindow(limit, limit.try_charge(state, now, cost)?))
+                        Some(AdmittedCharge::SlidingWindow(limit, limit.try_charge(state, now, cost)?))
                     }
                     _ => None,
                 }
             }
-            _ => owner.charge(classes, slot, now, cost).map(Charged::InSlot),
+            _ => key.charge_packed(classes, slot, now, cost).map(AdmittedCharge::Packed),
         }
     }
 
-    /// Writes what [`charge`](Shard::charge) found.
+    /// Writes what [`charge`](Shard::charge) computed.
     #[inline(always)]
-    pub(super) fn commit(&mut self, at: usize, charged: &Charged<'_>) {
-        let slot = self.table.slot_mut(at);
-        match charged {
-            Charged::SlidingWindow(limit, left) => {
-                self.heap.add(slot.values()[0] as u32, left, limit.dies_at(left));
+    pub(super) fn commit(&mut self, slot: usize, charge: &AdmittedCharge<'_>) {
+        let slot = self.table.slot_mut(slot);
+        match charge {
+            AdmittedCharge::SlidingWindow(limit, newest) => {
+                self.heap.add_to_newest(slot.heap_index(), newest, limit.dies_at(newest));
             }
-            Charged::InSlot(charged) => slot.set_values(charged.values()),
+            AdmittedCharge::Packed(charge) => slot.set_state(charge.new_state()),
         }
     }
 
-    #[inline]
-    pub(super) fn slot_mut(&mut self, at: usize) -> &mut Slot {
-        self.table.slot_mut(at)
-    }
-
-    /// What the charge of the key in slot `at` comes to, if its state lies on the heap and admits it, and where it lies
-    /// there. Writes nothing yet.
-    pub(super) fn charge_on_heap(
+    /// Decides a charge to heap state of the key in this slot; `None` if it is not admitted or the state is not on the
+    /// heap. Writes nothing.
+    pub(super) fn charge_heap(
         &self,
         classes: &Classes,
-        owner: &Owner<'_>,
-        at: usize,
+        key: &StateKey<'_>,
+        slot: usize,
         now: Time,
         operation: &Operation,
-    ) -> Option<(u32, Step<Change>)> {
-        let index = self.on_heap_of(classes, owner, self.table.slot(at))?;
-        let step = owner.limit.decide(self.heap.state(index), now, operation);
-        step.answer.is_admitted().then_some((index, step))
+    ) -> Option<HeapCharge> {
+        let index = heap_index(classes, key, self.table.slot(slot))?;
+        let Step { answer, write } = key.limit.decide(self.heap.state(index), now, operation);
+        answer.is_admitted().then_some(HeapCharge { index, answer, write })
     }
 
-    /// Where on the heap the state of this slot lies, if it was written under the same rule.
-    #[inline]
-    fn on_heap_of(&self, classes: &Classes, owner: &Owner<'_>, slot: &Slot) -> Option<u32> {
-        let class = classes.get(slot.class()?);
-        class.is(owner.scope, owner.is_anonymous(), &Form::Heap).then_some(slot.values()[0] as u32)
+    /// Writes what [`charge_heap`](Shard::charge_heap) decided.
+    pub(super) fn commit_heap(&mut self, charge: &mut HeapCharge) {
+        if let Some(write) = charge.write.take() {
+            self.heap.commit(charge.index, write);
+        }
     }
 
-    /// Writes what [`charge_on_heap`](Shard::charge_on_heap) found.
-    pub(super) fn commit_on_heap(&mut self, index: u32, write: Write<Change>) {
-        self.heap.commit(index, write);
-    }
-
-    /// One operation on the key in slot `at`, if it has one; `keeps` says whether what it wants written is. Gives the answer
-    /// and how many keys more or less there are.
-    pub(super) fn step(
+    /// Applies one operation to the key, whose slot is given if it has one. Writes the result if `is_written` agrees.
+    /// Returns the answer and the change in the number of keys.
+    pub(super) fn apply(
         &mut self,
         classes: &Classes,
-        owner: &Owner<'_>,
-        at: Option<usize>,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
         now: Time,
         operation: &Operation,
-        keeps: impl Fn(&Answer) -> bool,
+        is_written: impl Fn(&Answer) -> bool,
     ) -> (Answer, isize) {
-        let view = at.map_or(View::None, |at| self.view(classes, at));
-        let state = match &view {
-            View::None => None,
-            View::Packed(state) => Some(state),
-            View::Heap(index) => self.on_heap(*index),
-        };
-        let Step { answer, write } = owner.limit.decide(state, now, operation);
-        let kept = write.filter(|_| keeps(&answer));
-        (answer, kept.map_or(0, |write| self.write(classes, owner, at, write)))
+        let stored = slot.map_or(StoredState::None, |slot| self.load(classes, slot));
+        let Step { answer, write } = key.limit.decide(self.state(&stored), now, operation);
+        let write = write.filter(|_| is_written(&answer));
+        (answer, write.map_or(0, |write| self.write(classes, key, slot, write)))
     }
 
-    /// Writes a change that was made for the state of this key as it is; `at` is its slot if nothing has moved. Says how
-    /// many keys more or less there are.
+    /// Writes a change that was decided on the current state of this key. `slot` is its slot if nothing has moved since.
+    /// Returns the change in the number of keys.
     pub(super) fn write(
         &mut self,
         classes: &Classes,
-        owner: &Owner<'_>,
-        at: Option<usize>,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
         write: Write<Change>,
     ) -> isize {
         let before = self.table.len();
-        let at = at.filter(|&at| self.is_at(at, owner.fingerprint)).or_else(|| self.find(owner.fingerprint));
-        match form_of(&write.change) {
-            Packed::Gone => {
-                if let Some(at) = at {
-                    self.remove(classes, at);
+        let slot = slot.filter(|&slot| self.is_at(slot, key.fingerprint));
+        let slot = slot.or_else(|| self.find(key.fingerprint));
+        match new_state(&write.change) {
+            NewState::None => {
+                if let Some(slot) = slot {
+                    self.remove(classes, slot);
                 }
             }
-            Packed::Values(values) => {
-                self.write_values(classes, owner, at, values, write.dies_at);
-            }
-            Packed::TooLarge => self.write_to_heap(classes, at, owner, write),
+            NewState::Packed(packed) => self.write_packed(classes, key, slot, packed, write.dies_at),
+            NewState::Heap => self.write_heap(classes, key, slot, write),
         }
         self.table.len() as isize - before as isize
     }
 
-    fn write_values(
+    fn write_packed(
         &mut self,
         classes: &Classes,
-        owner: &Owner<'_>,
-        at: Option<usize>,
-        values: Values,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
+        packed: PackedState,
         dies_at: Time,
-    ) -> isize {
-        debug_assert_eq!(slot::dies_at(owner.limit, values), dies_at, "{:?}", owner.limit);
-        if let Some((at, class)) = self.same_class(classes, at, owner) {
-            self.table.slot_mut(at).set(class, values);
-            return 0;
+    ) {
+        debug_assert_eq!(slot::dies_at(key.limit, packed), dies_at, "{:?}", key.limit);
+        if let Some(slot) = slot
+            && self.class_at(slot).is_some_and(|class| key.wrote(classes, class))
+        {
+            self.table.slot_mut(slot).set_state(packed);
+            return;
         }
-        let class = self.class(classes, at, owner, Form::Packed(*owner.limit));
-        if class != ClassId::ANY {
-            self.put(classes, at, owner, class, values);
-        } else if let Some(state) = unpack(owner.limit, values) {
-            // So many limits are about that there is no number left for this one: its state lies on the heap, whole.
-            let index = match at.map(|at| self.view(classes, at)) {
-                Some(View::Heap(index)) => {
+        let class = self.class_for(classes, key, slot, Form::Packed(*key.limit));
+        if class != ClassId::UNKNOWN {
+            self.put(classes, key, slot, class, packed);
+        } else if let Some(state) = unpack(key.limit, packed) {
+            // Class ids are exhausted: the state goes to the heap.
+            let index = match slot.map(|slot| self.load(classes, slot)) {
+                Some(StoredState::Heap(index)) => {
                     self.heap.put_back(index, state, dies_at);
                     index
                 }
                 _ => self.heap.insert(state, dies_at),
             };
-            self.put(classes, at, owner, class, [u64::from(index), 0]);
+            self.put(classes, key, slot, class, [u64::from(index), 0]);
         }
-        isize::from(at.is_none())
     }
 
-    /// The slot and its class, if this same limit wrote it under the same rule.
-    #[inline]
-    fn same_class(
-        &self,
-        classes: &Classes,
-        at: Option<usize>,
-        owner: &Owner<'_>,
-    ) -> Option<(usize, ClassId)> {
-        let (at, class) = at.and_then(|at| Some((at, self.class_at(at)?)))?;
-        owner.wrote(classes, class).then_some((at, class))
-    }
-
-    fn write_to_heap(
+    fn write_heap(
         &mut self,
         classes: &Classes,
-        at: Option<usize>,
-        owner: &Owner<'_>,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
         write: Write<Change>,
     ) {
-        let held = at.and_then(|at| match self.view(classes, at) {
-            View::Heap(index) => Some(index),
-            View::None | View::Packed(_) => None,
+        let index = slot.and_then(|slot| match self.load(classes, slot) {
+            StoredState::Heap(index) => Some(index),
+            StoredState::None | StoredState::Packed(_) => None,
         });
-        let mut state = held.and_then(|index| self.heap.take(index));
+        let mut state = index.and_then(|index| self.heap.take(index));
         State::commit(&mut state, write.change);
-        match (state, at) {
+        match (state, slot) {
             (Some(state), _) => {
-                let class = self.class(classes, at, owner, Form::Heap);
-                let index = match held {
+                let class = self.class_for(classes, key, slot, Form::Heap);
+                let index = match index {
                     Some(index) => {
                         self.heap.put_back(index, state, write.dies_at);
                         index
                     }
                     None => self.heap.insert(state, write.dies_at),
                 };
-                self.put(classes, at, owner, class, [u64::from(index), 0]);
+                self.put(classes, key, slot, class, [u64::from(index), 0]);
             }
-            (None, Some(at)) => self.remove(classes, at),
+            (None, Some(slot)) => self.remove(classes, slot),
             (None, None) => (),
         }
     }
 
-    /// The class for a write: as a rule the one that the slot has already.
-    fn class(&self, classes: &Classes, at: Option<usize>, owner: &Owner<'_>, form: Form) -> ClassId {
-        let (scope, anonymous) = (owner.scope, owner.is_anonymous());
-        let same = at.and_then(|at| self.class_at(at));
-        let same = same.filter(|&class| classes.get(class).is(scope, anonymous, &form));
-        same.unwrap_or_else(|| classes.intern(&ClassKey { scope, anonymous, form }))
+    /// The class for a write, usually the one that the slot has already.
+    fn class_for(&self, classes: &Classes, key: &StateKey<'_>, slot: Option<usize>, form: Form) -> ClassId {
+        let (keyspace, anonymous) = (key.keyspace, key.is_anonymous());
+        let current = slot.and_then(|slot| self.class_at(slot));
+        let current = current.filter(|&class| classes.get(class).matches(keyspace, anonymous, &form));
+        current.unwrap_or_else(|| classes.intern(&ClassKey { keyspace, anonymous, form }))
     }
 
-    /// The class of the key in this slot.
-    #[inline]
-    pub(super) fn class_at(&self, at: usize) -> Option<ClassId> {
-        self.table.slot(at).class()
-    }
-
+    /// Writes class and state into the slot, or into a new one.
     fn put(
         &mut self,
         classes: &Classes,
-        at: Option<usize>,
-        owner: &Owner<'_>,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
         class: ClassId,
-        values: Values,
+        state: PackedState,
     ) {
-        let Some(at) = at else {
+        let Some(slot) = slot else {
             count_anonymous(classes, class, 1);
-            self.table.insert(Slot::new(owner.fingerprint, class, values));
+            self.table.insert(Slot::new(key.fingerprint, class, state));
             return;
         };
-        let slot = self.table.slot(at);
+        let slot = self.table.slot_mut(slot);
         if let Some(old) = slot.class().filter(|&old| old != class) {
             let was_on_heap = *classes.get(old).form() == Form::Heap;
             if was_on_heap && *classes.get(class).form() != Form::Heap {
-                self.heap.remove(slot.values()[0] as u32);
+                self.heap.remove(slot.heap_index());
             }
             count_anonymous(classes, old, -1);
             count_anonymous(classes, class, 1);
         }
-        self.table.slot_mut(at).set(class, values);
+        slot.set(class, state);
     }
 
-    fn remove(&mut self, classes: &Classes, at: usize) {
-        let slot = self.table.remove(at);
+    fn remove(&mut self, classes: &Classes, slot: usize) {
+        let slot = self.table.remove(slot);
         if let Some(class) = slot.class() {
             count_anonymous(classes, class, -1);
             if *classes.get(class).form() == Form::Heap {
-                self.heap.remove(slot.values()[0] as u32);
+                self.heap.remove(slot.heap_index());
             }
         }
     }
 
-    /// Looks at the next `slots` slots and forgets what has been dead for a while. Says how many keys.
+    /// Inserts state from a snapshot for a key without state. Its class becomes known when a limit writes it again.
+    pub(super) fn restore(&mut self, fingerprint: u128, state: State, dies_at: Time) {
+        let index = self.heap.insert(state, dies_at);
+        self.table.insert(Slot::new(fingerprint, ClassId::UNKNOWN, [u64::from(index), 0]));
+    }
+
+    /// Examines the next `slots` slots and removes state that expired [`EXPIRED_KEPT`] ago. Returns the number of removed
+    /// keys.
     pub(super) fn sweep(&mut self, classes: &Classes, now: Time, slots: usize) -> usize {
         let before = self.table.len();
-        let mut left = slots.min(self.table.slots().len());
-        while left > 0 {
-            let at = self.advance();
-            if self.dies_at(classes, at).is_some_and(|dies_at| dies_at.plus(MARGIN) <= now) {
-                self.remove(classes, at);
-                // Another slot may have moved up to here: looked at next, and not instead of one further on.
-                self.cursor = at;
+        let mut remaining = slots.min(self.table.slots().len());
+        while remaining > 0 {
+            let slot = self.advance();
+            if self.dies_at(classes, slot).is_some_and(|dies_at| dies_at.plus(EXPIRED_KEPT) <= now) {
+                self.remove(classes, slot);
+                // Another key may have moved into this slot: examine it next.
+                self.cursor = slot;
             } else {
-                left -= 1;
+                remaining -= 1;
             }
         }
         let swept = before - self.table.len();
@@ -370,79 +309,86 @@ impl Shard {
         swept
     }
 
-    /// Looks at the next `slots` slots and forgets one key whose state is as good as none: best one that has been so for
-    /// a while. Says whether it did. State that still counts is never forgotten: that would hand out credit.
+    /// Examines the next `slots` slots and removes one expired key, preferably one that expired [`EXPIRED_KEPT`] ago.
+    /// Returns whether it did. State that still counts is never removed, because that would give credit.
     pub(super) fn evict(&mut self, classes: &Classes, now: Time, slots: usize) -> bool {
-        let mut full_credit = None;
+        let mut just_expired = None;
         for _ in 0..slots.min(self.table.slots().len()) {
-            let at = self.advance();
-            match self.dies_at(classes, at) {
-                Some(dies_at) if dies_at.plus(MARGIN) <= now => {
-                    self.remove(classes, at);
+            let slot = self.advance();
+            match self.dies_at(classes, slot) {
+                Some(dies_at) if dies_at.plus(EXPIRED_KEPT) <= now => {
+                    self.remove(classes, slot);
                     return true;
                 }
-                Some(dies_at) if dies_at <= now => full_credit = full_credit.or(Some(at)),
+                Some(dies_at) if dies_at <= now => just_expired = just_expired.or(Some(slot)),
                 _ => (),
             }
         }
-        if let Some(at) = full_credit {
-            self.remove(classes, at);
+        if let Some(slot) = just_expired {
+            self.remove(classes, slot);
         }
-        full_credit.is_some()
-    }
-
-    /// Everything that has state, for a snapshot.
-    pub(super) fn iter<'s>(&'s self, classes: &'s Classes) -> impl Iterator<Item = (u128, State, Time)> + 's {
-        let slots = self.table.slots().iter().enumerate().filter(|(_, slot)| !slot.is_empty());
-        slots.filter_map(|(at, slot)| {
-            let state = match self.view(classes, at) {
-                View::Packed(state) => state,
-                View::Heap(index) => self.heap.state(index)?.clone(),
-                View::None => return None,
-            };
-            Some((slot.fingerprint(), state, self.dies_at(classes, at)?))
-        })
+        just_expired.is_some()
     }
 
     fn advance(&mut self) -> usize {
-        let at = if self.cursor < self.table.slots().len() { self.cursor } else { 0 };
-        self.cursor = at + 1;
-        at
+        let slot = if self.cursor < self.table.slots().len() { self.cursor } else { 0 };
+        self.cursor = slot + 1;
+        slot
     }
 
-    fn dies_at(&self, classes: &Classes, at: usize) -> Option<Time> {
-        let slot = self.table.slot(at);
+    fn dies_at(&self, classes: &Classes, slot: usize) -> Option<Time> {
+        let slot = self.table.slot(slot);
         match classes.get(slot.class()?).form() {
-            Form::Packed(limit) => Some(slot::dies_at(limit, slot.values())),
-            Form::Heap => self.heap.dies_at(slot.values()[0] as u32),
+            Form::Packed(limit) => Some(slot::dies_at(limit, slot.state())),
+            Form::Heap => self.heap.dies_at(slot.heap_index()),
         }
     }
+
+    /// Every key, its state and when the state expires, for a snapshot.
+    pub(super) fn iter<'s>(&'s self, classes: &'s Classes) -> impl Iterator<Item = (u128, State, Time)> + 's {
+        let slots = self.table.slots().iter().enumerate().filter(|(_, slot)| !slot.is_empty());
+        slots.filter_map(|(index, slot)| {
+            let state = match self.load(classes, index) {
+                StoredState::Packed(state) => state,
+                StoredState::Heap(index) => self.heap.state(index)?.clone(),
+                StoredState::None => return None,
+            };
+            Some((slot.fingerprint(), state, self.dies_at(classes, index)?))
+        })
+    }
 }
 
-/// How a change is kept.
-enum Packed {
-    Gone,
-    Values(Values),
-    TooLarge,
+/// The heap index of the state in this slot, if it was written under the same rule.
+#[inline]
+fn heap_index(classes: &Classes, key: &StateKey<'_>, slot: &Slot) -> Option<u32> {
+    let class = classes.get(slot.class()?);
+    class.matches(key.keyspace, key.is_anonymous(), &Form::Heap).then_some(slot.heap_index())
 }
 
-fn form_of(change: &Change) -> Packed {
+/// Where the state after a change is stored.
+enum NewState {
+    None,
+    Packed(PackedState),
+    Heap,
+}
+
+fn new_state(change: &Change) -> NewState {
     let state = match change {
-        Change::Reset | Change::Penalty(None) => return Packed::Gone,
+        Change::Reset | Change::Penalty(None) => return NewState::None,
         Change::FixedWindow(state) => State::FixedWindow(*state),
         Change::Bucket(state) => State::Bucket(*state),
         Change::Meter(state) => State::Meter(*state),
         Change::Penalty(Some(state)) => State::Penalty(*state),
         Change::SlidingWindow(_) | Change::SlidingLog(_) | Change::Concurrency(_) | Change::Quota(_) => {
-            return Packed::TooLarge;
+            return NewState::Heap;
         }
     };
-    pack(&state).map_or(Packed::TooLarge, Packed::Values)
+    pack(&state).map_or(NewState::Heap, NewState::Packed)
 }
 
 fn count_anonymous(classes: &Classes, class: ClassId, by: isize) {
     if let Some(anonymous) = &classes.get(class).anonymous {
-        // Two's complement: adding the wrapped difference takes away.
+        // Two's complement: adding the wrapped difference subtracts.
         anonymous.fetch_add(by as usize, Ordering::Relaxed);
     }
 }

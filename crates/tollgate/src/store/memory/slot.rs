@@ -1,7 +1,7 @@
-//! One key's state in 32 bytes.
+//! One key and its state in 32 bytes.
 //!
-//! Most algorithms keep an instant and an amount, each below 2^53. The eleven bits that each leaves free hold the
-//! number of a [class](super::classes): what all keys of one rule and limit have in common is written once, there.
+//! The state of most algorithms is an instant and an amount, each below 2^53. The eleven bits that each leaves free hold
+//! the id of a [class](super::classes), which stores once what all keys of one rule and limit have in common.
 
 use tollgate_core::algorithm::bucket::BucketState;
 use tollgate_core::algorithm::fixed_window::FixedWindowState;
@@ -12,20 +12,21 @@ use tollgate_core::{EXACT_MAX, Limit, Operation, Span, State, Time};
 use super::classes::ClassId;
 
 const VALUE_BITS: u32 = 53;
-const VALUE: u64 = EXACT_MAX;
-const HALF_BITS: u32 = u64::BITS - VALUE_BITS;
+const VALUE_MASK: u64 = EXACT_MAX;
+/// Each word holds one half of the class id above its value.
+const CLASS_HALF_BITS: u32 = u64::BITS - VALUE_BITS;
 
-/// A key and its state, or nothing.
+/// A table entry: a key and its state, or empty.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
-    /// The low half of the fingerprint, by which slots are in order.
+    /// The low half of the fingerprint. The table is sorted by it.
     pub(super) hash: u64,
-    rest: u64,
+    fingerprint_high: u64,
     words: [u64; 2],
 }
 
-/// What a slot holds for its class to make sense of: an instant and an amount, or where the state lies.
-pub(super) type Values = [u64; 2];
+/// What a slot stores of a state: an instant and an amount, or a heap index and 0. The class says which.
+pub(super) type PackedState = [u64; 2];
 
 impl Default for Slot {
     fn default() -> Slot {
@@ -34,40 +35,40 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// No key.
-    pub(super) const EMPTY: Slot = Slot { hash: 0, rest: 0, words: [0; 2] };
+    pub(super) const EMPTY: Slot = Slot { hash: 0, fingerprint_high: 0, words: [0; 2] };
 
-    pub(super) fn new(fingerprint: u128, class: ClassId, values: Values) -> Slot {
-        let mut slot = Slot { hash: fingerprint as u64, rest: (fingerprint >> 64) as u64, words: [0; 2] };
-        slot.set(class, values);
+    pub(super) fn new(fingerprint: u128, class: ClassId, state: PackedState) -> Slot {
+        let mut slot =
+            Slot { hash: fingerprint as u64, fingerprint_high: (fingerprint >> 64) as u64, words: [0; 2] };
+        slot.set(class, state);
         slot
     }
 
-    /// Puts other state in its place.
-    pub(super) fn set(&mut self, class: ClassId, values: Values) {
-        debug_assert!(values.iter().all(|&value| value <= VALUE), "{values:?}");
+    /// Replaces class and state.
+    pub(super) fn set(&mut self, class: ClassId, state: PackedState) {
+        debug_assert!(state.iter().all(|&value| value <= VALUE_MASK), "{state:?}");
         let id = u64::from(class.get());
-        let halves = [id & ((1 << HALF_BITS) - 1), id >> HALF_BITS];
-        self.words = [values[0] | halves[0] << VALUE_BITS, values[1] | halves[1] << VALUE_BITS];
+        let halves = [id & ((1 << CLASS_HALF_BITS) - 1), id >> CLASS_HALF_BITS];
+        self.words = [state[0] | halves[0] << VALUE_BITS, state[1] | halves[1] << VALUE_BITS];
     }
 
-    /// Puts other state of the same class in its place.
+    /// Replaces the state and keeps the class.
     #[inline]
-    pub(super) fn set_values(&mut self, values: Values) {
-        debug_assert!(values.iter().all(|&value| value <= VALUE), "{values:?}");
-        self.words = [self.words[0] & !VALUE | values[0], self.words[1] & !VALUE | values[1]];
+    pub(super) fn set_state(&mut self, state: PackedState) {
+        debug_assert!(state.iter().all(|&value| value <= VALUE_MASK), "{state:?}");
+        self.words = [self.words[0] & !VALUE_MASK | state[0], self.words[1] & !VALUE_MASK | state[1]];
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        // No class has the number 0.
+        // Class ids start at 1.
         (self.words[0] | self.words[1]) >> VALUE_BITS == 0
     }
 
     pub(super) const fn fingerprint(&self) -> u128 {
-        (self.rest as u128) << 64 | self.hash as u128
+        (self.fingerprint_high as u128) << 64 | self.hash as u128
     }
 
-    /// Whether it is this key's.
+    /// Whether the slot stores the state of this key.
     #[inline]
     pub(super) const fn holds(&self, fingerprint: u128) -> bool {
         self.fingerprint() == fingerprint && !self.is_empty()
@@ -75,16 +76,21 @@ impl Slot {
 
     pub(super) fn class(&self) -> Option<ClassId> {
         let [low, high] = self.words.map(|word| word >> VALUE_BITS);
-        ClassId::new((high << HALF_BITS | low) as u32)
+        ClassId::new((high << CLASS_HALF_BITS | low) as u32)
     }
 
-    pub(super) fn values(&self) -> Values {
-        self.words.map(|word| word & VALUE)
+    pub(super) fn state(&self) -> PackedState {
+        self.words.map(|word| word & VALUE_MASK)
+    }
+
+    /// Where the state is stored on the heap, for classes of that form.
+    pub(super) const fn heap_index(&self) -> u32 {
+        (self.words[0] & VALUE_MASK) as u32
     }
 }
 
-/// The values that, together with the limit that wrote it, are this state; `None` for state that needs more room.
-pub(super) fn pack(state: &State) -> Option<Values> {
+/// Packs a state; `None` if it is too large. [`unpack`] needs the limit that wrote it.
+pub(super) fn pack(state: &State) -> Option<PackedState> {
     match state {
         State::FixedWindow(state) => Some([state.start.us(), state.used]),
         State::Bucket(state) => Some([state.time.us(), state.debt]),
@@ -94,41 +100,41 @@ pub(super) fn pack(state: &State) -> Option<Values> {
     }
 }
 
-/// Whether the state of this limit is packed.
+/// Whether the state of this limit fits into a slot.
 pub(super) const fn is_packed(limit: &Limit) -> bool {
     matches!(limit, Limit::FixedWindow(_) | Limit::Bucket(_) | Limit::Meter(_) | Limit::Penalty(_))
 }
 
-/// What [`pack`] made of a state that this limit wrote; `None` for limits whose state is never packed.
-pub(super) fn unpack(limit: &Limit, values: Values) -> Option<State> {
+/// Unpacks a state that this limit wrote; `None` for limits whose state is never packed.
+pub(super) fn unpack(limit: &Limit, packed: PackedState) -> Option<State> {
     match limit {
-        Limit::FixedWindow(limit) => Some(State::FixedWindow(window(limit.window(), values))),
-        Limit::Bucket(limit) => Some(State::Bucket(bucket(limit.rate().1, values))),
-        Limit::Meter(_) => Some(State::Meter(meter(values))),
+        Limit::FixedWindow(limit) => Some(State::FixedWindow(window(limit.window(), packed))),
+        Limit::Bucket(limit) => Some(State::Bucket(bucket(limit.rate().1, packed))),
+        Limit::Meter(_) => Some(State::Meter(meter(packed))),
         Limit::Penalty(_) => {
-            Some(State::Penalty(PenaltyState { failures: values[1], until: Time::from_us(values[0]) }))
+            Some(State::Penalty(PenaltyState { failures: packed[1], until: Time::from_us(packed[0]) }))
         }
         Limit::SlidingWindow(_) | Limit::SlidingLog(_) | Limit::Concurrency(_) | Limit::Quota(_) => None,
     }
 }
 
 #[inline]
-pub(super) fn window(window: Span, [start, used]: Values) -> FixedWindowState {
+pub(super) fn window(window: Span, [start, used]: PackedState) -> FixedWindowState {
     FixedWindowState { start: Time::from_us(start), window, used }
 }
 
 #[inline]
-pub(super) fn bucket(scale: u64, [time, debt]: Values) -> BucketState {
+pub(super) fn bucket(scale: u64, [time, debt]: PackedState) -> BucketState {
     BucketState { debt, time: Time::from_us(time), scale }
 }
 
 #[inline]
-pub(super) fn meter([touched, value]: Values) -> MeterState {
+pub(super) fn meter([touched, value]: PackedState) -> MeterState {
     MeterState { value, touched: Time::from_us(touched) }
 }
 
-/// From when on the packed state is as good as none: when all is back of what had been consumed at its own instant.
-pub(super) fn dies_at(limit: &Limit, values: Values) -> Time {
-    let state = unpack(limit, values);
-    limit.decide(state.as_ref(), Time::from_us(values[0]), &Operation::Peek { cost: 0 }).answer.reset_at
+/// When the packed state expires: when everything consumed at its own instant has come back.
+pub(super) fn dies_at(limit: &Limit, packed: PackedState) -> Time {
+    let state = unpack(limit, packed);
+    limit.decide(state.as_ref(), Time::from_us(packed[0]), &Operation::Peek { cost: 0 }).answer.reset_at
 }

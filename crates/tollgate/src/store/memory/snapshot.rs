@@ -1,10 +1,12 @@
-//! All state in a file, and back.
+//! Saves all state to a file and restores it.
 //!
 //! # Format, version 1
 //!
-//! The text `tollgate memory 1` and a newline; then for each key its fingerprint (16 bytes), the instant from which on
-//! it counts for nothing (8), the length of its state (4) and the state in core's layout, all little-endian; at the end a
-//! fingerprint and an instant of zero, a length of zero, and a BLAKE3 hash of everything before it.
+//! 1. The text `tollgate memory 1` and a newline.
+//! 2. For each key: its fingerprint (16 bytes), the instant at which its state expires (8), the length of its state (4),
+//!    and the state in core's layout. Numbers are little-endian.
+//! 3. An end marker: a fingerprint, an instant and a length of zero.
+//! 4. A BLAKE3 hash of everything before it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -12,48 +14,50 @@ use std::path::Path;
 
 use tollgate_core::{CorruptState, State, Time};
 
-use super::{MemoryStore, OVERFLOW, shard_of};
+use super::{MemoryStore, OVERFLOW_SHARD, shard_of};
 use crate::clock::Clock;
 
 const MAGIC: &[u8] = b"tollgate memory 1\n";
-/// Above any state: a log of a hundred thousand requests takes 16 bytes for each.
+/// Longer than any state: a log of 100,000 requests takes 16 bytes for each.
 const STATE_BYTES_MAX: u32 = 1 << 22;
 
-/// What a snapshot held.
+/// What [`restore`](MemoryStore::restore) did with the keys of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Restored {
-    /// Keys that have their state back.
+    /// Keys whose state was restored.
     pub keys: usize,
-    /// Keys that count for nothing by now.
-    pub dead: usize,
-    /// Keys for which there is no room. Their subjects start afresh, as they would without a snapshot.
+    /// Keys whose state has expired.
+    pub expired: usize,
+    /// Keys for which there is no room. Their subjects start without consumption.
     pub no_room: usize,
 }
 
-/// This is no snapshot that can be used. The store is as it was.
+/// The snapshot cannot be restored. The store is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// It cannot be read.
-    #[error("the snapshot cannot be read")]
+    /// Reading failed.
+    #[error("cannot read the snapshot")]
     Read(#[from] io::Error),
-    /// It is something else.
-    #[error("this is no snapshot of this version: {0}")]
+    /// The data is not a snapshot of this version.
+    #[error("invalid snapshot: {0}")]
     NotASnapshot(&'static str),
-    /// A state in it is none.
-    #[error("a state in the snapshot cannot be read")]
+    /// A state in the snapshot is invalid.
+    #[error("invalid state in the snapshot")]
     Corrupt(#[from] CorruptState),
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Writes all state. While checks go on, each key is written as it is at some moment, not all at the same one; when
-    /// nothing else runs, as at shutdown, it is exact. Says how many keys were written.
+    /// Writes all state and returns the number of keys written.
+    ///
+    /// During concurrent checks each key is consistent, but different keys may be from different moments. When no checks
+    /// run, as at shutdown, the snapshot is exact.
     pub fn snapshot(&self, to: &mut impl Write) -> io::Result<usize> {
         let mut out = Hashed { inner: to, hasher: blake3::Hasher::new() };
         let mut keys = 0;
         out.write_all(MAGIC)?;
-        for number in 0..OVERFLOW {
-            // Copied out, so that no check waits for the disk.
-            let entries: Vec<_> = self.lock(number).iter(&self.classes).collect();
+        for number in 0..OVERFLOW_SHARD {
+            // Copied, so that no check waits for the disk.
+            let entries: Vec<_> = self.shards[number].lock().iter(&self.classes).collect();
             for (fingerprint, state, dies_at) in &entries {
                 let bytes = state.encode();
                 out.write_all(&fingerprint.to_le_bytes())?;
@@ -70,14 +74,15 @@ impl<C: Clock> MemoryStore<C> {
         Ok(keys)
     }
 
-    /// Takes in all state of a snapshot, or nothing if there is anything wrong with it. Keys that have state already keep
-    /// it. The limiter must have the hash key it had then, or nobody will be found again.
+    /// Restores all state of a snapshot, or nothing if the snapshot is invalid. Keys that already have state keep it.
+    ///
+    /// The limiter must have the same hash key as when the snapshot was written; with another, no subject is found again.
     pub fn restore(&self, from: &mut impl Read) -> Result<Restored, RestoreError> {
         let mut input = Hashed { inner: from, hasher: blake3::Hasher::new() };
         let mut magic = [0; MAGIC.len()];
         input.fill(&mut magic)?;
         if magic != MAGIC {
-            return Err(RestoreError::NotASnapshot("it starts differently"));
+            return Err(RestoreError::NotASnapshot("unknown header, not a snapshot of this version"));
         }
         let mut entries = Vec::new();
         loop {
@@ -91,60 +96,60 @@ impl<C: Clock> MemoryStore<C> {
                 break;
             }
             if len > STATE_BYTES_MAX {
-                return Err(RestoreError::NotASnapshot("a state is longer than any"));
+                return Err(RestoreError::NotASnapshot("state too long"));
             }
             let mut bytes = Vec::new();
-            input.fill_more(&mut bytes, u64::from(len))?;
+            input.read_state(&mut bytes, u64::from(len))?;
             entries.push((fingerprint, State::decode(&bytes)?, Time::from_us(dies_at)));
         }
         let expected = input.hasher.finalize();
         let mut hash = [0; blake3::OUT_LEN];
         input.fill(&mut hash)?;
         if expected != hash {
-            return Err(RestoreError::NotASnapshot("its hash is another: it was cut or changed"));
+            return Err(RestoreError::NotASnapshot("wrong hash: the snapshot was truncated or changed"));
         }
-        Ok(self.take_in(entries))
+        Ok(self.insert_restored(entries))
     }
 
-    fn take_in(&self, entries: Vec<(u128, State, Time)>) -> Restored {
+    fn insert_restored(&self, entries: Vec<(u128, State, Time)>) -> Restored {
         let now = self.clock.now();
         let mut restored = Restored::default();
         for (fingerprint, state, dies_at) in entries {
             if dies_at <= now {
-                restored.dead += 1;
+                restored.expired += 1;
                 continue;
             }
-            let mut shard = self.lock(shard_of(fingerprint));
+            let mut shard = self.shards[shard_of(fingerprint)].lock();
             if !self.has_room(&mut shard, now) {
                 restored.no_room += 1;
             } else if shard.find(fingerprint).is_none() {
                 shard.restore(fingerprint, state, dies_at);
-                self.count(1);
+                self.add_keys(1);
                 restored.keys += 1;
             }
         }
         restored
     }
 
-    /// [`snapshot`](MemoryStore::snapshot) into a file that is either the old one or, whole, the new one.
+    /// Writes a [`snapshot`](MemoryStore::snapshot) to a file, atomically: a crash leaves either the old file or the new one.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let mut file = BufWriter::new(File::create(&beside)?);
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let mut file = BufWriter::new(File::create(&new)?);
         let keys = self.snapshot(&mut file)?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        std::fs::rename(&new, path)?;
         Ok(keys)
     }
 
-    /// [`restore`](MemoryStore::restore) from a file.
+    /// [Restores](MemoryStore::restore) a snapshot from a file.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Restored, RestoreError> {
         self.restore(&mut BufReader::new(File::open(path)?))
     }
 }
 
-/// Hashes what passes.
+/// Hashes all bytes that are read or written.
 struct Hashed<'i, I> {
     inner: &'i mut I,
     hasher: blake3::Hasher,
@@ -159,25 +164,25 @@ impl<I: Write> Hashed<'_, I> {
 
 impl<I: Read> Hashed<'_, I> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), RestoreError> {
-        self.inner.read_exact(bytes).map_err(cut_short)?;
+        self.inner.read_exact(bytes).map_err(read_error)?;
         self.hasher.update(bytes);
         Ok(())
     }
 
-    /// Reads this many bytes, taking memory for no more than there are.
-    fn fill_more(&mut self, bytes: &mut Vec<u8>, len: u64) -> Result<(), RestoreError> {
+    /// Reads `len` bytes. Allocates only for bytes that exist, so that a wrong length cannot exhaust memory.
+    fn read_state(&mut self, bytes: &mut Vec<u8>, len: u64) -> Result<(), RestoreError> {
         let read = self.inner.by_ref().take(len).read_to_end(bytes)?;
         if (read as u64) < len {
-            return Err(RestoreError::NotASnapshot("it ends too early"));
+            return Err(RestoreError::NotASnapshot("truncated"));
         }
         self.hasher.update(bytes);
         Ok(())
     }
 }
 
-fn cut_short(error: io::Error) -> RestoreError {
+fn read_error(error: io::Error) -> RestoreError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => RestoreError::NotASnapshot("it ends too early"),
+        io::ErrorKind::UnexpectedEof => RestoreError::NotASnapshot("truncated"),
         _ => RestoreError::Read(error),
     }
 }

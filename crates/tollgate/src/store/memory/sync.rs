@@ -1,5 +1,5 @@
-//! The locks and counters of the store, in one place: under the feature `shuttle` they are those of a scheduler that
-//! tries out how threads can interleave.
+//! The locks and atomics of the store. Under the feature `shuttle` they are those of a scheduler that explores how threads
+//! interleave.
 
 #[cfg(not(feature = "shuttle"))]
 pub(super) use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -7,13 +7,13 @@ pub(super) use parking_lot::{Mutex, MutexGuard, RwLock};
 pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(feature = "shuttle")]
-pub(super) use self::tried::{Mutex, MutexGuard, RwLock};
+pub(super) use self::explored::{Mutex, MutexGuard, RwLock};
 #[cfg(feature = "shuttle")]
 pub(super) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The scheduler's locks with the signatures of the real ones.
+/// The scheduler's locks with the signatures of `parking_lot`.
 #[cfg(feature = "shuttle")]
-mod tried {
+mod explored {
     pub(crate) use shuttle::sync::MutexGuard;
     use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 

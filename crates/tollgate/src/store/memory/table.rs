@@ -1,26 +1,26 @@
-//! Slots in the order of their hashes, with gaps.
+//! A hash table of slots sorted by hash, with gaps.
 //!
-//! A hash names a place in proportion to its size. A slot lies there or as soon after it as there is room, so slots are
-//! sorted, a search ends at the first larger hash, and a larger table is filled from left to right in one pass. The
-//! number of places need not be a power of two: the table grows by a tenth, so that of its memory never much more than
-//! a fifth is gaps (doubling would waste up to more than half).
+//! The home of a hash is its position in proportion to its size. A slot is stored at its home or in the next free
+//! position after it. So slots are sorted, a search ends at the first larger hash, and a resize fills the new table from
+//! left to right in one pass. The number of homes need not be a power of two: the table grows by a tenth, so little more
+//! than a fifth of its memory is gaps. Doubling would waste up to more than half.
 
 use super::slot::Slot;
 
-/// The table grows when more than so much of it is filled.
-const FULL: (usize, usize) = (6, 7);
-/// And shrinks when less than so much is.
-const SPARSE: (usize, usize) = (1, 3);
-/// By this much it grows, at least.
+/// The table grows above this load.
+const LOAD_MAX: (usize, usize) = (6, 7);
+/// The table shrinks below this load.
+const LOAD_MIN: (usize, usize) = (1, 3);
+/// The fewest homes to grow by, and the slots after the last home.
 const GROWTH_MIN: usize = 8;
 
-/// In this order, what finding a key needs comes first.
+/// The fields that a lookup reads come first: see [`ShardLock`](super::locked_shard::ShardLock).
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Table {
     slots: Box<[Slot]>,
-    /// How many places hashes name. There are a few slots more, for those that lie after their place at the end.
-    places: usize,
+    /// The number of homes. There are more slots, for those stored after their home at the end.
+    homes: usize,
     len: usize,
 }
 
@@ -29,14 +29,14 @@ impl Table {
         self.len
     }
 
-    /// All slots, empty ones among them.
+    /// All slots, including empty ones.
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// So many bytes, from its beginning on, finding a key looks at.
+    /// The number of leading bytes that a lookup reads.
     #[cfg(test)]
-    pub(super) const FINDING: usize = std::mem::offset_of!(Table, len);
+    pub(super) const LOOKUP_BYTES: usize = std::mem::offset_of!(Table, len);
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
@@ -44,15 +44,15 @@ impl Table {
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.places as u128) >> u64::BITS) as usize
+    fn home(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.homes as u128) >> u64::BITS) as usize
     }
 
-    /// Where this key is, or where it would have to be.
+    /// Returns the slot of this key, or as an error the slot where it belongs.
     #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Result<usize, usize> {
         let hash = fingerprint as u64;
-        let mut at = self.place(hash);
+        let mut at = self.home(hash);
         while let Some(slot) = self.slots.get(at) {
             if slot.hash > hash || slot.is_empty() {
                 break;
@@ -75,10 +75,10 @@ impl Table {
         &mut self.slots[at]
     }
 
-    /// Puts in a key that [`find`](Table::find) did not find.
+    /// Inserts a key that [`find`](Table::find) did not find.
     pub(super) fn insert(&mut self, slot: Slot) {
-        if self.len + 1 > self.places * FULL.0 / FULL.1 {
-            self.resize(self.places + (self.places / 10).max(GROWTH_MIN));
+        if self.len + 1 > self.homes * LOAD_MAX.0 / LOAD_MAX.1 {
+            self.resize(self.homes + (self.homes / 10).max(GROWTH_MIN));
         }
         let at = match self.find(slot.fingerprint()) {
             Ok(at) | Err(at) => at,
@@ -98,35 +98,35 @@ impl Table {
         self.len += 1;
     }
 
-    /// Takes a key out. Slots that lay after their place because of it move up.
+    /// Removes a key. Slots that were displaced by it move one position toward their home.
     pub(super) fn remove(&mut self, at: usize) -> Slot {
         let removed = self.slots[at];
         let behind = &self.slots[at + 1..];
-        let in_place =
-            |(offset, slot): (usize, &Slot)| slot.is_empty() || self.place(slot.hash) == at + 1 + offset;
+        let at_home =
+            |(offset, slot): (usize, &Slot)| slot.is_empty() || self.home(slot.hash) == at + 1 + offset;
         let end =
-            behind.iter().enumerate().position(in_place).map_or(self.slots.len(), |offset| at + 1 + offset);
+            behind.iter().enumerate().position(at_home).map_or(self.slots.len(), |offset| at + 1 + offset);
         self.slots.copy_within(at + 1..end, at);
         self.slots[end - 1] = Slot::EMPTY;
         self.len -= 1;
         removed
     }
 
-    /// Gives memory back if most of it is gaps.
+    /// Frees memory if most of the table is gaps.
     pub(super) fn shrink(&mut self) {
-        if self.places > GROWTH_MIN && self.len < self.places * SPARSE.0 / SPARSE.1 {
-            self.resize((self.len * FULL.1 / FULL.0 + GROWTH_MIN).min(self.places));
+        if self.homes > GROWTH_MIN && self.len < self.homes * LOAD_MIN.0 / LOAD_MIN.1 {
+            self.resize((self.len * LOAD_MAX.1 / LOAD_MAX.0 + GROWTH_MIN).min(self.homes));
         }
     }
 
-    fn resize(&mut self, places: usize) {
+    fn resize(&mut self, homes: usize) {
         let old = std::mem::take(&mut self.slots);
-        self.places = places;
-        // Whoever lies after the last place needs a slot too; if these are not enough, more are made as they fill up.
-        let mut slots = vec![Slot::EMPTY; places + GROWTH_MIN];
+        self.homes = homes;
+        // Slots after the last home, for displaced slots. If they do not suffice, the loop adds more.
+        let mut slots = vec![Slot::EMPTY; homes + GROWTH_MIN];
         let mut free = 0;
         for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
-            let at = self.place(slot.hash).max(free);
+            let at = self.home(slot.hash).max(free);
             if at < slots.len() {
                 slots[at] = slot;
             } else {
@@ -148,10 +148,10 @@ mod tests {
     use super::*;
 
     fn slot(fingerprint: u128) -> Slot {
-        Slot::new(fingerprint, ClassId::ANY, [1, 2])
+        Slot::new(fingerprint, ClassId::UNKNOWN, [1, 2])
     }
 
-    /// Few different hashes, so that they crowd and collide, at both ends and in the middle.
+    /// Few different hashes, so that they collide at both ends and in the middle.
     fn fingerprint() -> impl Strategy<Value = u128> {
         let hash =
             prop_oneof![0..3_u64, u64::MAX - 3..=u64::MAX, (0..8_u64).prop_map(|n| n << 60), any::<u64>()];
@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holds_what_was_put_in_and_not_taken_out(
+        fn finds_exactly_the_keys_that_were_inserted_and_not_removed(
             steps in prop::collection::vec((any::<bool>(), fingerprint()), 1..400)
         ) {
             let (mut table, mut model) = (Table::default(), BTreeSet::new());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_take_little_more_than_a_fifth() {
+    fn a_growing_table_uses_less_than_42_bytes_per_key() {
         let mut table = Table::default();
         let mut hash = 1_u128;
         for count in 1..20_000_usize {

@@ -1,7 +1,7 @@
 //! Estimates the memory that state takes in Redis: keys, values, expiries and the server's overhead.
 //!
-//! The lengths of keys and states come from core, the only crate that knows their formats. The rest models how servers store
-//! a string with an expiry. Tests compare it with the supported servers.
+//! The lengths of keys and states come from core, the only crate that knows their formats. The rest models how servers
+//! store a string with an expiry. Tests compare it with the supported servers.
 
 use tollgate_core::algorithm::quota::{QuotaPeriod, RESERVATIONS_MAX};
 use tollgate_core::{Key, Keyspace, Limit, Operation, Report, Span, State, SubjectHasher, Time, Token};

@@ -30,7 +30,8 @@ impl Connector {
         Ok(Connector { options, tls })
     }
 
-    /// Connects, authenticates and selects the database. `login_timeout` bounds the last two; the caller bounds the first.
+    /// Connects, authenticates and selects the database. `login_timeout` bounds the authentication and the selection. The
+    /// caller bounds the whole.
     pub(crate) async fn connect(
         &self,
         address: &Address,

@@ -45,8 +45,8 @@ impl ClientContext {
         STALL_TIMEOUT_MIN.max(self.deadline)
     }
 
-    /// How long a new connection may take to answer the probe. The first reply on a connection is its slowest, so this can
-    /// be longer than the deadline.
+    /// How long a new connection may take to answer the probe. The first reply on a connection is its slowest, so this
+    /// can be longer than the deadline.
     fn probe_timeout(&self) -> Duration {
         PROBE_TIMEOUT_MIN.max(self.deadline)
     }

@@ -1,8 +1,19 @@
--- Token bucket, leaky meter and leaky shaper: a debt that drains. Twin of core's bucket.rs.
--- State: debt, time, scale. Numbers: capacity, scale, drain, tick, shape (0 tokens, 1 meter, 2 queue).
+-- Token bucket, leaky meter and leaky shaper: a debt that drains. Twin of core's bucket.rs; prelude.lua has the
+-- contract.
+--
+-- State
+--   BBI6  version 1, kind 4, 0
+--   I8    debt, in 1 / scale units
+--   I8    time of the debt
+--   I8    scale
+--
+-- Numbers, doubles: capacity, scale, drain (1 / scale units per tick), tick, kind (0 tokens, 1 meter, 2 queue)
+--
+-- Example: a charge of 1 at 2500000 under 2 units per second (scale 500000, drain 1, tick 1) writes debt 500000,
+-- time 2500000, scale 500000.
 
--- `debt` counted in 1 / to instead of 1 / from units, rounded up, at most 2^53 - 1: a product of 106 bits, so the
--- quotient is built bit by bit. Only the first step after a rule's numbers changed comes here.
+-- Returns debt * to / from, rounded up, at most 2^53 - 1. The product has up to 106 bits, so the quotient is computed
+-- bit by bit. Runs only at the first check after the rule's rate has changed.
 local function convert(debt, from, to)
   local whole, rest = floor(debt / from), debt % from
   local quotient, left = 0, 0
@@ -31,22 +42,22 @@ local function convert(debt, from, to)
   return min(left > 0 and quotient + 1 or quotient, MAX)
 end
 
-local function bucket(state, now, op, cost, _, extra, mark, at)
-  local capacity, scale, drain, tick, shape = unpack_from('<ddddd', batch, at)
+local function bucket(state, now, op, cost, _, extra, mark, numbers_at)
+  local capacity, scale, drain, tick, bucket_kind = unpack_from('<ddddd', batch, numbers_at)
   local ceiling = capacity * scale
   local time = now - now % tick
   local debt = 0
   if state then
     if #state ~= 32 then
-      sized(state, 32)
+      check_length(state, 32)
     end
     local last, from
     debt, last, from = unpack_from('<I8I8I8', state, 9)
     if debt > MAX or last > MAX or from > MAX then
-      exact(1, debt, last, from)
+      check_exact(1, debt, last, from)
     end
     if from ~= scale then
-      within(3, from, 1, MAX)
+      check_range(3, from, 1, MAX)
       debt = convert(debt, from, scale)
     end
     if tick > 1 then
@@ -65,7 +76,7 @@ local function bucket(state, now, op, cost, _, extra, mark, at)
     end
   end
 
-  local verdict, number, mark_kind, mark_at, next_debt = NOT_SUPPORTED, 0, NONE, 0, nil
+  local verdict, number, mark_kind, mark_time, next_debt = NOT_SUPPORTED, 0, NONE, 0, nil
   if op == CHARGE or op == PEEK then
     local needed = debt + (cost > 0 and cost or 1) * scale
     if needed > ceiling then
@@ -73,24 +84,24 @@ local function bucket(state, now, op, cost, _, extra, mark, at)
       verdict, number = REFUSED, min(time + wait, MAX)
     else
       verdict = ADMITTED
-      if shape == 2 then
+      if bucket_kind == 2 then
         number = min(ceil_div(debt, drain) * tick, MAX)
       end
       if cost > 0 then
         next_debt = needed
-        if shape ~= 2 then
-          mark_kind, mark_at = AT, time
+        if bucket_kind ~= 2 then
+          mark_kind, mark_time = AT, time
         end
       end
     end
-  elseif op == REFUND and shape ~= 2 then
+  elseif op == REFUND and bucket_kind ~= 2 then
     verdict = NOT_HELD
     if mark == AT then
       local elapsed = floor(max(time - (extra - extra % tick), 0) / tick)
       local charged = min(cost, capacity) * scale
       if elapsed < ceil_div(charged, drain) and debt > 0 then
-        local given = min(charged - elapsed * drain, debt)
-        verdict, number, next_debt = DONE, floor(given / scale), debt - given
+        local refunded = min(charged - elapsed * drain, debt)
+        verdict, number, next_debt = DONE, floor(refunded / scale), debt - refunded
       end
     end
   end
@@ -105,5 +116,5 @@ local function bucket(state, now, op, cost, _, extra, mark, at)
     return verdict, number, remaining, reset, NONE, 0
   end
   local change = pack('<BBI6I8I8I8', 1, 4, 0, next_debt, time, scale)
-  return verdict, number, remaining, reset, mark_kind, mark_at, change, reset
+  return verdict, number, remaining, reset, mark_kind, mark_time, change, reset
 end

@@ -1,43 +1,95 @@
--- Carries out a batch of Plans, each as one indivisible step on the state its predecessors left.
+-- Applies a batch of Plans in order, each as one atomic step on the state that the Plans before it left.
 --
--- KEYS: every key that is read or written. ARGV[1], packed: which clock, tolerance in microseconds, margin in
--- milliseconds, number of Plans; then for each Plan its length in bytes, how often it is to be carried out, the caller's
--- instant, number of items, and the place of its request id's key (0 if it has none) with horizon, digest and number of the
--- attempt; then for each item the place of its key, kind, operation, flags (1 blocks, 2 dearer than the limit could ever
--- admit), cost, extra, mark kind, token, and the limit's numbers behind their length.
+-- KEYS[n]  string: every key that the batch reads or writes. Keys are numbered from 1.
 --
--- Reply, packed: for each Plan, as often as it was carried out, what became of it and the instant it was decided at, and for each item verdict, mark kind,
--- number, remaining, reset, instant of the mark.
+-- ARGV[1]  string, packed little-endian: d is a double; B, H and I4 are unsigned integers of 1, 2 and 4 bytes; c16 is
+--          16 bytes. Times and durations are in microseconds.
 --
--- State is read once, stepped in memory and written once, after the last Plan was decided: whatever raises an error
--- before that has changed nothing.
+--   B   clock: 0 that of Redis, 1 the caller's within the tolerance, 2 the caller's
+--   d   tolerance
+--   d   margin in milliseconds: how much longer state is kept than it counts
+--   H   number of Plans; then for each Plan
+--
+--     I4   length of this Plan in bytes, these four included
+--     H    times: how often to apply it
+--     d    the caller's time
+--     B    number of items
+--     H    key number of its request id, 0 if it has none; if it has one
+--            d    how long to keep the request id
+--            c16  digest of the request
+--            d    attempt: 0; or n > 0, which charges one hash slot of a Plan over several; or -n, which refunds that
+--     then for each item
+--
+--       H    key number
+--       B    kind of the limit, as in core's state.rs
+--       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
+--            9 success, 10 reset
+--       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity
+--       d    cost
+--       d    extra: the time of the mark (refund), or how long to hold (reserve)
+--       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter
+--       B    length of the token, 0 or 16, and the token
+--       B    length of the limit's numbers in bytes, and the numbers as doubles, as the twin's file lists them
+--
+-- Reply    string, packed. For each Plan, as many times as it was applied:
+--
+--   B   status: 0 decided, 1 replayed under its request id, 2 the id was used with another digest, 3 corrupt state
+--   d   the time at which it was decided
+--
+--   Status 0 and 1, for each item, 34 bytes:
+--     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 10 not supported, 11 not held, 12 too old, 13 token in use,
+--         14 too many reservations, 15 recompute, 16 overflow
+--     B   kind of the mark
+--     d   delay (admitted), time of the retry (refused), units (done) or time (recompute)
+--     d   remaining
+--     d   reset
+--     d   time of the mark
+--   Status 3:
+--     B   number of the item
+--     B   fault: 1 length, 2 version, 3 kind, 4 range
+--     d   expected length (length) or index of the 8-byte word (range)
+--     d   found
+--
+-- Example: charge 1 unit to a fixed window of 5 per second (kind 1), without a request id, by the clock of Redis:
+--
+--   KEYS[1]  the key
+--   ARGV[1]  0, 0, 1000, 1          19 bytes: clock, tolerance, margin, number of Plans
+--            57, 1, 0, 1, 0         17 bytes: length, times, caller's time, items, no request id
+--            1, 1, 0, 1, 1, 0, 0, 0, 16, 5, 1000000
+--                                   40 bytes: key, kind, charge, blocks, cost, extra, mark, no token, numbers
+--   Reply    0, 1700000000500000, 0, 1, 0, 4, 1700000001000000, 1700000000000000
+--                                   43 bytes: decided, time, admitted, window mark, delay, remaining, reset, mark time
+--
+-- The script reads each state once, applies the Plans in memory, and writes each changed state once, after it has
+-- decided the last Plan. An error before that changes nothing.
 
 local DECIDED, REPLAYED, OTHER_CONTENT, CORRUPT = 0, 1, 2, 3
 local STORE, CALLER = 0, 1
 local LOG = 3
 
-local which, tolerance, margin, plans, at = unpack_from('<BddH', batch, 1)
+local clock_mode, tolerance, margin, plan_count, at = unpack_from('<BddH', batch, 1)
 local clock
-if which <= CALLER then
+if clock_mode <= CALLER then
   local time = call('TIME')
   clock = time[1] * 1000000 + time[2]
 end
 
--- The time of a caller who is as far behind as may be: state must live until it is dead for them too.
-local slowest = clock and clock - tolerance
+-- The time of a caller whose clock is behind by the whole tolerance. State must live until it stops counting for that
+-- caller too.
+local slowest_now = clock and clock - tolerance
 
--- By place of the key: what is under it (false if nothing), and for how long what was changed must be kept.
-local held, kept_for = {}, {}
--- The item at hand, to be named if its state is corrupt.
-local deciding
+-- By key number: the state, false if there is no state; and how long a changed state must live, in microseconds.
+local states, lifetimes = {}, {}
+-- The number of the item that is being decided, for the reply to a Plan with corrupt state.
+local current_item
 
--- The bytes under a key: for a log only its beginning, nil if there is nothing.
-local function read(place, kind)
+-- Reads the bytes under a key, false if it does not exist. Reads only the first 256 bytes of a log.
+local function read(key, kind)
   local bytes
   if kind == LOG then
-    bytes = pcall_redis('GETRANGE', KEYS[place], 0, 255)
+    bytes = pcall_redis('GETRANGE', KEYS[key], 0, 255)
   else
-    bytes = pcall_redis('GET', KEYS[place])
+    bytes = pcall_redis('GET', KEYS[key])
   end
   if type(bytes) == 'table' then
     if bytes.err:find('WRONGTYPE', 1, true) then
@@ -59,18 +111,18 @@ local function read(place, kind)
     corrupt(KIND, 0, found)
   end
   if kind == LOG and found ~= LOG then
-    return read(place, found)
+    return read(key, found)
   end
   return bytes
 end
 
--- The state of this kind under a key, nil if there is none. State of another algorithm counts as none: a rule that
--- changes its algorithm starts afresh.
-local function state_of(place, kind)
-  local state = held[place]
+-- Returns the state of this kind under a key, or nil. State of another kind does not count: a rule whose
+-- algorithm changes starts without consumption.
+local function load_state(key, kind)
+  local state = states[key]
   if state == nil then
-    state = read(place, kind)
-    held[place] = state
+    state = read(key, kind)
+    states[key] = state
   end
   if not state then
     return nil
@@ -82,219 +134,220 @@ local function state_of(place, kind)
     return nil
   end
   if kind == LOG then
-    state = open_log(place, state)
-    held[place] = state
+    state = open_log(key, state)
+    states[key] = state
   end
   return state
 end
 
-local function commit(place, kind, change, dies, now)
+-- Keeps a new state for the following Plans and for the write at the end.
+local function commit(key, kind, change, expires, now)
   if kind == LOG and change then
-    local log = held[place]
-    held[place] = edit_log(type(log) == 'table' and log or nil, place, change)
+    local log = states[key]
+    states[key] = edit_log(type(log) == 'table' and log or nil, key, change)
   else
-    held[place] = change
+    states[key] = change
   end
-  kept_for[place] = dies - (slowest or now)
+  lifetimes[key] = expires - (slowest_now or now)
 end
 
--- Decides an item. Returns everything that is to be known of it: the answer's six numbers and whether it stands in the
--- Plan's way; then what to write, until when it lives, and what it was decided on.
-local function decide(now, place, kind, op, flags, cost, extra, mark, token, numbers)
+-- Decides an item without changing anything. Returns the six fields of its answer, whether it blocks the Plan, the new
+-- state, when that expires, and the state that it was decided on.
+local function decide(now, key, kind, op, flags, cost, extra, mark, token, numbers_at)
   local twin, blocks = twins[kind], flags % 2 == 1
   if op == RESET then
-    -- Whatever lies there, also if nobody can read it.
-    local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers)
+    -- Does not read the state, so that a corrupt one can be deleted too.
+    local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers_at)
     return DONE, NONE, 0, remaining, reset, 0, false, false, now
   end
-  local state = state_of(place, kind)
+  local state = load_state(key, kind)
   if flags >= 2 then
-    local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers)
+    local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
   end
-  local verdict, number, remaining, reset, mark_kind, mark_at, change, dies =
-    twin(state, now, op, cost, token, extra, mark, numbers)
+  local verdict, number, remaining, reset, mark_kind, mark_time, change, expires =
+    twin(state, now, op, cost, token, extra, mark, numbers_at)
   if op == PEEK then
-    mark_kind, mark_at, change = NONE, 0, nil
+    mark_kind, mark_time, change = NONE, 0, nil
   end
-  local asks = op == CHARGE or op == PEEK or op == RESERVE
-  return verdict, mark_kind, number, remaining, reset, mark_at, blocks and asks and verdict ~= ADMITTED, change, dies,
-    state
+  local wants_admission = op == CHARGE or op == PEEK or op == RESERVE
+  return verdict, mark_kind, number, remaining, reset, mark_time,
+    blocks and wants_admission and verdict ~= ADMITTED, change, expires, state
 end
 
--- Charges one item that blocks, as often as it was sent: what most Plans are.
-local function charge(now, times, place, kind, cost, token, numbers)
-  local twin, state, written = twins[kind], state_of(place, kind), nil
+-- Charges one blocking item `times` times: the usual Plan. Returns what step_one returns.
+local function charge(now, times, key, kind, cost, token, numbers_at)
+  local twin, state, last_expires = twins[kind], load_state(key, kind), nil
   local answers, booked = {}, false
-  for turn = 1, times do
-    local verdict, number, remaining, reset, mark_kind, mark_at, change, dies =
-      twin(state, now, CHARGE, cost, token, 0, NONE, numbers)
-    local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_at)
+  for round = 1, times do
+    local verdict, number, remaining, reset, mark_kind, mark_time, change, expires =
+      twin(state, now, CHARGE, cost, token, 0, NONE, numbers_at)
+    local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
     if not change then
-      -- Nothing changed, and so nothing will.
-      answers[turn] = turn < times and answer:rep(times - turn + 1) or answer
+      -- The state did not change, so all following answers are the same.
+      answers[round] = round < times and answer:rep(times - round + 1) or answer
       break
     end
-    state, written, answers[turn], booked = change, dies, answer, verdict == ADMITTED
+    state, last_expires, answers[round], booked = change, expires, answer, verdict == ADMITTED
   end
-  if written then
-    commit(place, kind, state, written, now)
+  if last_expires then
+    commit(key, kind, state, last_expires, now)
   end
   return answers[2] and table.concat(answers) or answers[1], booked
 end
 
--- Decides a Plan of one item and carries it out, as often as it was sent. Returns the packed replies and whether an
--- admission was booked.
+-- Decides and applies a Plan of one item `times` times. Returns the packed replies, and whether an admission was
+-- charged.
 local function step_one(now, at, _, times)
-  deciding = 1
-  local place, kind, op, flags, cost, extra, mark, token, _, numbers = unpack_from('<HBBBddBBc0B', batch, at)
+  current_item = 1
+  local key, kind, op, flags, cost, extra, mark, token, _, numbers_at = unpack_from('<HBBBddBBc0B', batch, at)
   if op == CHARGE and flags == 1 and kind ~= LOG then
-    return charge(now, times, place, kind, cost, token, numbers)
+    return charge(now, times, key, kind, cost, token, numbers_at)
   end
   local answers, booked = {}, false
-  for turn = 1, times do
-    local verdict, mark_kind, number, remaining, reset, mark_at, blocked, change, dies =
-      decide(now, place, kind, op, flags, cost, extra, mark, token, numbers)
-    answers[turn] = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_at)
+  for round = 1, times do
+    local verdict, mark_kind, number, remaining, reset, mark_time, blocked, change, expires =
+      decide(now, key, kind, op, flags, cost, extra, mark, token, numbers_at)
+    answers[round] = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
     if change ~= nil and (flags % 2 == 1 or verdict ~= REFUSED and verdict ~= NEVER) then
-      commit(place, kind, change, dies, now)
+      commit(key, kind, change, expires, now)
       booked = not blocked
     end
   end
   return table.concat(answers), booked
 end
 
--- Decides all items of a Plan, then charges all or none.
+-- Decides all items of a Plan, then charges all or none. Returns the packed reply, and whether an admission was
+-- charged.
 local function step_all(now, at, count)
   local items, blocked, booked = {}, false, false
   for index = 1, count do
-    deciding = index
-    local place, kind, op, flags, cost, extra, mark, token, length, numbers = unpack_from('<HBBBddBBc0B', batch, at)
-    local item = { decide(now, place, kind, op, flags, cost, extra, mark, token, numbers) }
-    item[11], item[12], item[13], item[14] = place, kind, flags % 2 == 1, numbers
-    at = numbers + length
+    current_item = index
+    local key, kind, op, flags, cost, extra, mark, token, length, numbers_at = unpack_from('<HBBBddBBc0B', batch, at)
+    local item = { decide(now, key, kind, op, flags, cost, extra, mark, token, numbers_at) }
+    item[11], item[12], item[13], item[14] = key, kind, flags % 2 == 1, numbers_at
+    at = numbers_at + length
     blocked = blocked or item[7]
     items[index] = item
   end
   for index = 1, count do
-    local verdict, mark_kind, number, remaining, reset, mark_at, _, change, dies, state, place, kind, blocks, numbers =
-      unpack(items[index], 1, 14)
+    local verdict, mark_kind, number, remaining, reset, mark_time, _, change, expires, state, key, kind, blocks,
+      numbers_at = unpack(items[index], 1, 14)
     local refused = verdict == REFUSED or verdict == NEVER
     if blocked and verdict == ADMITTED then
-      -- It would have been admitted on its own: it says so, with the numbers of nothing charged.
-      mark_kind, number, mark_at = NONE, 0, 0
-      _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers)
+      -- Alone it would have been admitted. The answer says so, with the numbers of the state without the charge.
+      mark_kind, number, mark_time = NONE, 0, 0
+      _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers_at)
     elseif change ~= nil and (refused and blocks or not refused and not blocked) then
-      commit(place, kind, change, dies, now)
+      commit(key, kind, change, expires, now)
       booked = booked or not blocked
     end
-    items[index] = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_at)
+    items[index] = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_time)
   end
   return pack('<Bd', DECIDED, now) .. table.concat(items), booked
 end
 
--- The same for a Plan that was sent several times.
+-- Applies a Plan of several items `times` times.
 local function step(now, at, count, times)
   local answer, booked = step_all(now, at, count)
   if times == 1 then
     return answer, booked
   end
   local answers = { answer }
-  for turn = 2, times do
-    answers[turn], booked = step_all(now, at, count)
+  for round = 2, times do
+    answers[round], booked = step_all(now, at, count)
   end
   return table.concat(answers), booked
 end
 
--- What is remembered under a request id: its digest, until when, whose attempt it was, and the answer; or the length of
--- what cannot be read. Without a count whatever was answered is taken for an answer.
-local function remembered(id, digest, count)
+-- Returns what is stored under a request id: digest c16, expiry d, attempt d, then the reply without its first byte.
+-- Returns nil and the length found if that is invalid. `count` is false if the number of answers is not to be checked.
+local function stored_reply(id, digest, count)
   if id == 0 then
     return nil
   end
-  local known = held[id]
-  if known == nil then
-    known = pcall_redis('GET', KEYS[id])
-    if type(known) == 'table' then
-      if known.err:find('WRONGTYPE', 1, true) then
+  local stored = states[id]
+  if stored == nil then
+    stored = pcall_redis('GET', KEYS[id])
+    if type(stored) == 'table' then
+      if stored.err:find('WRONGTYPE', 1, true) then
         return nil, 0
       end
-      error(known.err, 0)
+      error(stored.err, 0)
     end
-    held[id] = known
+    states[id] = stored
   end
-  if known and (#known < 32 or count and known:sub(1, 16) == digest and #known ~= 40 + 34 * count) then
-    return nil, #known
+  if stored and (#stored < 32 or count and stored:sub(1, 16) == digest and #stored ~= 40 + 34 * count) then
+    return nil, #stored
   end
-  return known
+  return stored
 end
 
 local replies = {}
-for index = 1, plans do
-  local length, times, asked, count, id, body = unpack_from('<I4HdBH', batch, at)
-  -- An attempt to charge a Plan that spans slots has a number; below 0 it takes back what it has booked.
+for index = 1, plan_count do
+  local length, times, caller_now, count, id, body = unpack_from('<I4HdBH', batch, at)
   local horizon, digest, attempt = 0, '', 0
   if id > 0 then
     horizon, digest, attempt, body = unpack_from('<dc16d', batch, body)
   end
   at = at + length
-  local now = asked
-  if which == STORE then
+  local now = caller_now
+  if clock_mode == STORE then
     now = clock
-  elseif which == CALLER then
-    now = max(clock - tolerance, min(asked, clock + tolerance))
+  elseif clock_mode == CALLER then
+    now = max(clock - tolerance, min(caller_now, clock + tolerance))
   end
-  local known, unreadable = remembered(id, digest, attempt >= 0 and count)
-  if known and unpack_from('<d', known, 17) <= now then
-    known = nil
+  local stored, bad_length = stored_reply(id, digest, attempt >= 0 and count)
+  if stored and unpack_from('<d', stored, 17) <= now then
+    stored = nil
   end
-  if unreadable then
-    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 40 + 34 * count, unreadable)
-  elseif attempt < 0 and not (known and known:sub(1, 16) == digest and unpack_from('<d', known, 25) == -attempt) then
-    -- It was taken back before, or another attempt builds on it.
+  if bad_length then
+    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 40 + 34 * count, bad_length)
+  elseif attempt < 0 and not (stored and stored:sub(1, 16) == digest and unpack_from('<d', stored, 25) == -attempt) then
+    -- The charge was refunded before, or another attempt builds on it.
     replies[index] = pack('<Bd', DECIDED, now) .. pack('<BBdddd', NOT_HELD, NONE, 0, 0, 0, 0):rep(count)
-  elseif known and attempt >= 0 then
-    if known:sub(1, 16) == digest then
-      replies[index] = pack('<B', REPLAYED) .. known:sub(33)
+  elseif stored and attempt >= 0 then
+    if stored:sub(1, 16) == digest then
+      replies[index] = pack('<B', REPLAYED) .. stored:sub(33)
       if attempt > 0 then
-        -- Whoever booked it may not take it back any more.
-        held[id] = known:sub(1, 24) .. pack('<d', attempt) .. known:sub(33)
-        kept_for[id] = unpack_from('<d', known, 17) - (slowest or now)
+        -- From now on only this attempt may refund the charge.
+        states[id] = stored:sub(1, 24) .. pack('<d', attempt) .. stored:sub(33)
+        lifetimes[id] = unpack_from('<d', stored, 17) - (slowest_now or now)
       end
     else
       replies[index] = pack('<Bd', OTHER_CONTENT, now)
     end
   else
-    local fine, answers, booked = pcall(count == 1 and step_one or step, now, body, count, times)
-    if fine then
+    local ok, answers, booked = pcall(count == 1 and step_one or step, now, body, count, times)
+    if ok then
       replies[index] = answers
       if attempt < 0 then
-        held[id] = false
-        kept_for[id] = 0
+        states[id] = false
+        lifetimes[id] = 0
       elseif id > 0 and booked then
-        local forgotten = min(now + horizon, MAX)
-        held[id] = digest .. pack('<dd', forgotten, attempt) .. replies[index]:sub(2)
-        kept_for[id] = forgotten - (slowest or now)
+        local expires = min(now + horizon, MAX)
+        states[id] = digest .. pack('<dd', expires, attempt) .. replies[index]:sub(2)
+        lifetimes[id] = expires - (slowest_now or now)
       end
     elseif type(answers) == 'table' and type(answers[1]) == 'number' then
-      replies[index] = pack('<BdBBdd', CORRUPT, now, deciding, answers[1], answers[2], answers[3]):rep(times)
+      replies[index] = pack('<BdBBdd', CORRUPT, now, current_item, answers[1], answers[2], answers[3]):rep(times)
     else
       error(answers, 0)
     end
   end
 end
 
-for place = 1, #KEYS do
-  local us = kept_for[place]
+for key = 1, #KEYS do
+  local us = lifetimes[key]
   if us then
-    local state = held[place]
+    local state = states[key]
     local ttl = format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + margin, 1))
     if not state then
-      call('DEL', KEYS[place])
+      call('DEL', KEYS[key])
     elseif type(state) == 'table' then
       write_log(state, ttl)
     else
-      call('SET', KEYS[place], state, 'PX', ttl)
+      call('SET', KEYS[key], state, 'PX', ttl)
     end
   end
 end

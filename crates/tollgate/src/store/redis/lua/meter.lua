@@ -1,27 +1,36 @@
--- Meter: a plain counter, forgotten when nobody has touched it for long enough. Twin of core's meter.rs.
--- State: value, touched. Numbers: limit, expiry.
+-- Meter: a counter that is deleted when it has not been used for `expiry`. Twin of core's meter.rs; prelude.lua has
+-- the contract.
+--
+-- State
+--   BBI6  version 1, kind 7, 0
+--   I8    value
+--   I8    time of the last use
+--
+-- Numbers, doubles: limit, expiry
+--
+-- Example: a charge of 1 at 2500000 writes value 1, time 2500000.
 
-local function meter(state, now, op, cost, _, _, mark, at)
-  local limit, expiry = unpack_from('<dd', batch, at)
-  local value, touched, free = 0, now, now
+local function meter(state, now, op, cost, _, _, mark, numbers_at)
+  local limit, expiry = unpack_from('<dd', batch, numbers_at)
+  local value, used_at, reset = 0, now, now
   if state then
-    sized(state, 24)
-    local last
-    value, last = unpack_from('<I8I8', state, 9)
-    within(1, value, 0, MAX)
-    within(2, last, 0, MAX)
-    touched = max(now, last)
-    local over = min(last + expiry, MAX)
-    if touched >= over then
+    check_length(state, 24)
+    local stored_used_at
+    value, stored_used_at = unpack_from('<I8I8', state, 9)
+    check_range(1, value, 0, MAX)
+    check_range(2, stored_used_at, 0, MAX)
+    used_at = max(now, stored_used_at)
+    local expires = min(stored_used_at + expiry, MAX)
+    if used_at >= expires then
       value = 0
     end
-    free = value > 0 and over or touched
+    reset = value > 0 and expires or used_at
   end
 
   local verdict, number, mark_kind, next_value = NOT_SUPPORTED, 0, NONE, nil
   if op == CHARGE or op == PEEK then
     if value + max(cost, 1) > limit then
-      verdict, number = REFUSED, free
+      verdict, number = REFUSED, reset
     else
       verdict = ADMITTED
       if cost > 0 then
@@ -31,19 +40,19 @@ local function meter(state, now, op, cost, _, _, mark, at)
   elseif op == REFUND then
     verdict = NOT_HELD
     if value > 0 and mark == COUNTER then
-      local given = min(cost, value)
-      verdict, number, next_value = DONE, given, value - given
+      local refunded = min(cost, value)
+      verdict, number, next_value = DONE, refunded, value - refunded
     end
   end
 
   if not next_value then
-    return verdict, number, max(limit - value, 0), free, NONE, 0
+    return verdict, number, max(limit - value, 0), reset, NONE, 0
   end
   if next_value > 0 then
-    free = min(touched + expiry, MAX)
+    reset = min(used_at + expiry, MAX)
   else
-    free = touched
+    reset = used_at
   end
-  local change = pack('<BBI6I8I8', 1, 7, 0, next_value, touched)
-  return verdict, number, max(limit - next_value, 0), free, mark_kind, 0, change, free
+  local change = pack('<BBI6I8I8', 1, 7, 0, next_value, used_at)
+  return verdict, number, max(limit - next_value, 0), reset, mark_kind, 0, change, reset
 end

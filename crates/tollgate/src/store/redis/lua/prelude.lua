@@ -1,17 +1,44 @@
--- What every twin stands on. Numbers are doubles: integers up to 2^53 - 1 are exact, and nothing here leaves that range
--- unseen. Division is exact for such integers because a rounded quotient never reaches the next whole number.
+-- The beginning of every script: constants, checks of state, and arithmetic. driver.lua describes KEYS, ARGV and the
+-- reply.
 --
--- A twin is one function, the same machine as in core, on the same bytes:
+-- Numbers are doubles. Integers up to 2^53 - 1 are exact, and all code stays in that range. Division of such integers
+-- is exact too, because a rounded quotient never reaches the next whole number.
 --
---   twin(state, now, op, cost, token, extra, mark, at)
---     -> verdict, number, remaining, reset, mark kind, mark instant, change, dies at
+-- Each twin is one function. It implements the same state machine as core, on the same bytes:
 --
--- `state` is nil or the bytes under the key, already known to be of the twin's kind; `extra` is the instant of the mark
--- (refund) or how long to hold (reserve); `at` is where the limit's numbers begin in the batch. It reads and never writes: `change` is the state to write, or nil. State that no machine could
--- have written raises corrupt(): that Plan fails, the others of the batch do not notice.
+--   verdict, number, remaining, reset, mark_kind, mark_time, change, expires =
+--     twin(state, now, op, cost, token, extra, mark, numbers_at)
+--
+--   state       string or nil: the bytes under the key, already checked to be of the twin's kind
+--   now         integer: microseconds since 1970, as are all times here
+--   op          integer: an operation, see below
+--   cost        integer: units
+--   token       string: 16 bytes, or '' if the operation has no token
+--   extra       integer: the time of the mark (refund), or how long to hold (reserve), in microseconds
+--   mark        integer: the kind of the mark (refund)
+--   numbers_at  integer: where the limit's numbers begin in the batch
+--
+--   verdict     integer: see below
+--   number      integer: delay (ADMITTED), time of the retry (REFUSED), units (DONE), time needed (RECOMPUTE)
+--   remaining   integer: units left
+--   reset       integer: when all units are back
+--   mark_kind   integer, and mark_time: what a refund needs
+--   change      string: the new state; false to delete it; nil to leave it. A log returns a table.
+--   expires     integer: when the new state stops counting
+--
+-- Example: fixed_window(nil, 2500000, CHARGE, 1, '', 0, NONE, n), with the numbers 5 units and 1000000 us at n, returns
+-- ADMITTED, 0, 4, 3000000, WINDOW, 2000000, 32 bytes of state, 3000000.
+--
+-- A twin never writes. State that no state machine could have written raises corrupt(). Then that Plan fails, and the
+-- other Plans of the batch are not affected.
 
--- Names in capitals with plain numbers are constants: they are put in where they are used before Redis sees the script,
--- because a local that a function captures costs time on every call.
+-- A name in capitals with a plain number is a constant. script.rs replaces it by its value before Redis sees the
+-- script, because a local that a function captures costs time on every call.
+
+local math, string, struct, redis, ARGV = math, string, struct, redis, ARGV
+if #ARGV ~= 1 then
+  error('expected 1 argument, got ' .. #ARGV, 0)
+end
 
 local MAX = 9007199254740991
 local floor, min, max = math.floor, math.min, math.max
@@ -19,54 +46,56 @@ local pack, unpack_from, byte, format = struct.pack, struct.unpack, string.byte,
 local call, pcall_redis, type = redis.call, redis.pcall, type
 local KEYS, batch = KEYS, ARGV[1]
 
--- Operations, verdicts and marks, as the wire has them.
+-- Operations, verdicts and kinds of marks, numbered as in plan_codec.rs.
 local CHARGE, PEEK, REFUND, RENEW, RELEASE, RESERVE = 0, 1, 2, 3, 4, 5
 local SETTLE, CANCEL, FAILURE, SUCCESS, RESET = 6, 7, 8, 9, 10
 local ADMITTED, REFUSED, NEVER, DONE = 0, 1, 2, 3
 local NOT_SUPPORTED, NOT_HELD, TOO_OLD, TOKEN_IN_USE, TOO_MANY, RECOMPUTE, OVERFLOW = 10, 11, 12, 13, 14, 15, 16
 local NONE, WINDOW, AT, HELD, COUNTER = 0, 1, 2, 3, 4
 
--- Why state is no state: its length, its version, its kind, or a number out of range.
+-- Faults of a corrupt state: length, version, kind, or a number out of range.
 local LENGTH, VERSION, KIND, RANGE = 1, 2, 3, 4
 
-local function corrupt(why, where, found)
-  error({ why, where, found }, 0)
+-- Fails the current Plan. For LENGTH, `expected` is a number of bytes. For RANGE, it is the index of the 8-byte word.
+local function corrupt(fault, expected, found)
+  error({ fault, expected, found }, 0)
 end
 
--- The state's length in bytes must be this.
-local function sized(state, expected)
+-- Checks the length of a state in bytes.
+local function check_length(state, expected)
   if #state ~= expected then
     corrupt(LENGTH, expected, #state)
   end
 end
 
--- The state must reach to the end of its head.
-local function headed(state, length)
-  if #state < length then
-    corrupt(LENGTH, length, #state)
+-- Checks that a state has at least `head` bytes.
+local function check_head(state, head)
+  if #state < head then
+    corrupt(LENGTH, head, #state)
   end
 end
 
--- Some number of the state is too large for any machine: words `where` and after it, whichever it is.
-local function exact(where, a, b, c)
+-- Raises the error for the first of three words above MAX. `word` is the index of `a`.
+local function check_exact(word, a, b, c)
   for offset, found in ipairs({ a, b, c }) do
     if found > MAX then
-      corrupt(RANGE, where + offset - 1, found)
+      corrupt(RANGE, word + offset - 1, found)
     end
   end
 end
 
--- Word `where` must lie between `least` and `most`.
-local function within(where, found, least, most)
-  if found < least or found > most then
-    corrupt(RANGE, where, found)
+-- Checks that the word with this index is from `lowest` to `highest`.
+local function check_range(word, found, lowest, highest)
+  if found < lowest or found > highest then
+    corrupt(RANGE, word, found)
   end
 end
 
+-- a / b, rounded up.
 local function ceil_div(a, b)
-  local q = floor(a / b)
-  if q * b < a then
-    q = q + 1
+  local quotient = floor(a / b)
+  if quotient * b < a then
+    quotient = quotient + 1
   end
-  return q
+  return quotient
 end

@@ -1,22 +1,32 @@
--- Sliding log: at most `limit` units in any window, exactly. Twin of core's sliding_log.rs.
--- State: base, first, slots; a ring of `slots` entries of 14 bytes: time and running total, 7 bytes each. Numbers: limit,
--- window, entries.
+-- Sliding log: at most `limit` units in any window, exactly. Twin of core's sliding_log.rs; prelude.lua has the
+-- contract, but `state` and `change` are tables here: the log that open_log returns, and the arguments of edit_log.
 --
--- The log may hold 100,000 entries, so it is edited in place. A check reads the head and, by binary search, the few
--- entries it needs; an admission writes the head and one entry. When the ring is full it is cut anew, an eighth larger:
--- that copies the log, once in so many admissions that each pays for eight entries. Running totals wrap at 2^53.
+-- State
+--   BBI6  version 1, kind 3, number of entries
+--   I8    running total before the oldest entry
+--   I8    slot of the oldest entry
+--   I8    number of slots
+--   I7I7  time and running total of an entry, for each slot of the ring
+--
+-- Numbers, doubles: limit, window, largest number of entries
+--
+-- Example: charges of 1 at 2500000 and of 2 at 2600000 leave the entries (2500000, 1) and (2600000, 3).
+--
+-- A log may hold 100,000 entries, so it is edited in place. A check reads the head and, by binary search, the few
+-- entries that it needs. An admission writes the head and one entry. A full ring is rewritten an eighth larger. That
+-- copies the log, but so rarely that each admission pays for eight entries. Running totals wrap at 2^53.
 
 local WRAP = 9007199254740992
--- So many bytes are read at once: head and 16 entries. A log that short is written whole.
-local PEEKED = 256
--- More than any limit lets a log have.
+-- Bytes of the first read: the head and 16 entries. A log that fits is written as a whole.
+local FIRST_READ = 256
+-- More entries than any limit allows.
 local SLOTS_MAX = 1048576
 
--- The entry at a place in the log, read once.
-local function entry(log, place)
-  local time = log.times[place]
+-- Returns time and running total of an entry. Index 0 is the oldest entry that was stored. Reads each entry once.
+local function entry(log, index)
+  local time = log.times[index]
   if not time then
-    local at, total = 32 + 14 * ((log.first + place) % log.slots), nil
+    local at, total = 32 + 14 * ((log.first + index) % log.slots), nil
     local bytes, from = log.bytes, at + 1
     if at + 14 > #bytes then
       bytes, from = call('GETRANGE', KEYS[log.key], at, at + 13), 1
@@ -25,15 +35,15 @@ local function entry(log, place)
       end
     end
     time, total = unpack_from('<I7I7', bytes, from)
-    within(floor(at / 8), time, 0, MAX)
-    within(floor((at + 7) / 8), total, 0, MAX)
-    log.times[place], log.totals[place] = time, total
+    check_range(floor(at / 8), time, 0, MAX)
+    check_range(floor((at + 7) / 8), total, 0, MAX)
+    log.times[index], log.totals[index] = time, total
   end
-  return time, log.totals[place]
+  return time, log.totals[index]
 end
 
--- The first place from `low` up to `high` for which `holds(time, total)` is false, where it holds for all before.
-local function partition(log, low, high, holds)
+-- Binary search: returns the first index from `low` to `high` for which `holds(time, total)` is false.
+local function partition_point(log, low, high, holds)
   while low < high do
     local middle = floor((low + high) / 2)
     if holds(entry(log, middle)) then
@@ -45,68 +55,69 @@ local function partition(log, low, high, holds)
   return low
 end
 
--- The log behind the first bytes of its string, nil if there is nothing in it.
+-- Checks the head and returns the log. `bytes` is the first read of the string.
 local function open_log(key, bytes)
-  headed(bytes, 32)
+  check_head(bytes, 32)
   local count, base, first, slots = unpack_from('<I6I8I8I8', bytes, 3)
-  within(1, base, 0, MAX)
-  within(3, slots, 0, SLOTS_MAX)
-  within(0, count, 0, slots)
-  within(2, first, 0, max(slots - 1, 0))
+  check_range(1, base, 0, MAX)
+  check_range(3, slots, 0, SLOTS_MAX)
+  check_range(0, count, 0, slots)
+  check_range(2, first, 0, max(slots - 1, 0))
   local length = 32 + 14 * slots
-  if #bytes < length and #bytes == PEEKED then
-    -- Of a string of just this length, one byte is left here. Whatever else is wrong is found before anything is changed.
-    local left = call('GETRANGE', KEYS[key], length - 1, length)
-    if #left ~= 1 then
-      corrupt(LENGTH, length, #left)
+  if #bytes < length and #bytes == FIRST_READ then
+    -- If the string has the right length, this returns its last byte and no more. `entry` checks the rest when it
+    -- reads.
+    local last = call('GETRANGE', KEYS[key], length - 1, length)
+    if #last ~= 1 then
+      corrupt(LENGTH, length, #last)
     end
   else
-    sized(bytes, length)
+    check_length(bytes, length)
   end
   return { key = key, bytes = bytes, base = base, first = first, slots = slots, low = 0, high = count,
     times = {}, totals = {}, edited = {} }
 end
 
--- All entries in a row, as they are written. Everything must have been read before.
-local function in_a_row(log)
+-- Packs all entries in order, oldest first. `log.bytes` must hold the whole log.
+local function pack_entries(log)
   local count, oldest_edit = log.high - log.low, log.high
-  for place in pairs(log.edited) do
-    oldest_edit = min(oldest_edit, place)
+  for index in pairs(log.edited) do
+    oldest_edit = min(oldest_edit, index)
   end
   oldest_edit = max(oldest_edit, log.low)
-  local parts, clean = {}, oldest_edit - log.low
-  if clean > 0 then
+  local parts, unedited = {}, oldest_edit - log.low
+  if unedited > 0 then
     local at = (log.first + log.low) % log.slots
-    local straight = min(clean, log.slots - at)
-    parts[1] = log.bytes:sub(33 + 14 * at, 32 + 14 * (at + straight))
-    parts[2] = log.bytes:sub(33, 32 + 14 * (clean - straight))
+    local before_wrap = min(unedited, log.slots - at)
+    parts[1] = log.bytes:sub(33 + 14 * at, 32 + 14 * (at + before_wrap))
+    parts[2] = log.bytes:sub(33, 32 + 14 * (unedited - before_wrap))
   end
-  for place = oldest_edit, log.high - 1 do
-    parts[#parts + 1] = pack('<I7I7', entry(log, place))
+  for index = oldest_edit, log.high - 1 do
+    parts[#parts + 1] = pack('<I7I7', entry(log, index))
   end
   return table.concat(parts), count
 end
 
--- Cuts the ring anew, with room for one more entry and an eighth on top.
-local function recut(log)
+-- Rewrites the ring with room for one more entry plus an eighth of the entries.
+local function resize(log)
   if #log.bytes < 32 + 14 * log.slots then
     log.bytes = call('GETRANGE', KEYS[log.key], 0, -1)
-    sized(log.bytes, 32 + 14 * log.slots)
+    check_length(log.bytes, 32 + 14 * log.slots)
   end
-  local row, count = in_a_row(log)
+  local packed, count = pack_entries(log)
   log.slots = min(count + 1 + floor(count / 8), SLOTS_MAX)
-  log.bytes = ('\0'):rep(32) .. row .. ('\0'):rep(14 * (log.slots - count))
-  log.first, log.whole = -log.low, true
+  log.bytes = ('\0'):rep(32) .. packed .. ('\0'):rep(14 * (log.slots - count))
+  log.first, log.rewritten = -log.low, true
 end
 
--- Adds `cost` at `time`, or takes it out of the entry at a place. Reads what it needs, writes nothing yet.
+-- Applies a change to the log in memory: adds `cost` at `time`, or refunds units of the entry at `index`.
 local function edit_log(log, key, change)
   log = log or { key = key, bytes = ('\0'):rep(32), base = 0, first = 0, slots = 0, low = 0, high = 0,
     times = {}, totals = {}, edited = {} }
-  if change.taken then
-    for place = change.place, log.high - 1 do
-      local _, total = entry(log, place)
-      log.totals[place], log.edited[place] = (total - change.taken) % WRAP, true
+  if change.refunded then
+    for index = change.index, log.high - 1 do
+      local _, total = entry(log, index)
+      log.totals[index], log.edited[index] = (total - change.refunded) % WRAP, true
     end
     return log
   end
@@ -118,63 +129,63 @@ local function edit_log(log, key, change)
   if log.high > log.low then
     newest, total = entry(log, log.high - 1)
   end
-  -- The sum of two such numbers may be inexact; this way around it is not.
+  -- total + cost could exceed 2^53 and be inexact. This difference is exact.
   total = (total - (WRAP - change.cost)) % WRAP
-  local place = log.high - 1
+  local index = log.high - 1
   if newest ~= change.time then
     local count = log.high - log.low
     if count >= log.slots or (log.slots > 64 and count < log.slots / 4) then
-      recut(log)
+      resize(log)
     end
-    place = log.high
-    log.high = place + 1
+    index = log.high
+    log.high = index + 1
   end
-  log.times[place], log.totals[place], log.edited[place] = change.time, total, true
+  log.times[index], log.totals[index], log.edited[index] = change.time, total, true
   return log
 end
 
--- Writes an edited log.
+-- Writes the changed parts of a log, or all of it if it is short or was resized.
 local function write_log(log, ttl)
   local key = KEYS[log.key]
   local count = log.high - log.low
   local head = pack('<BBI6I8I8I8', 1, 3, count, log.base, (log.first + log.low) % max(log.slots, 1), log.slots)
-  if log.whole or #log.bytes >= 32 + 14 * log.slots then
-    local row = in_a_row(log)
+  if log.rewritten or #log.bytes >= 32 + 14 * log.slots then
+    local packed = pack_entries(log)
     log.first = -log.low
     head = pack('<BBI6I8I8I8', 1, 3, count, log.base, 0, log.slots)
-    call('SET', key, head .. row .. ('\0'):rep(14 * (log.slots - count)), 'PX', ttl)
+    call('SET', key, head .. packed .. ('\0'):rep(14 * (log.slots - count)), 'PX', ttl)
     return
   end
   call('SETRANGE', key, 0, head)
-  for place in pairs(log.edited) do
-    if place >= log.low then
-      local at = 32 + 14 * ((log.first + place) % log.slots)
-      call('SETRANGE', key, at, pack('<I7I7', log.times[place], log.totals[place]))
+  for index in pairs(log.edited) do
+    if index >= log.low then
+      local at = 32 + 14 * ((log.first + index) % log.slots)
+      call('SETRANGE', key, at, pack('<I7I7', log.times[index], log.totals[index]))
     end
   end
   call('PEXPIRE', key, ttl)
 end
 
-local function sliding_log(log, now, op, cost, _, extra, mark, at)
-  local limit, window, entries = unpack_from('<ddd', batch, at)
+local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
+  local limit, window, entries = unpack_from('<ddd', batch, numbers_at)
   local low, high, expired, base, used, newest, total = 0, 0, 0, 0, 0, nil, 0
   if log and log.high > log.low then
     low, high = log.low, log.high
     newest, total = entry(log, high - 1)
     now = max(now, newest)
     expired, base = low, log.base
-    local function gone(time)
+    local function has_expired(time)
       return min(time + window, MAX) <= now
     end
-    -- Most checks find little to drop: look at the oldest few first, then twice as far each time.
+    -- Usually few entries have expired, so search from the oldest in steps that double.
     local reach = 1
-    while expired < high and gone(entry(log, expired)) do
-      local next_place = min(expired + reach, high)
-      if next_place < high and not gone(entry(log, next_place)) or next_place == high then
-        expired = partition(log, expired + 1, next_place, gone)
+    while expired < high and has_expired(entry(log, expired)) do
+      local next_index = min(expired + reach, high)
+      if next_index < high and not has_expired(entry(log, next_index)) or next_index == high then
+        expired = partition_point(log, expired + 1, next_index, has_expired)
         break
       end
-      expired, reach = next_place, reach * 2
+      expired, reach = next_index, reach * 2
     end
     if expired > low then
       local _, dropped = entry(log, expired - 1)
@@ -185,84 +196,85 @@ local function sliding_log(log, now, op, cost, _, extra, mark, at)
   local live = high - expired
   local room = newest == now or live < entries
 
-  -- When everything is back: the newest cost that counts has left. Entries above it were refunded whole.
+  -- Returns when all units are back: when the newest entry with units expires. Entries after it were refunded in full.
   local function reset()
     if used == 0 then
       return now
     end
-    local place = partition(log, expired, high, function(_, sum)
+    local index = partition_point(log, expired, high, function(_, sum)
       return sum ~= total
     end)
-    return min(entry(log, place) + window, MAX)
+    return min(entry(log, index) + window, MAX)
   end
 
   local remaining = room and max(limit - used, 0) or 0
   if op == CHARGE or op == PEEK then
     local needed = max(cost, 1)
     if used + needed > limit or not room then
-      local leaves = partition(log, low, high, function(_, before)
+      local freeing = partition_point(log, low, high, function(_, before)
         return (total - before) % WRAP + needed > limit
       end)
       if live >= entries then
-        leaves = max(leaves, expired + live - entries)
+        freeing = max(freeing, expired + live - entries)
       end
-      leaves = max(leaves, expired)
+      freeing = max(freeing, expired)
       local retry = now
-      if leaves < high then
-        retry = min(entry(log, leaves) + window, MAX)
+      if freeing < high then
+        retry = min(entry(log, freeing) + window, MAX)
       end
       return REFUSED, retry, remaining, reset(), NONE, 0
     end
     if cost == 0 then
       return ADMITTED, 0, remaining, reset(), NONE, 0
     end
-    local dies = min(now + window, MAX)
+    local expires = min(now + window, MAX)
     remaining = room and max(limit - used - cost, 0) or 0
-    return ADMITTED, 0, remaining, dies, AT, now, { expired = expired, time = now, cost = cost }, dies
+    return ADMITTED, 0, remaining, expires, AT, now, { expired = expired, time = now, cost = cost }, expires
   elseif op ~= REFUND then
     return NOT_SUPPORTED, 0, remaining, reset(), NONE, 0
   end
   if mark ~= AT or high == 0 then
     return NOT_HELD, 0, remaining, reset(), NONE, 0
   end
-  local place = partition(log, low, high, function(time)
+  local index = partition_point(log, low, high, function(time)
     return time < extra
   end)
-  if place == high or entry(log, place) ~= extra or place < expired then
+  if index == high or entry(log, index) ~= extra or index < expired then
     return NOT_HELD, 0, remaining, reset(), NONE, 0
   end
-  if place + 16 < high then
+  if index + 16 < high then
     return TOO_OLD, 0, remaining, reset(), NONE, 0
   end
-  for above = place, high - 1 do
-    -- All of them change, so all of them are read before anything does.
+  for above = index, high - 1 do
+    -- The refund changes all of them. Read them now, so that a corrupt one fails the Plan before any change.
     entry(log, above)
   end
   local before = base
-  if place > expired then
-    local _, sum = entry(log, place - 1)
+  if index > expired then
+    local _, sum = entry(log, index - 1)
     before = sum
   end
-  local _, sum = entry(log, place)
-  local given = min(cost, (sum - before) % WRAP)
-  if given == 0 then
+  local _, sum = entry(log, index)
+  local refunded = min(cost, (sum - before) % WRAP)
+  if refunded == 0 then
     return NOT_HELD, 0, remaining, reset(), NONE, 0
   end
-  local left = used - given
-  local back = now
+  local left = used - refunded
+  local reset_time = now
   if left > 0 then
-    local rest = (total - given) % WRAP
-    -- Above the entry everything moves by the same amount; below it nothing does.
-    local top = partition(log, place, high, function(_, above)
+    local rest = (total - refunded) % WRAP
+    -- The totals from the refunded entry on decrease by the same amount. Those before it stay.
+    local newest_counted = partition_point(log, index, high, function(_, above)
       return above ~= total
     end)
-    if top == place then
-      top = partition(log, expired, place, function(_, below)
+    if newest_counted == index then
+      newest_counted = partition_point(log, expired, index, function(_, below)
         return below ~= rest
       end)
     end
-    back = min(entry(log, top) + window, MAX)
+    reset_time = min(entry(log, newest_counted) + window, MAX)
   end
   remaining = room and max(limit - left, 0) or 0
-  return DONE, given, remaining, back, NONE, 0, { taken = given, place = place }, min(newest + window, MAX)
+  return DONE, refunded, remaining, reset_time, NONE, 0,
+    { refunded = refunded, index = index }, min(newest + window, MAX)
 end

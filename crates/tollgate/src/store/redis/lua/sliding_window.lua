@@ -1,15 +1,26 @@
--- Sliding window over buckets, the oldest counted whole or by its overlap. Twin of core's sliding_window.rs.
--- State: bucket, newest; a count for each bucket, newest first. Numbers: limit, bucket, buckets, strict (0 or 1), tick.
+-- Sliding window over buckets. The oldest bucket counts as a whole (strict) or by its overlap with the window.
+-- Twin of core's sliding_window.rs; prelude.lua has the contract.
+--
+-- State
+--   BBI6  version 1, kind 2, number of counts: buckets + 1
+--   I8    bucket width
+--   I8    start of the newest bucket
+--   I8    units of each bucket, newest first
+--
+-- Numbers, doubles: limit, bucket width, buckets, strict (0 or 1), tick
+--
+-- Example: a charge of 1 at 2500000 under limit 5 and two buckets of 500000 writes width 500000, start 2500000,
+-- counts 1, 0, 0.
 
--- When so much of `counts`, the newest of them starting at `start`, has left that at most `room` counts.
-local function leaves(counts, start, room, length, buckets, strict, tick)
-  local ticks = length / tick
+-- Returns the time at which at most `room` units count. `counts` are the buckets by age; the newest starts at `start`.
+local function has_room_at(counts, start, room, width, buckets, strict, tick)
+  local ticks = width / tick
   local newer = { [0] = 0 }
   for age = 1, buckets do
     newer[age] = min(newer[age - 1] + counts[age - 1], MAX)
   end
-  for ahead = 0, buckets do
-    local oldest_age = buckets - ahead
+  for shift = 0, buckets do
+    local oldest_age = buckets - shift
     local left = room - newer[oldest_age]
     if left >= 0 then
       local oldest = counts[oldest_age]
@@ -20,48 +31,49 @@ local function leaves(counts, start, room, length, buckets, strict, tick)
         passed = ticks - floor(left * ticks / oldest)
       end
       if passed < ticks then
-        return min(min(start + ahead * length, MAX) + passed * tick, MAX)
+        return min(min(start + shift * width, MAX) + passed * tick, MAX)
       end
     end
   end
-  return min(start + (buckets + 1) * length, MAX)
+  return min(start + (buckets + 1) * width, MAX)
 end
 
-local function sliding_window(state, now, op, cost, _, extra, mark, at)
-  local limit, length, buckets, strict, tick = unpack_from('<ddddd', batch, at)
-  local ticks = length / tick
+local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
+  local limit, width, buckets, strict, tick = unpack_from('<ddddd', batch, numbers_at)
+  local ticks = width / tick
   local count_max = strict == 1 and MAX or floor(MAX / ticks)
-  local start = now - now % length
+  local start = now - now % width
   local counts = {}
   for age = 0, buckets do
     counts[age] = 0
   end
-  -- A bucket of another length moves whole to where its last instant lies. The newest may reach past the present one:
-  -- it is kept apart until something is written, so that a wait told now is still right when it is over.
-  local ahead_at, ahead = nil, 0
+  -- If the rule's bucket width has changed, the units of a stored bucket move to the bucket of its last microsecond.
+  -- That bucket may be in the future. Its units stay separate until the next write, so that a retry time returned now
+  -- stays right.
+  local ahead_start, ahead_count = nil, 0
   if state then
-    headed(state, 24)
-    local kept, cut, newest = unpack_from('<I6I8I8', state, 3)
-    within(0, kept, 0, 1441)
-    sized(state, 24 + 8 * kept)
-    within(1, cut, 1, MAX)
-    within(2, newest, 0, MAX)
+    check_head(state, 24)
+    local stored_count, stored_width, newest = unpack_from('<I6I8I8', state, 3)
+    check_range(0, stored_count, 0, 1441)
+    check_length(state, 24 + 8 * stored_count)
+    check_range(1, stored_width, 1, MAX)
+    check_range(2, newest, 0, MAX)
     now = max(now, newest)
-    start = now - now % length
-    local old = { unpack_from('<' .. ('I8'):rep(kept), state, 25) }
-    for age = 0, kept - 1 do
-      local count = old[age + 1]
-      within(3 + age, count, 0, MAX)
-      local first = newest - age * cut
-      if count > 0 and first >= 0 then
-        local moved = min(first + cut - 1, MAX)
-        moved = moved - moved % length
-        if moved > start then
-          ahead_at, ahead = moved, min(count, count_max)
+    start = now - now % width
+    local stored_counts = { unpack_from('<' .. ('I8'):rep(stored_count), state, 25) }
+    for age = 0, stored_count - 1 do
+      local count = stored_counts[age + 1]
+      check_range(3 + age, count, 0, MAX)
+      local stored_start = newest - age * stored_width
+      if count > 0 and stored_start >= 0 then
+        local new_start = min(stored_start + stored_width - 1, MAX)
+        new_start = new_start - new_start % width
+        if new_start > start then
+          ahead_start, ahead_count = new_start, min(count, count_max)
         else
-          local moved_age = (start - moved) / length
-          if moved_age <= buckets then
-            counts[moved_age] = min(counts[moved_age] + count, count_max)
+          local new_age = (start - new_start) / width
+          if new_age <= buckets then
+            counts[new_age] = min(counts[new_age] + count, count_max)
           end
         end
       end
@@ -77,57 +89,57 @@ local function sliding_window(state, now, op, cost, _, extra, mark, at)
     if strict == 0 then
       oldest = ceil_div(oldest * (ticks - floor((now - start) / tick)), ticks)
     end
-    return min(sum + oldest + ahead, MAX)
+    return min(sum + oldest + ahead_count, MAX)
   end
 
   local function reset()
-    local newest = ahead_at
+    local newest = ahead_start
     if not newest then
       for age = 0, buckets do
         if counts[age] > 0 then
-          newest = max(start - age * length, 0)
+          newest = max(start - age * width, 0)
           break
         end
       end
     end
-    return newest and min(newest + (buckets + 1) * length, MAX) or now
+    return newest and min(newest + (buckets + 1) * width, MAX) or now
   end
 
   local counted = used()
-  local verdict, number, mark_kind, mark_at = NOT_SUPPORTED, 0, NONE, 0
+  local verdict, number, mark_kind, mark_time = NOT_SUPPORTED, 0, NONE, 0
   local writes = false
   if op == CHARGE or op == PEEK then
     local needed = max(cost, 1)
     if counted + needed > limit then
       verdict = REFUSED
       local room = limit - needed
-      if not ahead_at then
-        number = leaves(counts, start, room, length, buckets, strict, tick)
-      elseif ahead > room then
-        -- What lies ahead is the last to leave: the rest is gone by then.
-        local alone = { [0] = ahead }
+      if not ahead_start then
+        number = has_room_at(counts, start, room, width, buckets, strict, tick)
+      elseif ahead_count > room then
+        -- The units of the future bucket leave last. All others are gone by then.
+        local alone = { [0] = ahead_count }
         for age = 1, buckets do
           alone[age] = 0
         end
-        number = leaves(alone, ahead_at, room, length, buckets, strict, tick)
+        number = has_room_at(alone, ahead_start, room, width, buckets, strict, tick)
       else
-        number = leaves(counts, start, room - ahead, length, buckets, strict, tick)
+        number = has_room_at(counts, start, room - ahead_count, width, buckets, strict, tick)
       end
     else
       verdict = ADMITTED
       if cost > 0 then
         counts[0] = min(counts[0] + cost, count_max)
-        counted, writes, mark_kind, mark_at = counted + cost, true, WINDOW, start
+        counted, writes, mark_kind, mark_time = counted + cost, true, WINDOW, start
       end
     end
   elseif op == REFUND then
     verdict = NOT_HELD
-    if mark == WINDOW and extra <= start and extra % length == 0 then
-      local age = (start - extra) / length
+    if mark == WINDOW and extra <= start and extra % width == 0 then
+      local age = (start - extra) / width
       if age <= buckets and counts[age] > 0 then
-        local given = min(cost, counts[age])
-        counts[age] = counts[age] - given
-        counted, verdict, number, writes = used(), DONE, given, true
+        local refunded = min(cost, counts[age])
+        counts[age] = counts[age] - refunded
+        counted, verdict, number, writes = used(), DONE, refunded, true
       end
     end
   end
@@ -135,12 +147,12 @@ local function sliding_window(state, now, op, cost, _, extra, mark, at)
   if not writes then
     return verdict, number, max(limit - counted, 0), reset(), NONE, 0
   end
-  if ahead_at then
-    counts[0] = min(counts[0] + ahead, count_max)
-    ahead_at = nil
+  if ahead_start then
+    counts[0] = min(counts[0] + ahead_count, count_max)
+    ahead_start = nil
   end
-  local dies = reset()
-  local form = '<BBI6I8I8' .. ('I8'):rep(buckets + 1)
-  local change = pack(form, 1, 2, buckets + 1, length, start, unpack(counts, 0, buckets))
-  return verdict, number, max(limit - counted, 0), dies, mark_kind, mark_at, change, dies
+  local expires = reset()
+  local layout = '<BBI6I8I8' .. ('I8'):rep(buckets + 1)
+  local change = pack(layout, 1, 2, buckets + 1, width, start, unpack(counts, 0, buckets))
+  return verdict, number, max(limit - counted, 0), expires, mark_kind, mark_time, change, expires
 end

@@ -53,8 +53,8 @@ type Group = SmallVec<[u16; 2]>;
 const NO_GROUP: u16 = u16::MAX;
 
 impl Call {
-    /// Combines Plans into one call. Each key is sent once, and so are equal Plans: a Plan joins an earlier equal one if no
-    /// different Plan has used its keys in between, so the order on every key stays the same.
+    /// Combines Plans into one call. Each key is sent once, and so are equal Plans: a Plan joins an earlier equal one if
+    /// no different Plan has used its keys in between, so the order on every key stays the same.
     pub(crate) fn new(plans: &mut [&mut EncodedPlan], settings: CallSettings, scripts: &Scripts) -> Call {
         // A fast hash is safe: the part of a key that clients choose was hashed with a secret.
         let (mut key_numbers, mut keys) =

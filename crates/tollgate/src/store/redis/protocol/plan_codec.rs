@@ -61,7 +61,8 @@ const OTHER_CONTENT: u8 = 2;
 const CORRUPT: u8 = 3;
 
 impl EncodedPlan {
-    /// `prefix` is put in front of every key. `now` is the caller's time; the script ignores it if the clock of Redis decides.
+    /// `prefix` is put in front of every key. `now` is the caller's time, which the script ignores if the clock of Redis
+    /// decides.
     pub(crate) fn new(plan: &Plan<'_>, prefix: &str, now: Time, attempt: Attempt) -> EncodedPlan {
         let mut encoded = EncodedPlan {
             key_text: Vec::with_capacity(96 * plan.items().len()),

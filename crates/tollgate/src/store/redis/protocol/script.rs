@@ -1,7 +1,7 @@
 //! Assembles the Lua script for the algorithms that a batch needs.
 //!
-//! Redis runs a script from its first line on every call, so every function that it defines costs time. Therefore a script
-//! contains only the twins that its batch needs.
+//! Redis runs a script from its first line on every call, so every function that it defines costs time. Therefore a
+//! script contains only the twins that its batch needs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

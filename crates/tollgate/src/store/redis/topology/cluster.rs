@@ -103,7 +103,7 @@ impl Cluster {
         cluster
     }
 
-    /// Queues a Plan for the owner of its hash slot, or fails it if there is none.
+    /// Queues a Plan for the owner of its hash slot, or fails it if no owner is known.
     pub(crate) fn send(&self, pending: PendingPlan) {
         if let Some(node) = self.slot_map.load().owner(pending.hash_slot) {
             return node.send(pending);

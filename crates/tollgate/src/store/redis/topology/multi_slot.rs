@@ -3,8 +3,8 @@
 //! 1. Peek at all hash slots in parallel. If one refuses, the Plan is refused and nothing was written.
 //! 2. Charge one hash slot after another, in a fixed order. If one refuses after all, refund what was charged.
 //!
-//! So a Plan is admitted only if all of it was charged. Between a charge and its refund, other Plans may be refused because
-//! of it. If the process dies in between, that charge is lost.
+//! So a Plan is admitted only if all of it was charged. Between a charge and its refund, other Plans may be refused
+//! because of it. If the process dies in between, the charge stays although the Plan was not admitted.
 //!
 //! Under a request id, each attempt has a number, which every hash slot stores with what it charged. A later attempt with
 //! the same id builds on those charges and replaces the number. Then only the later attempt may refund them.

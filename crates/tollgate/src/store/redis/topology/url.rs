@@ -71,8 +71,8 @@ pub enum RedisUrlError {
     Database,
     /// The path of a sentinel URL is not a name and a database.
     #[error(
-        "invalid path in the Redis URL; it is the name that the sentinels know the primary by, and optionally a database: \
-         redis+sentinel://host:port,host:port/name/0"
+        "invalid path in the Redis URL; it is the name that the sentinels know the primary by, and optionally a \
+         database: redis+sentinel://host:port,host:port/name/0"
     )]
     Name,
     /// A cluster URL names a database.

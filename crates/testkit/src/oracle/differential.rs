@@ -1,0 +1,407 @@
+//! The differential test: drives a machine and its oracle with the same generated history and compares every field of
+//! every answer. It also checks the invariants that hold at every single step.
+
+use std::cell::Cell;
+use std::fmt;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use tollgate_core::{Answer, EXACT_MAX, Mark, Operation, Report, Retry, Span, Time, Token, Verdict};
+
+use crate::oracle::suite::{Ask, Make, Suite, TestMachine};
+use crate::oracle::{Expected, Oracle};
+
+/// Largest number of steps in a history.
+const STEPS_MAX: usize = 96;
+
+/// Last instant of a history. Close to the end of time, instants saturate and prove nothing.
+const LATEST: Time = Time::from_us(EXACT_MAX - (1 << 44));
+
+/// One generated step, as raw numbers that the driver interprets. All zeros is the simplest step.
+#[derive(Clone, Copy, Debug)]
+pub struct Act {
+    time: u8,
+    time_by: u32,
+    ask: u8,
+    cost: u16,
+    pick: u8,
+    /// Whether the second of two rules acts. Both share the key.
+    second: bool,
+    /// By how many spans the caller's clock is wrong.
+    skew: u8,
+}
+
+/// A generated history.
+#[derive(Clone, Debug)]
+pub struct Case<R> {
+    start: u8,
+    /// Whether time advances slowly, so that states grow long.
+    calm: bool,
+    rules: [R; 2],
+    acts: Vec<Act>,
+}
+
+/// What a run compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Steps compared.
+    pub steps: u64,
+    /// Admissions.
+    pub admitted: u64,
+    /// Refusals. Each was checked to end at its retry instant and not one tick earlier.
+    pub refused: u64,
+    /// Follow-ups that took effect.
+    pub done: u64,
+    /// Declined operations.
+    pub declined: u64,
+    /// Writes. Each was checked to be droppable at its `dies_at`.
+    pub written: u64,
+}
+
+/// The smallest history found on which the machine differs from its oracle or breaks an invariant.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// What differs.
+    pub what: String,
+    /// The history.
+    pub history: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.what, self.history)
+    }
+}
+
+/// Runs about `steps` generated steps from `seed`.
+pub fn run<S: Suite, M: TestMachine>(make: Make<S, M>, steps: u64, seed: u64) -> Result<Tally, Difference> {
+    run_with::<S, M>(make, steps, seed, |_| ())
+}
+
+/// Like [`run`], but does not shrink the history of a difference.
+pub fn hunt<S: Suite, M: TestMachine>(make: Make<S, M>, steps: u64, seed: u64) -> Result<Tally, Difference> {
+    compare::<S, M>(make, steps, seed, 0, |_| ())
+}
+
+/// Like [`run`], and calls `progress` after each history with the number of steps compared so far.
+pub fn run_with<S: Suite, M: TestMachine>(
+    make: Make<S, M>,
+    steps: u64,
+    seed: u64,
+    progress: impl Fn(u64),
+) -> Result<Tally, Difference> {
+    compare::<S, M>(make, steps, seed, 20_000, progress)
+}
+
+fn compare<S: Suite, M: TestMachine>(
+    make: Make<S, M>,
+    steps: u64,
+    seed: u64,
+    max_shrink_iters: u32,
+    progress: impl Fn(u64),
+) -> Result<Tally, Difference> {
+    let config = Config { failure_persistence: None, max_shrink_iters, cases: u32::MAX, ..Config::default() };
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &key));
+    let strategy = cases::<S>();
+    let tally = Cell::new(Tally::default());
+    while tally.get().steps < steps {
+        let tree = strategy.new_tree(&mut runner).map_err(|reason| Difference {
+            what: format!("no history could be generated: {reason}"),
+            history: String::new(),
+        })?;
+        let result = runner.run_one(tree, |case| {
+            let mut driver = Driver::<S, M>::new(make, &case, tally.get());
+            driver.run(&case).map_err(TestCaseError::fail)?;
+            tally.set(driver.tally);
+            Ok(())
+        });
+        match result {
+            Ok(_) => progress(tally.get().steps),
+            Err(TestError::Fail(what, case)) => {
+                return Err(Difference { what: what.to_string(), history: format!("{case:#?}") });
+            }
+            Err(TestError::Abort(what)) => {
+                return Err(Difference { what: what.to_string(), history: String::new() });
+            }
+        }
+    }
+    Ok(tally.get())
+}
+
+fn cases<S: Suite>() -> impl Strategy<Value = Case<S::Rule>> {
+    let act = (any::<u8>(), any::<u32>(), any::<u8>(), any::<u16>(), any::<u8>(), 0..8_u8, any::<u8>())
+        .prop_map(|(time, time_by, ask, cost, pick, second, skew)| Act {
+            time,
+            time_by,
+            ask,
+            cost,
+            pick,
+            second: second == 7,
+            skew,
+        });
+    (any::<u8>(), 0..4_u8, S::rules(), S::rules(), prop::collection::vec(act, 1..STEPS_MAX)).prop_map(
+        |(start, calm, first, second, acts)| Case { start, calm: calm == 3, rules: [first, second], acts },
+    )
+}
+
+/// Returns mostly one of the newest items, sometimes an older one.
+fn recent<T: Copy>(items: &[T], pick: usize) -> T {
+    let back = if pick < 160 { pick % items.len().min(3) } else { pick % items.len().min(24) };
+    items[items.len() - 1 - back]
+}
+
+thread_local! {
+    static LOOKING_AHEAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Guard during which the machine is only peeked at future instants, about two dozen per step. A slow machine may answer
+/// only some of these peeks itself and leave the others to core.
+struct LookAhead;
+
+impl LookAhead {
+    fn begin() -> LookAhead {
+        LOOKING_AHEAD.set(true);
+        LookAhead
+    }
+}
+
+impl Drop for LookAhead {
+    fn drop(&mut self) {
+        LOOKING_AHEAD.set(false);
+    }
+}
+
+/// Whether the machine is only peeked at a future instant.
+pub(crate) fn is_looking_ahead() -> bool {
+    LOOKING_AHEAD.get()
+}
+
+struct Driver<S: Suite, M: TestMachine> {
+    make: Make<S, M>,
+    oracle: S::Oracle,
+    state: Option<M::State>,
+    now: Time,
+    /// Instants in earlier answers. Generated time often stops there, and one tick before.
+    named: Vec<Time>,
+    marks: Vec<(Mark, u64)>,
+    tokens: Vec<Token>,
+    tally: Tally,
+}
+
+impl<S: Suite, M: TestMachine> Driver<S, M> {
+    fn new(make: Make<S, M>, case: &Case<S::Rule>, tally: Tally) -> Self {
+        let start = match case.start % 8 {
+            0..6 => 1_700_000_000_000_000,
+            6 => 0,
+            _ => 1 << 52,
+        };
+        Driver {
+            make,
+            oracle: S::Oracle::default(),
+            state: None,
+            now: Time::from_us(start),
+            named: vec![Time::from_us(start)],
+            marks: vec![(Mark::Window { start: Time::ZERO }, 1), (Mark::At { time: Time::ZERO }, 1)],
+            tokens: vec![Token(1)],
+            tally,
+        }
+    }
+
+    fn run(&mut self, case: &Case<S::Rule>) -> Result<(), String> {
+        // Both rules must be valid. Invalid numbers are tested with the constructors.
+        if case.rules.iter().any(|rule| self.machine(rule, self.now).is_none()) {
+            return Ok(());
+        }
+        for (index, act) in case.acts.iter().enumerate() {
+            let rule = &case.rules[usize::from(act.second)];
+            self.move_time(act, S::span_us(rule), case.calm);
+            self.act(rule, act)
+                .map_err(|what| format!("step {index} ({act:?}) at {:?}: {what}", self.now))?;
+        }
+        Ok(())
+    }
+
+    fn machine(&self, rule: &S::Rule, now: Time) -> Option<M> {
+        (self.make)(&S::numbers(rule, now)).ok()
+    }
+
+    fn move_time(&mut self, act: &Act, span_us: u64, calm: bool) {
+        let by = u64::from(act.time_by);
+        let named = self.named[act.time_by as usize % self.named.len()];
+        let now = match act.time % 16 {
+            _ if calm && act.time < 250 => self.now.plus(Span::from_us(by % 4)),
+            0 | 1 => self.now,
+            2 | 3 => self.now.plus(Span::from_us(by % 3 + 1)),
+            4 | 5 => self.now.plus(Span::from_us(by % span_us.saturating_mul(2).max(1))),
+            6 => self.now.plus(Span::from_us(span_us)),
+            7..11 => self.now.max(named),
+            11 => self.now.max(named.minus(Span::from_us(1))),
+            12 => self.now.max(named.minus(Span::from_us(1_000))),
+            13 => self.now.minus(Span::from_us(by % span_us.max(1))),
+            14 => self.now.minus(Span::from_us(by)),
+            _ => self.now.plus(Span::from_us(by.saturating_mul(1_000))),
+        };
+        self.now = now.min(LATEST);
+    }
+
+    fn operation(&mut self, act: &Act, capacity: u64) -> Operation {
+        let cost = match act.cost % 32 {
+            0..20 => 1,
+            20 | 21 => 0,
+            22 | 23 => 2.min(capacity),
+            24 => capacity,
+            25 => capacity.saturating_sub(1),
+            26 => capacity / 2,
+            27 => 1 + u64::from(act.cost) % capacity,
+            _ => 3.min(capacity),
+        };
+        let pick = usize::from(act.pick);
+        let token = recent(&self.tokens, pick);
+        let (mark, charged_cost) = recent(&self.marks, pick);
+        match S::ASKS[usize::from(act.ask) % S::ASKS.len()] {
+            Ask::Charge => Operation::Charge { cost, token: self.new_token(pick) },
+            Ask::ChargeKnown => Operation::Charge { cost, token },
+            Ask::Peek => Operation::Peek { cost },
+            Ask::Refund => Operation::Refund { mark, cost: charged_cost },
+            Ask::RefundOther => Operation::Refund { mark, cost },
+            Ask::Renew => Operation::Renew { token },
+            Ask::Release => Operation::Release { token },
+            Ask::Reserve => {
+                let hold = Span::from_us(u64::from(act.time_by) % 100_000_000);
+                Operation::Reserve { cost, token: self.new_token(pick), hold }
+            }
+            Ask::Settle => Operation::Settle { token, actual: cost },
+            Ask::Cancel => Operation::Cancel { token },
+            Ask::Failure => Operation::Report { result: Report::Failure },
+            Ask::Success => Operation::Report { result: Report::Success },
+        }
+    }
+
+    /// Returns an unused token, or sometimes one that was used before.
+    fn new_token(&mut self, pick: usize) -> Token {
+        if pick.is_multiple_of(16) {
+            return self.tokens[pick % self.tokens.len()];
+        }
+        let token = Token(self.tokens.len() as u128 + 1);
+        self.tokens.push(token);
+        token
+    }
+
+    fn act(&mut self, rule: &S::Rule, act: &Act) -> Result<(), String> {
+        let skew = Span::from_us(S::span_us(rule).saturating_mul(u64::from(act.skew % 4)));
+        let caller = if act.skew >= 192 { self.now.plus(skew) } else { self.now };
+        let numbers = S::numbers(rule, caller);
+        let Ok(machine) = (self.make)(&numbers) else { return Ok(()) };
+        let operation = self.operation(act, machine.capacity());
+
+        let step = machine.decide(self.state.as_ref(), self.now, &operation);
+        let found = Expected { answer: step.answer, dies_at: step.write.as_ref().map(|write| write.dies_at) };
+        let expected = self.oracle.step(&numbers, self.now, &operation);
+        if found != expected {
+            let state = &self.state;
+            return Err(format!("{operation:?} on {state:?}\n  oracle {expected:?}\n  found  {found:?}"));
+        }
+        self.tally.steps += 1;
+        self.check_answer(rule, &machine, &operation, &step.answer)?;
+        if let Some(write) = step.write {
+            M::commit(&mut self.state, write.change);
+            self.named.push(write.dies_at);
+            self.check_death(rule, &operation, write.dies_at)?;
+        }
+        self.remember(&operation, &step.answer);
+        Ok(())
+    }
+
+    /// Checks I6, I8, I9, and that a peek answers like a charge.
+    fn check_answer(
+        &mut self,
+        rule: &S::Rule,
+        machine: &M,
+        operation: &Operation,
+        answer: &Answer,
+    ) -> Result<(), String> {
+        match answer.verdict {
+            Verdict::Admitted { .. } => self.tally.admitted += 1,
+            Verdict::Done { .. } => self.tally.done += 1,
+            Verdict::Declined(_) => self.tally.declined += 1,
+            Verdict::Refused(retry) => {
+                self.tally.refused += 1;
+                let Some(cost) = operation.cost() else {
+                    return Err("refused a follow-up".into());
+                };
+                if answer.remaining >= cost.max(1) {
+                    return Err(format!("refused {cost} with {} remaining", answer.remaining));
+                }
+                let Retry::At(at) = retry else { return Err("retry is never for a cost that fits".into()) };
+                self.check_retry(rule, machine, cost, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Without other requests, a retry at `at` is admitted, and one tick earlier it is refused.
+    fn check_retry(&mut self, rule: &S::Rule, machine: &M, cost: u64, at: Time) -> Result<(), String> {
+        if at == Time::MAX {
+            return Ok(());
+        }
+        // A penalty that counts refused attempts has grown: its answer to the charge already includes that.
+        let peeked = machine.decide(self.state.as_ref(), self.now, &Operation::Peek { cost }).answer;
+        let Verdict::Refused(Retry::At(peeked_at)) = peeked.verdict else {
+            return Err(format!("refused the charge but not the peek: {peeked:?}"));
+        };
+        if peeked_at > at {
+            return Err(format!("the charge may retry at {at:?}, the peek at {peeked_at:?}"));
+        }
+        if peeked_at <= self.now {
+            return Err(format!("refused at {:?} until {peeked_at:?}, which is not later", self.now));
+        }
+        self.named.push(peeked_at);
+        let admits = |at: Time| {
+            self.machine(rule, at).is_some_and(|machine| {
+                machine.decide(self.state.as_ref(), at, &Operation::Peek { cost }).answer.is_admitted()
+            })
+        };
+        if !admits(peeked_at) {
+            return Err(format!("not admitted at its retry instant {peeked_at:?}"));
+        }
+        if admits(peeked_at.minus(Span::from_us(1))) {
+            return Err(format!("already admitted one tick before {peeked_at:?}"));
+        }
+        Ok(())
+    }
+
+    /// Checks that the written state equals no state at `dies_at`, and that a charge does not one tick earlier.
+    fn check_death(&mut self, rule: &S::Rule, operation: &Operation, dies_at: Time) -> Result<(), String> {
+        self.tally.written += 1;
+        if dies_at == Time::MAX {
+            return Ok(());
+        }
+        let _look_ahead = LookAhead::begin();
+        let peeks = |at: Time, state: Option<&M::State>| {
+            let machine = self.machine(rule, at)?;
+            let costs = [0, 1, machine.capacity()];
+            Some(costs.map(|cost| machine.decide(state, at, &Operation::Peek { cost }).answer))
+        };
+        for at in [dies_at, dies_at.plus(Span::from_us(1)), dies_at.plus(Span::from_us(S::span_us(rule)))] {
+            let at = at.max(self.now);
+            if peeks(at, self.state.as_ref()) != peeks(at, None) {
+                return Err(format!("state may expire at {dies_at:?}, but still has an effect at {at:?}"));
+            }
+        }
+        let before = dies_at.minus(Span::from_us(1));
+        let charged = matches!(operation, Operation::Charge { cost: 1.., .. });
+        if charged && before >= self.now && peeks(before, self.state.as_ref()) == peeks(before, None) {
+            return Err(format!("state is kept until {dies_at:?}, but has no effect one tick before"));
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, operation: &Operation, answer: &Answer) {
+        self.named.push(answer.reset_at);
+        if answer.mark != Mark::None {
+            self.marks.push((answer.mark, operation.cost().unwrap_or(1)));
+        }
+    }
+}

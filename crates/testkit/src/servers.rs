@@ -1,0 +1,10 @@
+//! Real programs that tests start: Redis servers, proxies that inject faults, Tollgate itself, and tools in other languages.
+
+pub mod drill;
+pub mod fault_proxy;
+mod ports;
+mod random;
+pub mod redis;
+pub mod serving;
+pub mod tools;
+mod unpacked;

@@ -1,0 +1,199 @@
+//! Forwards the bytes of one connection and applies the faults.
+//!
+//! Each direction has a reading and a writing thread, so that delays do not accumulate: bytes that are read while the
+//! writer waits have their own due time.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::connection::{Connection, Shared, shut};
+use super::faults::{Event, Faults, Line};
+use crate::redis::admin::resp::Value;
+
+/// Bytes, and when they may be sent.
+struct Piece {
+    due: Instant,
+    bytes: Vec<u8>,
+}
+
+/// What happens to a reply.
+enum Fate {
+    Passed,
+    Lost,
+    Cut,
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
+/// Returns when both directions have ended.
+pub(super) fn run(shared: &Shared, connection: &Connection) {
+    let (request_in, request_out) = channel();
+    let (reply_in, reply_out) = channel();
+    thread::scope(|scope| {
+        scope.spawn(move || read_requests(shared, connection, &request_in));
+        scope.spawn(move || {
+            // When one side closes, the other side sees it after all earlier bytes. A writer that failed has no peer any
+            // more, or has already ended the connection.
+            if write_requests(shared, connection, &request_out).is_ok() {
+                shut(&connection.server, Shutdown::Write);
+            }
+        });
+        scope.spawn(move || read_replies(shared, connection, &reply_in));
+        let written = write_replies(shared, connection, &reply_out);
+        // A half-open connection also hides that the server closed.
+        if written.is_ok() && !shared.swallows(connection) {
+            shut(&connection.client, Shutdown::Write);
+        }
+    });
+}
+
+fn read_requests(shared: &Shared, connection: &Connection, pieces: &Sender<Piece>) {
+    for_each_read(&connection.client, |bytes| {
+        send(shared, Direction::Requests, pieces, bytes.to_vec());
+    });
+}
+
+fn read_replies(shared: &Shared, connection: &Connection, pieces: &Sender<Piece>) {
+    let (mut waiting, mut is_readable) = (Vec::new(), true);
+    let pass = |bytes| {
+        shared.count(Event::Reply);
+        send(shared, Direction::Replies, pieces, bytes);
+    };
+    for_each_read(&connection.server, |bytes| {
+        waiting.extend_from_slice(bytes);
+        while is_readable {
+            match Value::parse(&waiting) {
+                Ok(Some((_, length))) => pass(waiting.drain(..length).collect()),
+                Ok(None) => return,
+                Err(_) => {
+                    shared.count(Event::Unreadable);
+                    is_readable = false;
+                }
+            }
+        }
+        pass(std::mem::take(&mut waiting));
+    });
+}
+
+/// Reads until either side closes the connection.
+fn for_each_read(mut socket: &TcpStream, mut act: impl FnMut(&[u8])) {
+    let mut chunk = [0; 16 << 10];
+    loop {
+        match socket.read(&mut chunk) {
+            Ok(0) => return,
+            Ok(length) => act(&chunk[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn send(shared: &Shared, direction: Direction, pieces: &Sender<Piece>, bytes: Vec<u8>) {
+    let delay = direction.line(&shared.faults()).delay;
+    if delay > Duration::ZERO {
+        shared.count(match direction {
+            Direction::Requests => Event::DelayedRequest,
+            Direction::Replies => Event::DelayedReply,
+        });
+    }
+    // Sending fails only if the writer has closed the connection, which ends the reader.
+    if let Err(unsent) = pieces.send(Piece { due: Instant::now() + delay, bytes }) {
+        drop(unsent);
+    }
+}
+
+fn write_requests(shared: &Shared, connection: &Connection, pieces: &Receiver<Piece>) -> io::Result<()> {
+    for Piece { due, bytes } in pieces {
+        if !connection.gate.open_until(due) {
+            return Err(closed());
+        }
+        if !shared.swallows(connection) {
+            // Counted before the server can answer it.
+            shared.count(Event::Request);
+            write(shared, connection, Direction::Requests, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_replies(shared: &Shared, connection: &Connection, pieces: &Receiver<Piece>) -> io::Result<()> {
+    for Piece { due, bytes } in pieces {
+        if !connection.gate.open_until(due) {
+            return Err(closed());
+        }
+        if shared.swallows(connection) {
+            continue;
+        }
+        match fate(shared) {
+            Fate::Passed => write(shared, connection, Direction::Replies, &bytes)?,
+            Fate::Lost => {
+                shared.count(Event::LostReply);
+                connection.close();
+                return Err(closed());
+            }
+            Fate::Cut => {
+                (&connection.client).write_all(&bytes[..bytes.len() / 2])?;
+                shared.count(Event::CutReply);
+                connection.reset()?;
+                return Err(closed());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fate(shared: &Shared) -> Fate {
+    let Faults { lose_reply, cut_reply, .. } = shared.faults();
+    let random = shared.random_fraction();
+    if random < lose_reply {
+        Fate::Lost
+    } else if random < lose_reply + cut_reply {
+        Fate::Cut
+    } else {
+        Fate::Passed
+    }
+}
+
+/// Writes at the rate that is currently set.
+fn write(shared: &Shared, connection: &Connection, direction: Direction, bytes: &[u8]) -> io::Result<()> {
+    let (mut to, slow) = match direction {
+        Direction::Requests => (&connection.server, Event::SlowRequest),
+        Direction::Replies => (&connection.client, Event::SlowReply),
+    };
+    let mut is_counted = false;
+    for at in 0..bytes.len() {
+        let Some(rate) = direction.line(&shared.faults()).bytes_per_sec else {
+            return to.write_all(&bytes[at..]);
+        };
+        if !is_counted {
+            shared.count(slow);
+            is_counted = true;
+        }
+        let pause = Duration::from_secs(1) / rate.get();
+        if !connection.gate.open_until(Instant::now() + pause) {
+            return Err(closed());
+        }
+        to.write_all(&bytes[at..=at])?;
+    }
+    Ok(())
+}
+
+fn closed() -> io::Error {
+    io::ErrorKind::ConnectionAborted.into()
+}
+
+impl Direction {
+    fn line(self, faults: &Faults) -> Line {
+        match self {
+            Direction::Requests => faults.requests,
+            Direction::Replies => faults.replies,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The model of Plans: one oracle per key. It copies all oracles before every step and restores those that must not change.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+
+use tollgate::Clock;
+use tollgate_core::{
+    Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Subject, Time, Verdict,
+};
+
+use crate::oracle::bucket::BucketOracle;
+use crate::oracle::concurrency::ConcurrencyOracle;
+use crate::oracle::fixed_window::FixedWindowOracle;
+use crate::oracle::meter::MeterOracle;
+use crate::oracle::penalty::PenaltyOracle;
+use crate::oracle::quota::QuotaOracle;
+use crate::oracle::sliding_log::SlidingLogOracle;
+use crate::oracle::sliding_window::SlidingWindowOracle;
+use crate::oracle::{self, Oracle};
+
+/// A store made of oracles: slow and correct.
+pub struct Model<C> {
+    clock: C,
+    keys: RefCell<BTreeMap<u128, AnyOracle>>,
+    /// By the hash tag of the Plan's first item, and the id.
+    requests: RefCell<BTreeMap<(Subject, Subject), Remembered>>,
+}
+
+/// The Outcome of a Plan with a request id.
+struct Remembered {
+    content: u128,
+    until: Time,
+    outcome: Outcome,
+}
+
+#[derive(Clone)]
+enum AnyOracle {
+    FixedWindow(FixedWindowOracle),
+    SlidingWindow(SlidingWindowOracle),
+    SlidingLog(SlidingLogOracle),
+    Bucket(BucketOracle),
+    Concurrency(ConcurrencyOracle),
+    Quota(QuotaOracle),
+    Meter(MeterOracle),
+    Penalty(PenaltyOracle),
+}
+
+impl<C: Clock> Model<C> {
+    /// Creates an empty model on this clock.
+    pub fn new(clock: C) -> Model<C> {
+        Model { clock, keys: RefCell::default(), requests: RefCell::default() }
+    }
+
+    /// Applies a Plan and returns what every store must return.
+    pub fn apply_now(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        let Some((request, first)) = plan.request_id().zip(plan.items().first()) else {
+            return Ok(self.evaluate(plan));
+        };
+        let id = (first.key.tag(), request.id);
+        let now = self.clock.now();
+        match self.requests.borrow().get(&id).filter(|known| now < known.until) {
+            Some(known) if known.content == request.content => return Ok(known.outcome.clone()),
+            Some(_) => return Err(StoreError::IdReused),
+            None => (),
+        }
+        let outcome = self.evaluate(plan);
+        if took_effect(plan, &outcome) {
+            let (content, until) = (request.content, now.plus(request.horizon));
+            let remembered = Remembered { content, until, outcome: outcome.clone() };
+            self.requests.borrow_mut().insert(id, remembered);
+        }
+        Ok(outcome)
+    }
+
+    fn evaluate(&self, plan: &Plan<'_>) -> Outcome {
+        let now = self.clock.now();
+        let mut keys = self.keys.borrow_mut();
+        let before = keys.clone();
+        let mut answers: Vec<Answer> =
+            plan.items().iter().map(|item| step(&mut keys, item, item.operation, now)).collect();
+
+        let blocked = blocked(plan, &answers);
+        for (item, answer) in plan.items().iter().zip(&mut answers) {
+            let counts = if answer.is_refused() { item.blocking } else { !blocked };
+            if !counts {
+                restore(&mut keys, &before, item);
+            }
+            if blocked && answer.is_admitted() {
+                let status = step(&mut keys, item, Operation::Peek { cost: 0 }, now);
+                let admitted = Verdict::Admitted { delay: Span::ZERO };
+                *answer = Answer { verdict: admitted, mark: Mark::None, ..status };
+            }
+        }
+        Outcome { now, answers: answers.into_iter().collect() }
+    }
+}
+
+fn blocked(plan: &Plan<'_>, answers: &[Answer]) -> bool {
+    let refuses = |item: &Item<'_>, answer: &Answer| {
+        item.asks_for_admission() && item.blocking && !answer.is_admitted()
+    };
+    plan.items().iter().zip(answers).any(|(item, answer)| refuses(item, answer))
+}
+
+/// Whether the Plan changed consumption. A refusal and an admission of cost 0 change nothing.
+fn took_effect(plan: &Plan<'_>, outcome: &Outcome) -> bool {
+    let changed = |item: &Item<'_>, answer: &Answer| match (item.operation, answer.verdict) {
+        (_, Verdict::Done { .. }) => true,
+        (Operation::Charge { cost, .. } | Operation::Reserve { cost, .. }, Verdict::Admitted { .. }) => {
+            cost > 0 && !matches!(item.limit, Limit::Penalty(_))
+        }
+        _ => false,
+    };
+    let mut items = plan.items().iter().zip(&outcome.answers);
+    !blocked(plan, &outcome.answers) && items.any(|(item, answer)| changed(item, answer))
+}
+
+impl<C: Clock> Store for Model<C> {
+    fn apply(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
+        ready(self.apply_now(plan))
+    }
+
+    fn apply_unawaited(&self, plan: &Plan<'_>) {
+        drop(self.apply_now(plan));
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+fn restore(keys: &mut BTreeMap<u128, AnyOracle>, before: &BTreeMap<u128, AnyOracle>, item: &Item<'_>) {
+    let key = item.key.fingerprint();
+    match before.get(&key) {
+        Some(oracle) => keys.insert(key, oracle.clone()),
+        None => keys.remove(&key),
+    };
+}
+
+fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operation, now: Time) -> Answer {
+    let key = item.key.fingerprint();
+    if operation == Operation::Reset {
+        keys.remove(&key);
+        let status = step(&mut BTreeMap::new(), item, Operation::Peek { cost: 0 }, now);
+        return Answer { verdict: Verdict::Done { amount: 0 }, ..status };
+    }
+    macro_rules! step {
+        ($kind:ident, $numbers:expr) => {{
+            // State of another algorithm is ignored.
+            if !matches!(keys.get(&key), Some(AnyOracle::$kind(_))) {
+                keys.insert(key, AnyOracle::$kind(Default::default()));
+            }
+            let Some(AnyOracle::$kind(oracle)) = keys.get_mut(&key) else { unreachable!("just made") };
+            oracle.step(&$numbers, now, &operation).answer
+        }};
+    }
+    match &item.limit {
+        Limit::FixedWindow(limit) => step!(
+            FixedWindow,
+            oracle::fixed_window::Numbers { limit: limit.limit(), window_us: limit.window().us() }
+        ),
+        Limit::SlidingWindow(limit) => step!(
+            SlidingWindow,
+            oracle::sliding_window::Numbers {
+                limit: limit.limit(),
+                window_us: limit.window().us(),
+                buckets: limit.buckets(),
+                counting: limit.counting(),
+            }
+        ),
+        Limit::SlidingLog(limit) => step!(
+            SlidingLog,
+            oracle::sliding_log::Numbers {
+                limit: limit.limit(),
+                window_us: limit.window().us(),
+                entries: limit.entries(),
+            }
+        ),
+        Limit::Bucket(limit) => {
+            let (rate, ticks) = limit.rate();
+            let kind = limit.kind();
+            let queue = u64::from(kind == tollgate_core::algorithm::bucket::BucketKind::Queue);
+            step!(
+                Bucket,
+                oracle::bucket::Numbers {
+                    rate,
+                    period_us: ticks * limit.tick().us(),
+                    capacity: limit.capacity() - queue,
+                    kind,
+                }
+            )
+        }
+        Limit::Concurrency(limit) => step!(
+            Concurrency,
+            oracle::concurrency::Numbers { limit: limit.limit(), lease_us: limit.lease().us() }
+        ),
+        Limit::Quota(limit) => step!(
+            Quota,
+            oracle::quota::Numbers {
+                allowance: limit.allowance(),
+                grace: limit.grace(),
+                period: limit.period(),
+            }
+        ),
+        Limit::Meter(limit) => step!(
+            Meter,
+            oracle::meter::Numbers { limit: Some(limit.limit()), expiry_us: limit.expiry().us() }
+        ),
+        Limit::Penalty(limit) => step!(Penalty, limit.numbers()),
+    }
+}

@@ -1,0 +1,218 @@
+//! A correct store that is driven with generated calls and records what its callers see.
+
+use super::*;
+
+/// A limit, and the steps of time and cost for generated calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) limit: Limit,
+    /// A sixteenth of its window or of a similar span.
+    pub(crate) step_us: u64,
+    /// A part of its capacity.
+    pub(crate) cost_step: u64,
+}
+
+pub(crate) fn kinds() -> Vec<Kind> {
+    let kind = |limit, span_us: u64| {
+        let capacity = Limit::capacity(&limit);
+        Kind { limit, step_us: (span_us / 16).max(1), cost_step: (capacity / 8).max(1) }
+    };
+    let few_entries = Limit::SlidingLog(SlidingLog::with_entries(9, us(48), 3).unwrap());
+    vec![
+        kind(fixed(7, 32), 32),
+        kind(log(7, 32), 32),
+        kind(few_entries, 48),
+        kind(strict(7, 48, 1), 48),
+        kind(strict(9, 48, 4), 48),
+        kind(interpolated(9, 48, 1), 48),
+        kind(interpolated(9, 48, 3), 48),
+        kind(tokens(3, 10, 6), 20),
+        kind(tokens(1, 16, 3), 48),
+        kind(tokens(5, 1, 20), 4),
+        // Counts in milliseconds, and fills in five seconds.
+        kind(tokens(999_999_937, 5_000_000_000_000, 1_000), 5_000_000),
+        kind(shaper(2, 9, 4), 22),
+        kind(concurrency(5, 32), 32),
+        kind(calendar(6, 1, [0, 300, 350, 1 << 50]), 48),
+        kind(rolling(6, 32), 32),
+        kind(meter(12, 20), 32),
+    ]
+}
+
+/// What happened to a call on the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Answered,
+    /// The call took effect, and its reply was lost.
+    ReplyLost,
+    /// The call never reached the store.
+    RequestLost,
+    /// The call took effect, but a failure policy answered first.
+    PolicyAnswered,
+}
+
+/// One generated call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Act {
+    pub(crate) steps: u64,
+    pub(crate) jitter: u64,
+    /// How much earlier the store read its clock than it executed the call.
+    pub(crate) back: u64,
+    /// How much earlier and later than necessary the caller read its clock.
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+    pub(crate) cost: u64,
+    pub(crate) fate: Fate,
+    /// Repeats an earlier id, if there is one.
+    pub(crate) repeats: Option<u8>,
+    /// For leases: releases or renews an earlier one instead.
+    pub(crate) on_lease: Option<(u8, bool)>,
+}
+
+pub(crate) fn act() -> impl Strategy<Value = Act> {
+    let fate = prop_oneof![
+        6 => Just(Fate::Answered),
+        1 => Just(Fate::ReplyLost),
+        1 => Just(Fate::RequestLost),
+        1 => Just(Fate::PolicyAnswered),
+    ];
+    let steps = prop_oneof![3 => Just(0), 4 => 1_u64..4, 1 => 4_u64..40];
+    let time = (steps, 0_u64..4, 0_u64..12);
+    let width = || prop_oneof![Just(0), 0_u64..4, 0_u64..40];
+    let repeats = proptest::option::weighted(0.2, any::<u8>());
+    let on_lease = proptest::option::weighted(0.2, any::<(u8, bool)>());
+    (time, width(), width(), 0_u64..12, fate, repeats, on_lease).prop_map(
+        |((steps, jitter, back), before, after, cost, fate, repeats, on_lease)| Act {
+            steps,
+            jitter,
+            back,
+            before,
+            after,
+            cost,
+            fate,
+            repeats,
+            on_lease,
+        },
+    )
+}
+
+/// A correct store with one key, and the records of its callers.
+pub(crate) struct Store {
+    pub(crate) kind: Kind,
+    pub(crate) state: Option<State>,
+    /// The current instant.
+    pub(crate) now: u64,
+    pub(crate) ids: BTreeMap<u128, (u64, u64)>,
+    pub(crate) id_horizon_us: u64,
+    pub(crate) notes: Vec<Record>,
+}
+
+/// Start of histories: in the middle of a window of most limits.
+pub(crate) const BEGIN: u64 = 250;
+
+impl Store {
+    pub(crate) fn new(kind: Kind) -> Store {
+        let id_horizon_us = 24 * kind.step_us;
+        Store { kind, state: None, now: BEGIN, ids: BTreeMap::new(), id_horizon_us, notes: Vec::new() }
+    }
+
+    pub(crate) fn operate(&mut self, at: u64, operation: &Operation) -> StoreVerdict {
+        let step = self.kind.limit.decide(self.state.as_ref(), Time::from_us(at), operation);
+        if let Some(write) = step.write {
+            State::commit(&mut self.state, write.change);
+        }
+        step.answer.verdict
+    }
+
+    /// Charges, and remembers the id like a correct store.
+    pub(crate) fn charge(&mut self, at: u64, cost: u64, id: Option<u128>) -> Answer {
+        let known = id.and_then(|id| self.ids.get(&id));
+        let remembered =
+            |&&(at, charged): &&(u64, u64)| self.now < at + self.id_horizon_us && charged == cost;
+        if known.filter(remembered).is_some() {
+            return Answer::Allow;
+        }
+        let token = Token(self.notes.len() as u128 + 1);
+        match self.operate(at, &Operation::Charge { cost, token }) {
+            StoreVerdict::Admitted { .. } => {
+                if let Some(id) = id {
+                    self.ids.insert(id, (self.now, cost));
+                }
+                Answer::Allow
+            }
+            StoreVerdict::Refused(_) => Answer::Refuse,
+            other => panic!("{other:?} is no answer to a charge"),
+        }
+    }
+
+    pub(crate) fn act(&mut self, act: Act) {
+        self.now += act.steps * self.kind.step_us + act.jitter * self.kind.limit.tick().us();
+        // The store read its clock before it executed the call. Both are between the caller's two readings.
+        let at = self.now.saturating_sub(act.back * self.kind.step_us / 4);
+        let (start, end) = (at.saturating_sub(act.before), self.now + act.after);
+        let (start, end) = (Time::from_us(start), Time::from_us(end));
+        let lease = match self.kind.limit {
+            Limit::Concurrency(limit) => Some(limit.lease()),
+            _ => None,
+        };
+        if let (Some(lease), Some((pick, renew)), false) = (lease, act.on_lease, self.notes.is_empty()) {
+            let pick = usize::from(pick) % self.notes.len();
+            let token = Token(pick as u128 + 1);
+            let operation = if renew { Operation::Renew { token } } else { Operation::Release { token } };
+            let done = matches!(self.operate(at, &operation), StoreVerdict::Done { .. });
+            let held = &mut self.notes[pick].held;
+            *held = held.map(|held| match (done, renew) {
+                (true, true) => held.renewed(start, end, lease),
+                (true, false) => held.released(start, end),
+                (false, _) => held,
+            });
+            return;
+        }
+
+        // Leases have no request ids here: the token is the id.
+        let earlier: Vec<(u128, u64)> =
+            self.notes.iter().filter_map(|note| note.id.map(|id| (id, note.cost))).collect();
+        let (id, cost) = match act.repeats {
+            Some(pick) if !earlier.is_empty() => {
+                let (id, cost) = earlier[usize::from(pick) % earlier.len()];
+                (Some(id), cost)
+            }
+            _ => {
+                let capacity = self.kind.limit.capacity();
+                let cost = if act.cost < 9 { act.cost * self.kind.cost_step } else { act.cost - 9 };
+                let id = (lease.is_none() && act.cost.is_multiple_of(2)).then_some(self.notes.len() as u128);
+                (id, cost.min(capacity))
+            }
+        };
+        let answer = match act.fate {
+            Fate::RequestLost => Answer::Unknown,
+            Fate::Answered => self.charge(at, cost, id),
+            Fate::ReplyLost => {
+                self.charge(at, cost, id);
+                Answer::Unknown
+            }
+            Fate::PolicyAnswered => {
+                self.charge(at, cost, id);
+                Answer::Degraded
+            }
+        };
+        let note = Record::new(KEY, cost, answer, start, end).by(self.notes.len() as u32);
+        let held = lease.map(|lease| Held::leased(start, end, lease));
+        self.notes.push(Record { id, held, ..note });
+    }
+}
+
+pub(crate) fn drive(kind: Kind, acts: &[Act]) -> (History, Span) {
+    let mut store = Store::new(kind);
+    acts.iter().for_each(|act| store.act(*act));
+    (store.notes.into_iter().collect(), us(store.id_horizon_us))
+}
+
+pub(crate) fn run<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    test: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new(config).run(strategy, test).unwrap_or_else(|failure| panic!("{failure}"));
+}

@@ -1,0 +1,4 @@
+//! The Redis servers for tests: single servers, sets with sentinels, and clusters.
+
+mod standalone;
+mod topologies;

@@ -1,0 +1,11 @@
+//! The Redis store on real servers. Every test starts separate servers.
+
+mod common;
+mod connections;
+mod contender;
+mod corrupt_state;
+mod fleet;
+mod footprint;
+mod long_logs;
+mod losses;
+mod plans;
