@@ -28,7 +28,7 @@ use tollgate::limiter::BuildError;
 use tollgate_document::Source;
 
 use crate::config::{Config, StoreConfig};
-use crate::failure::Failure;
+use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::stderr;
 use edge::auth::AccessPolicy;
@@ -38,6 +38,7 @@ use listen::connections::Connections;
 use listen::listener::Listener;
 use listen::tls::Tls;
 use listen::worker::{self, Worker};
+use maintenance::Maintenance;
 use observe::{Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
@@ -85,10 +86,11 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     for (number, listeners) in shares.into_iter().enumerate() {
         workers.push(Worker::start(number, listeners, &state, config.shutdown_timeout)?);
     }
+    let maintenance = Maintenance::new(&state)?;
     announce::ready(&addresses, state.tls.is_some(), &store, &state.rules.in_force().name, &config.log);
     // This runtime drives the connections of the store and of the traces, so it runs until the end.
     let all_answered = main.block_on(async {
-        maintenance::run(&state, configured, &reread).await?;
+        maintenance.run(&state, configured, &reread).await;
         let mut all_answered = true;
         for worker in workers {
             all_answered &= worker.end().await?;
@@ -132,7 +134,11 @@ async fn open(
             Ok(Backed::Memory(setup.build(store).map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {
-            let store = TimedStore::new((*settings).connect().await?, Arc::clone(calls));
+            let connected = (*settings).connect().await.map_err(|error| {
+                let hint = "`tollgate check --store` reports more about the store";
+                Failure::of_store(error_chain(&error), hint)
+            })?;
+            let store = TimedStore::new(connected, Arc::clone(calls));
             Ok(Backed::Redis(setup.build(store).map_err(refused)?))
         }
     }

@@ -114,7 +114,7 @@ fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), S
     (0..40).try_for_each(|number| ask(log, Operation::Charge { cost: 1, token: Token(100 + number) }))
 }
 
-/// The line is sufficient, and every permission is necessary except those listed as optional.
+/// Checks that the line is sufficient, and that no permission can be left out except the listed ones.
 fn check_line(
     runtime: &Runtime,
     flavour: Flavour,
@@ -135,7 +135,7 @@ fn check_line(
 }
 
 #[test]
-fn the_acl_line_of_the_guide_is_enough_and_none_of_it_is_too_much() {
+fn the_acl_line_of_the_guide_is_sufficient_and_minimal() {
     let [words, ..] = lines();
     assert_eq!(permissions(&words).len(), 11);
     let runtime = runtime();
@@ -147,7 +147,7 @@ fn the_acl_line_of_the_guide_is_enough_and_none_of_it_is_too_much() {
 }
 
 #[test]
-fn the_acl_line_for_servers_behind_sentinels_is_enough_and_none_of_it_is_too_much() {
+fn the_acl_line_for_servers_behind_sentinels_is_sufficient_and_minimal() {
     let [one, words, ..] = lines();
     assert_eq!(without(&words, "+role"), one, "what is added");
     let runtime = runtime();
@@ -159,7 +159,7 @@ fn the_acl_line_for_servers_behind_sentinels_is_enough_and_none_of_it_is_too_muc
 }
 
 #[test]
-fn the_acl_line_for_a_cluster_is_enough_and_none_of_it_is_too_much() {
+fn the_acl_line_for_a_cluster_is_sufficient_and_minimal() {
     let [one, _, words, _] = lines();
     let added = ["+cluster|info", "+cluster|slots", "+asking"];
     let common = added.iter().fold(words.clone(), |words, added| without(&words, added));
@@ -194,9 +194,9 @@ fn the_acl_line_for_a_cluster_is_enough_and_none_of_it_is_too_much() {
     }
 }
 
-/// For each permission there is a separate user without it, so that one failover tests all of them.
+/// Each permission is missing for a separate user, so that one failover shows what all of them lack.
 #[test]
-fn the_acl_line_for_sentinels_is_enough_and_none_of_it_is_too_much() {
+fn the_acl_line_for_sentinels_is_sufficient_and_minimal() {
     let [.., words] = lines();
     let permissions = permissions(&words);
     assert_eq!(permissions.len(), 6);

@@ -18,51 +18,71 @@ use crate::config::{Addresses, Config};
 /// How often the memory store deletes expired state.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Runs until a signal stops the server.
-pub(crate) async fn run(
-    state: &Arc<ServerState>,
-    addresses: Addresses,
-    reread: &impl Fn() -> Result<Config>,
-) -> Result<()> {
-    let listen = |kind| signal(kind).context("cannot handle signals");
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    let mut hang_up = listen(SignalKind::hangup())?;
-    let files = state.rules.file().into_iter().chain(state.tls.iter().flat_map(|tls| tls.files()));
-    let watcher = match FileWatcher::new(files) {
-        Ok(watcher) => Some(watcher),
-        Err(error) => {
-            tracing::warn!(event = "watch_failed", "files are read again on SIGHUP only: {error}");
-            None
-        }
-    };
-    let mut sweep = interval(SWEEP_EVERY);
-    loop {
-        tokio::select! {
-            () = state.ending.cancelled() => break,
-            () = either(&mut interrupt, &mut terminate) => break,
-            _ = hang_up.recv() => {
-                reload_access(state, addresses, reread);
-                reload_files(state).await;
+/// The signals and the files that a server watches.
+pub(crate) struct Maintenance {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+    watcher: Option<FileWatcher>,
+}
+
+impl Maintenance {
+    /// Installs the signal handlers and watches the files. Called before the server reports that it is ready: a signal
+    /// without a handler would kill it.
+    pub(crate) fn new(state: &ServerState) -> Result<Maintenance> {
+        let handle = |kind| signal(kind).context("cannot handle signals");
+        let files = state.rules.file().into_iter().chain(state.tls.iter().flat_map(|tls| tls.files()));
+        let watcher = match FileWatcher::new(files) {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                tracing::warn!(event = "watch_failed", "files are read again on SIGHUP only: {error}");
+                None
             }
-            () = changed(watcher.as_ref()) => {
-                sleep(FileWatcher::PAUSE).await;
-                reload_files(state).await;
-            }
-            _ = sweep.tick() => state.gate.sweep(),
-        }
+        };
+        Ok(Maintenance {
+            interrupt: handle(SignalKind::interrupt())?,
+            terminate: handle(SignalKind::terminate())?,
+            hang_up: handle(SignalKind::hangup())?,
+            watcher,
+        })
     }
-    tracing::info!(
-        event = "ending",
-        open = state.connections.open(),
-        "shutting down; requests in flight are answered"
-    );
-    state.ending.cancel();
-    // A second signal exits at once.
-    tokio::spawn(async move {
-        either(&mut interrupt, &mut terminate).await;
-        std::process::exit(130);
-    });
-    Ok(())
+
+    /// Runs until a signal stops the server.
+    pub(crate) async fn run(
+        self,
+        state: &Arc<ServerState>,
+        addresses: Addresses,
+        reread: &impl Fn() -> Result<Config>,
+    ) {
+        let Maintenance { mut interrupt, mut terminate, mut hang_up, watcher } = self;
+        let mut sweep = interval(SWEEP_EVERY);
+        loop {
+            tokio::select! {
+                () = state.ending.cancelled() => break,
+                () = either(&mut interrupt, &mut terminate) => break,
+                _ = hang_up.recv() => {
+                    reload_access(state, addresses, reread);
+                    reload_files(state).await;
+                }
+                () = changed(watcher.as_ref()) => {
+                    sleep(FileWatcher::PAUSE).await;
+                    reload_files(state).await;
+                }
+                _ = sweep.tick() => state.gate.sweep(),
+            }
+        }
+        tracing::info!(
+            event = "ending",
+            open = state.connections.open(),
+            "shutting down; requests in flight are answered"
+        );
+        state.ending.cancel();
+        // A second signal exits at once.
+        tokio::spawn(async move {
+            either(&mut interrupt, &mut terminate).await;
+            std::process::exit(130);
+        });
+    }
 }
 
 async fn either(one: &mut Signal, other: &mut Signal) {

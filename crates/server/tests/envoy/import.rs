@@ -76,8 +76,8 @@ fn a_descriptor_finds_the_numbers_that_it_found_there() {
 #[test]
 fn what_is_no_such_file_is_not_imported_and_all_problems_are_told() {
     for (from, file, expected) in [
-        ("envoy", "descriptors: []", &["`domain` must be a text"][..]),
-        ("envoy", "domain: d\ndescriptors: [{ value: v }]", &["`key` must be a text"]),
+        ("envoy", "descriptors: []", &["invalid `domain`: expected a text"][..]),
+        ("envoy", "domain: d\ndescriptors: [{ value: v }]", &["invalid `key`: expected a text"]),
         (
             "envoy",
             "domain: d\ndescriptors:\n  - { key: k, rate_limit: { unit: fortnight, requests_per_unit: 1 } }\n  - { key: l, rate_limit: { unit: day } }",
@@ -88,47 +88,58 @@ fn what_is_no_such_file_is_not_imported_and_all_problems_are_told() {
         (
             "limitador",
             "- { namespace: d, max_value: -1, seconds: 0 }",
-            &["`max_value` must be a whole number"],
+            &["invalid `max_value`: expected a whole number"],
         ),
         ("limitador", "- { namespace: d, max_value: 1, seconds: 0 }", &["`seconds` must not be 0"]),
         // Of another kind: taken for nothing it would be a limit that is lost, or one that meets everybody.
-        ("envoy", "domain: d\ndescriptors: { key: k }", &["`descriptors` must be a list, found a map"]),
-        ("envoy", "domain: d\ndescriptors: [{ key: k, descriptors: x }]", &["`descriptors` must be a list"]),
+        (
+            "envoy",
+            "domain: d\ndescriptors: { key: k }",
+            &["invalid `descriptors`: expected a list, found a map"],
+        ),
+        (
+            "envoy",
+            "domain: d\ndescriptors: [{ key: k, descriptors: x }]",
+            &["invalid `descriptors`: expected a list"],
+        ),
         (
             "envoy",
             "domain: d\ndescriptors: [{ key: k, value: [v] }]",
-            &["`value` must be a text, found a list"],
+            &["invalid `value`: expected a text, found a list"],
         ),
         (
             "envoy",
             "domain: d\ndescriptors:\n  - key: k\n    shadow_mode: \"yes\"\n    detailed_metric: 1\n    value_to_metric: 2\n    share_threshold: 3\n    rate_limit: { unit: day, requests_per_unit: 1, replaces: x, name: [n] }",
             &[
-                "`shadow_mode` must be true or false",
-                "`detailed_metric` must be true or false, found the number 1",
-                "`value_to_metric` must be true or false",
-                "`share_threshold` must be true or false",
-                "`replaces` must be a list",
-                "`name` must be a text",
+                "invalid `shadow_mode`: expected true or false",
+                "invalid `detailed_metric`: expected true or false, found the number 1",
+                "invalid `value_to_metric`: expected true or false",
+                "invalid `share_threshold`: expected true or false",
+                "invalid `replaces`: expected a list",
+                "invalid `name`: expected a text",
             ],
         ),
         (
             "envoy",
             "domain: d\ndescriptors: [{ key: k, rate_limit: { unlimited: 1, unit: day, requests_per_unit: 1 } }]",
-            &["`unlimited` must be true or false"],
+            &["invalid `unlimited`: expected true or false"],
         ),
         (
             "limitador",
             "- { namespace: d, max_value: 1, seconds: 1, conditions: \"a == 'b'\", variables: u, name: {} }",
             &[
-                "`conditions` must be a list",
-                "`variables` must be a list",
-                "`name` must be a text, found a map",
+                "invalid `conditions`: expected a list",
+                "invalid `variables`: expected a list",
+                "invalid `name`: expected a text, found a map",
             ],
         ),
         (
             "limitador",
             "- { namespace: d, max_value: 1, seconds: 1, conditions: [[a]], variables: [{}] }",
-            &["each of `conditions` must be a text, found a list", "each of `variables` must be a text"],
+            &[
+                "invalid item of `conditions`: expected a text, found a list",
+                "invalid item of `variables`: expected a text",
+            ],
         ),
     ] {
         let (rules, said, code) = imported(from, file);

@@ -85,7 +85,7 @@ fn others_are_served(service: &mut Service) {
 }
 
 #[test]
-fn who_is_slow_to_begin_is_left() {
+fn a_client_without_a_preface_is_disconnected() {
     let mut service = Service::start(&[]);
     let began = Instant::now();
     let (mut silent, mut slow) = (Connection::open(&service), Connection::open(&service));
@@ -97,7 +97,7 @@ fn who_is_slow_to_begin_is_left() {
 }
 
 #[test]
-fn who_takes_back_what_it_asks_again_and_again_is_turned_away() {
+fn a_client_that_resets_many_streams_is_disconnected() {
     let mut service = Service::start(&[]);
     let mut hostile = Connection::greeted(&service);
     let question = question();
@@ -125,7 +125,7 @@ fn who_takes_back_what_it_asks_again_and_again_is_turned_away() {
 }
 
 #[test]
-fn who_does_not_say_that_it_is_there_is_left() {
+fn a_client_that_ignores_pings_is_disconnected() {
     let mut service = Service::start(&[]);
     let (mut gone, mut there) = (Connection::greeted(&service), Connection::greeted(&service));
     let began = Instant::now();

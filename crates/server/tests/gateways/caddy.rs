@@ -22,7 +22,7 @@ fn clients_of_caddy_see_what_the_page_promises() {
 }
 
 #[test]
-fn what_is_too_long_to_ask_about_does_not_pass_caddy() {
+fn caddy_refuses_targets_that_are_too_long() {
     scenes::what_is_too_long_to_ask_about_does_not_pass(&CADDY);
 }
 
@@ -32,7 +32,7 @@ fn nothing_a_client_of_caddy_sends_changes_who_is_charged() {
 }
 
 #[test]
-fn behind_caddy_rules_say_what_happens_while_the_store_is_down() {
+fn behind_caddy_failure_policies_apply_while_the_store_is_down() {
     scenes::rules_say_what_happens_while_the_store_is_down(&CADDY);
 }
 
@@ -42,7 +42,7 @@ fn behind_caddy_refusals_of_other_kinds_have_their_own_status() {
 }
 
 #[test]
-fn a_tollgate_that_hangs_is_not_waited_for_by_caddy() {
+fn caddy_times_out_when_tollgate_hangs() {
     scenes::a_tollgate_that_hangs_is_not_waited_for(&CADDY);
 }
 
@@ -67,7 +67,7 @@ fn behind_another_proxy_caddy_charges_its_clients() {
 }
 
 #[test]
-fn caddy_shows_a_token() {
+fn caddy_sends_a_token() {
     scenes::a_token_is_shown(&CADDY, &|text, token| {
         let line = "header_up -X-Original-Method";
         text.replace(line, &format!("{line}\nheader_up Authorization \"{token}\""))
@@ -75,7 +75,7 @@ fn caddy_shows_a_token() {
 }
 
 #[test]
-fn the_short_form_of_caddy_tells_of_refusals_only() {
+fn the_short_form_of_caddy_adds_headers_to_refusals_only() {
     let short = CADDY.page.split("```caddyfile\n").find(|block| block.starts_with("forward_auth"));
     let (short, _) = short.and_then(|block| block.split_once("```")).expect("the page shows it");
     let site = Site::with(&CADDY, &[], &|text| match text.contains("route {") {

@@ -21,7 +21,7 @@ fn clients_of_haproxy_see_what_the_page_promises() {
 }
 
 #[test]
-fn what_is_too_long_to_ask_about_does_not_pass_haproxy() {
+fn haproxy_refuses_targets_that_are_too_long() {
     scenes::what_is_too_long_to_ask_about_does_not_pass(&HAPROXY);
 }
 
@@ -31,7 +31,7 @@ fn nothing_a_client_of_haproxy_sends_changes_who_is_charged() {
 }
 
 #[test]
-fn behind_haproxy_rules_say_what_happens_while_the_store_is_down() {
+fn behind_haproxy_failure_policies_apply_while_the_store_is_down() {
     scenes::rules_say_what_happens_while_the_store_is_down(&HAPROXY);
 }
 
@@ -41,7 +41,7 @@ fn behind_haproxy_refusals_of_other_kinds_have_their_own_status() {
 }
 
 #[test]
-fn a_tollgate_that_hangs_is_not_waited_for_by_haproxy() {
+fn haproxy_times_out_when_tollgate_hangs() {
     scenes::a_tollgate_that_hangs_is_not_waited_for(&HAPROXY);
 }
 
@@ -51,7 +51,7 @@ fn behind_haproxy_requests_pass_while_tollgate_is_down() {
 }
 
 #[test]
-fn told_closed_haproxy_answers_503_while_tollgate_is_down() {
+fn configured_closed_haproxy_answers_503_while_tollgate_is_down() {
     let answer = scenes::answer_while_tollgate_is_down(&HAPROXY, &|text| {
         text.replace("http-request lua.tollgate open", "http-request lua.tollgate closed")
     });
@@ -67,7 +67,7 @@ fn behind_another_proxy_haproxy_charges_its_clients() {
 }
 
 #[test]
-fn haproxy_shows_a_token() {
+fn haproxy_sends_a_token() {
     scenes::a_token_is_shown(&HAPROXY, &|text, token| {
         let line = "    retries 0\n";
         text.replace(line, &format!("{line}    http-request set-header Authorization \"{token}\"\n"))

@@ -22,7 +22,7 @@ fn clients_of_nginx_see_what_the_page_promises() {
 }
 
 #[test]
-fn what_is_too_long_to_ask_about_does_not_pass_nginx() {
+fn nginx_refuses_targets_that_are_too_long() {
     scenes::what_is_too_long_to_ask_about_does_not_pass(&NGINX);
 }
 
@@ -32,12 +32,12 @@ fn nothing_a_client_of_nginx_sends_changes_who_is_charged() {
 }
 
 #[test]
-fn behind_nginx_rules_say_what_happens_while_the_store_is_down() {
+fn behind_nginx_failure_policies_apply_while_the_store_is_down() {
     scenes::rules_say_what_happens_while_the_store_is_down(&NGINX);
 }
 
 #[test]
-fn a_tollgate_that_hangs_is_not_waited_for_by_nginx() {
+fn nginx_times_out_when_tollgate_hangs() {
     scenes::a_tollgate_that_hangs_is_not_waited_for(&NGINX);
 }
 
@@ -66,7 +66,7 @@ fn behind_another_proxy_nginx_charges_its_clients() {
 }
 
 #[test]
-fn nginx_shows_a_token() {
+fn nginx_sends_a_token() {
     scenes::a_token_is_shown(&NGINX, &|text, token| {
         let line = "proxy_set_header Connection \"\";";
         text.replace(line, &format!("{line} proxy_set_header Authorization \"{token}\";"))
@@ -74,7 +74,7 @@ fn nginx_shows_a_token() {
 }
 
 #[test]
-fn told_the_status_nginx_answers_403_with_less() {
+fn with_deny_status_nginx_answers_403() {
     let more = ["proxy_intercept_errors on;", "error_page 400 429 503 = @no;", "error_page 403 = @refused;"];
     let site = Site::with(&NGINX, &[], &|text| {
         let text = more.iter().fold(text, |text, line| scenes::without(text, line, "auth_request"));

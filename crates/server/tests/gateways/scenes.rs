@@ -62,7 +62,7 @@ pub(crate) fn clients_see_what_the_page_promises(recipe: &Recipe) {
     is_refused(&head, "search-per-key");
     assert_eq!((head.body.as_str(), site.shop.asked()), ("", asked), "the shop is not asked");
 
-    // Another client, by address and by key; a key is the same at every address.
+    // Another client, by address and by key; a key is the same wherever it is sent.
     stands_at(recipe, &site.get(3, "/search", &[]), "search-per-key", 4);
     stands_at(recipe, &site.get(2, "/search", &["x-api-key: k-1"]), "search-per-key", 4);
     stands_at(recipe, &site.get(3, "/search", &["x-api-key: k-1"]), "search-per-key", 3);

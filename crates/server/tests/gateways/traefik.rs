@@ -22,7 +22,7 @@ fn clients_of_traefik_see_what_the_page_promises() {
 }
 
 #[test]
-fn what_is_too_long_to_ask_about_does_not_pass_traefik() {
+fn traefik_refuses_targets_that_are_too_long() {
     scenes::what_is_too_long_to_ask_about_does_not_pass(&TRAEFIK);
 }
 
@@ -32,7 +32,7 @@ fn nothing_a_client_of_traefik_sends_changes_who_is_charged() {
 }
 
 #[test]
-fn behind_traefik_rules_say_what_happens_while_the_store_is_down() {
+fn behind_traefik_failure_policies_apply_while_the_store_is_down() {
     scenes::rules_say_what_happens_while_the_store_is_down(&TRAEFIK);
 }
 
@@ -49,7 +49,7 @@ fn traefik_answers_500_while_tollgate_is_down() {
 }
 
 #[test]
-fn behind_another_proxy_traefik_charges_its_clients_and_believes_that_proxy() {
+fn behind_another_proxy_traefik_charges_its_clients_and_trusts_that_proxy() {
     let site = scenes::behind_another_proxy_its_clients_are_charged(
         &TRAEFIK,
         &[

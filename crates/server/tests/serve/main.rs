@@ -60,7 +60,7 @@ fn rules(server: &Serving) -> Value {
 }
 
 #[test]
-fn without_a_word_it_serves_and_what_it_says_can_be_tried() {
+fn without_arguments_it_serves_and_its_suggestions_work() {
     let server = Serving::start_with_text_log(env!("CARGO_BIN_EXE_tollgate"), &[]);
     let text = server.text();
     let commands: Vec<&str> = text
@@ -91,7 +91,7 @@ fn without_a_word_it_serves_and_what_it_says_can_be_tried() {
 }
 
 #[test]
-fn rules_are_read_again_and_wrong_ones_change_nothing() {
+fn rules_are_reloaded_and_invalid_ones_change_nothing() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);
     let server = start(&["--rules", &file]);
@@ -125,7 +125,7 @@ fn rules_are_read_again_and_wrong_ones_change_nothing() {
 }
 
 #[test]
-fn on_hang_up_files_are_read_again_whatever_was_noticed() {
+fn sighup_reloads_files() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);
     let server = start(&["--rules", &file]);
@@ -135,7 +135,7 @@ fn on_hang_up_files_are_read_again_whatever_was_noticed() {
 }
 
 #[test]
-fn told_to_end_it_answers_and_ends_well() {
+fn sigterm_answers_requests_in_flight_and_exits_with_0() {
     let mut server = start(&[]);
     assert_eq!(get(&server, "/readyz").0, 200);
     server.signal("TERM");
@@ -144,7 +144,7 @@ fn told_to_end_it_answers_and_ends_well() {
 }
 
 #[test]
-fn certificates_are_shown_demanded_and_replaced() {
+fn certificates_are_sent_required_and_replaced() {
     let (folder, other) = (folder(), self::folder());
     let certificates = Certificates::generate(folder.path()).expect("certificates");
     let path = |path: &Path| path.to_str().expect("text").to_owned();
@@ -193,7 +193,7 @@ fn certificates_are_shown_demanded_and_replaced() {
 }
 
 #[test]
-fn refusals_are_told_without_saying_whose_they_are() {
+fn refusals_are_logged_without_the_subject() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);
     let server = start(&["--rules", &file, "--log-refusals-per-second", "1"]);
@@ -247,7 +247,7 @@ fn prometheus_reads_the_metrics_and_their_number_does_not_grow_with_subjects() {
         assert!(first.lines().any(|found| found == line), "{line} in\n{first}");
     }
     for number in 0..20 {
-        ask(&format!("another client {number}"));
+        ask(&format!("other {number}"));
     }
     let (_, second) = get(&server, "/metrics");
     assert_eq!(series(&first), series(&second), "{second}");
@@ -262,7 +262,7 @@ fn prometheus_reads_the_metrics_and_their_number_does_not_grow_with_subjects() {
 }
 
 #[test]
-fn two_servers_share_a_limit_and_say_when_the_store_is_gone() {
+fn two_servers_share_a_limit_and_report_that_the_store_is_down() {
     let mut redis = Server::start(Flavour::Redis70).expect("a server starts");
     let folder = folder();
     let open = THREE.replace("limit:", "on_failure: degraded, limit:");
