@@ -5,7 +5,7 @@ use tollgate_document::{Node, Problems, SourceSpan, Value};
 
 /// Old keys of a rule.
 pub(super) const RULE_KEYS: &[RenamedKey] =
-    &[RenamedKey { old: "strangers_max", new: "ip_subjects_max", until: "0.3" }];
+    &[RenamedKey { old: "strangers_max", new: "ip_subjects_max", until: "0.2.0" }];
 
 /// An old key in a file, and the span of that key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
