@@ -215,12 +215,14 @@ fn a_decision_over_several_slots_is_conservative_and_one_in_one_slot_is_exact() 
   - { id: tenants, per: tenant, limit: { fixed-window: 5/h } }
   - { id: users, per: [tenant, user], limit: { fixed-window: 5/h } }
 ";
-    for (head, expected) in [
-        ("version: 1\n", Exactness::Conservative),
-        ("version: 1\npartition: tenant\n", Exactness::Exact),
-        ("version: 1\nslots: 1\n", Exactness::Exact),
+    // Each rule set has its own hash key, so that it starts without consumption.
+    for (key_byte, head, expected) in [
+        (1, "version: 1\n", Exactness::Conservative),
+        (2, "version: 1\npartition: tenant\n", Exactness::Exact),
+        (3, "version: 1\nslots: 1\n", Exactness::Exact),
     ] {
-        let builder = Limiter::builder().rules_yaml(format!("{head}{rules}")).hash_key(HashKey::new([7; 32]));
+        let hash_key = HashKey::new([key_byte; 32]);
+        let builder = Limiter::builder().rules_yaml(format!("{head}{rules}")).hash_key(hash_key);
         let limiter = runtime.block_on(builder.redis(settings(&cluster.url())).build()).unwrap();
         for remaining in [4, 3] {
             let decision = runtime.block_on(limiter.check([("tenant", "acme"), ("user", USER)])).unwrap();
