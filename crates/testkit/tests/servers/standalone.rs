@@ -194,7 +194,7 @@ fn a_server_that_does_not_start_shows_its_log() {
 fn a_missing_server_fails_the_test_and_names_the_install_command() {
     let nothing = tempfile::tempdir().expect("there is room");
     let output = Command::new(env::current_exe().expect("we are a program"))
-        .args(["--exact", "no_data_is_written_to_disk", "--nocapture"])
+        .args(["--exact", "standalone::no_data_is_written_to_disk", "--nocapture"])
         .env("CARGO_TARGET_DIR", nothing.path())
         .output()
         .expect("we can be run once more");
