@@ -200,7 +200,7 @@ fn a_missing_server_fails_the_test_and_names_the_install_command() {
         .expect("we can be run once more");
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{printed}");
-    assert!(printed.contains("Redis 6.2 is missing"), "{printed}");
+    assert!(printed.contains("Redis 6.2 is not installed"), "{printed}");
     assert!(printed.contains("`cargo xtask test` installs it"), "{printed}");
 }
 
