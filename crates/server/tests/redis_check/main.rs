@@ -87,7 +87,7 @@ fn invalid_arguments_are_reported_before_the_store_is_contacted() {
         ([&["--store", "redis://:s3cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
         ([&["--store", "redis://u:s3/cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
         ([&["--store", "redis://s3/cr3t@localhost"], &keyed[..]].concat(), "TOLLGATE_STORE_PASSWORD"),
-        ([&["--store", "localhost:6379"], &keyed[..]].concat(), "begins with redis://"),
+        ([&["--store", "localhost:6379"], &keyed[..]].concat(), "unknown scheme \"localhost\""),
         ([&["--store", "redis://localhost/one"], &keyed[..]].concat(), "number of a database"),
         (
             [&["--store", "redis://localhost?timeout=1"], &keyed[..]].concat(),
