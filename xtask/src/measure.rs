@@ -1,4 +1,4 @@
-//! Measures what window limits admit. Each limit gets a stream of requests. An exact count of its own admissions shows
+//! Measures what window limits admit. Each limit gets a stream of requests. An exact count of what it admitted shows
 //! where it admitted too much and where it refused too early.
 
 mod arrivals;

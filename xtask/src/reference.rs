@@ -188,19 +188,14 @@ fn config_page() -> String {
             "\n## {heading}\n\n| setting | value | default | meaning |\n|---|---|---|---|\n"
         ));
         page.extend(group.iter().map(setting_row));
-        page.extend(
-            group
-                .iter()
-                .filter(|setting| !setting.details.is_empty())
-                .map(|setting| format!("\n`{}`: {}\n", setting.name, setting.details.replace(". ", ".\n"))),
-        );
+        page.extend(group.iter().filter_map(setting_details));
         page.extend(group.iter().filter_map(setting_words));
     }
     page.push_str(
         "\n## Renamed settings\n\n\
          The old names are accepted, with a warning, in the file, in variables and as flags. Both names in one place are an\n\
          error.\n\n\
-         | old name | new name | accepted until release |\n|---|---|---|\n",
+         | old name | new name | removed in release |\n|---|---|---|\n",
     );
     for renamed in RENAMED {
         page.push_str(&format!("| `{}` | `{}` | {} |\n", renamed.old, renamed.new, renamed.until));
@@ -240,6 +235,16 @@ fn setting_row(setting: &Setting) -> String {
     };
     let row = format!("{name}\t{}\t{default}\t{}", setting.kind.description(), setting.help);
     format!("| {} |\n", row.replace('|', "\\|").replace('\t', " | "))
+}
+
+/// The list of sentences that follow the description of a setting, if it has any.
+fn setting_details(setting: &Setting) -> Option<String> {
+    if setting.details.is_empty() {
+        return None;
+    }
+    let sentences = setting.details.trim_end_matches('.').split(". ");
+    let list: String = sentences.map(|sentence| format!("- {sentence}.\n")).collect();
+    Some(format!("\nDetails of `{}`:\n\n{list}", setting.name))
 }
 
 /// The list of words that a setting accepts, if it accepts only certain words.

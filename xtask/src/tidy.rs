@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: what must hold in the tree and no compiler checks.
 //!
-//! Each check is a function from the files to the problems found, in a file of its own. This file holds the table
+//! Each check is a function from the files to the problems found, in a separate file. This file holds the table
 //! of checks and reports what they find.
 
 mod core_dependencies;
@@ -30,6 +30,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Problem>] = &[
     links::check,
     markers::check,
     modules::check,
+    phrases::check,
     requirements::check,
 ];
 
@@ -69,7 +70,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     problems.sort();
 
-    for warning in size::warnings(&tree).into_iter().chain(phrases::check(&tree)) {
+    for warning in size::warnings(&tree) {
         eprintln!("warning: {warning}");
     }
     for problem in &problems {

@@ -142,7 +142,7 @@ pub(crate) struct TraceConfig {
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(crate) settings: Vec<EffectiveSetting>,
-    /// Warnings for a terminal, such as old names of settings; empty if there are none.
+    /// Warnings for a terminal, such as old names of settings; usually empty.
     pub(crate) warnings: String,
 }
 

@@ -93,9 +93,11 @@ fn scratch(name: &str) -> PathBuf {
 /// Compares output with a file below `tests`. `TOLLGATE_BLESS=1 cargo test -p tollgate-server --test cli` writes the
 /// files; read the difference before you commit it.
 fn assert_snapshot(file: &str, found: &str) {
+    // The help has lines of spaces, which no editor keeps.
+    let found: String = found.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
     if std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(&path, found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        std::fs::write(&path, &found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_else(|error| format!("{error}\n"));
     assert!(expected == found, "{file}\n--- expected\n{expected}--- found\n{found}");

@@ -166,7 +166,7 @@ mod acquire {
         let asked_at = Instant::now();
         let late = limiter.acquire(user(), ms(41)).await;
         assert!(matches!(late, Err(AcquireError::TooLate { .. })));
-        assert_eq!(asked_at.elapsed(), ms(41), "until then somebody might have given a place back");
+        assert_eq!(asked_at.elapsed(), ms(41), "until then another caller might have released a lease");
         assert!(limiter.acquire(user(), ms(41)).await.unwrap().allowed());
         assert_eq!(asked_at.elapsed(), ms(42));
         drop(held);

@@ -8,7 +8,6 @@ const CORE: &str = "crates/core/src/";
 
 /// Paths that may not be named, and what they are. `_` stands for any one segment.
 const PATHS: &[(&[&str], Reason)] = &[
-    (&["SystemTime"], Reason::Clock),
     (&["_", "now"], Reason::Clock),
     (&["TimeZone", "system"], Reason::Machine),
     (&["TimeZone", "try_system"], Reason::Machine),
@@ -61,6 +60,15 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                 problems.push(Problem::new(path, named.line, what, reason.fix()));
             }
         }
+        // A value of `SystemTime` may be converted, but not compared with the clock.
+        let calls = source
+            .tokens
+            .windows(2)
+            .filter(|pair| pair[0].kind == Kind::Punct('.') && pair[1].kind == Kind::Ident("elapsed"));
+        for call in calls {
+            let what = format!("`elapsed` in the core, which {}", Reason::Clock.what());
+            problems.push(Problem::new(path, call[1].line, what, Reason::Clock.fix()));
+        }
         for (line, name) in source.macro_calls(MACROS) {
             let what = format!("`{name}!` in the core, which prints");
             problems.push(Problem::new(path, line, what, Reason::Io.fix()));
@@ -100,8 +108,8 @@ mod tests {
     #[test]
     fn clocks_io_and_floats_are_found_in_any_spelling() {
         let bad = [
-            "use std::time::SystemTime;",
-            "use std::time::{Duration, SystemTime};",
+            "let t = SystemTime::now();",
+            "let d = UNIX_EPOCH.elapsed();",
             "let t = Instant::now();",
             "let t = jiff::Timestamp::now();",
             "let t = Zoned::now();",
@@ -129,7 +137,7 @@ mod tests {
     #[test]
     fn pure_code_and_talk_about_impure_code_pass() {
         let good = [
-            "use std::time::Duration;",
+            "use std::time::{Duration, SystemTime};",
             "fn step(now: Time) -> Time { now.max(self.now) }",
             "// never std::fs, never Instant::now(), never f64",
             "let a = \"std::fs println!() 0.5\";",

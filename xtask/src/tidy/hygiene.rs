@@ -1,5 +1,5 @@
 //! Text that a diff shows as it is: no blanks at the end of a line, no tabs, a newline at the end, no path of
-//! somebody's machine.
+//! one machine.
 
 use super::Problem;
 use super::tree::Tree;
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
                 problem("a tab".to_owned(), "indent with blanks; write \\t in a string");
             }
             for place in MACHINE_PATHS.iter().filter(|place| names_path(line, place)) {
-                let what = format!("a path of somebody's machine: {place}");
+                let what = format!("a path of one machine: {place}");
                 problem(what, "say it from the root of the repository");
             }
         }

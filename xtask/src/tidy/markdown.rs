@@ -14,7 +14,7 @@ pub(super) fn links(text: &str) -> Vec<Link<'_>> {
         let mut add = |target| links.push(Link { line, target });
         for (start, end) in outside_code(content) {
             let visible = &content[start..end];
-            // The target may hold code-like characters of its own, so it is read from the whole line.
+            // The target may hold code-like characters, so it is read from the whole line.
             for (at, opening) in visible.match_indices("](") {
                 add(inline_target(&content[start + at + opening.len()..]));
             }

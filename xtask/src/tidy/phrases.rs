@@ -77,9 +77,16 @@ struct Passage {
 
 impl Passage {
     fn add(&mut self, line: usize, text: &str) {
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'');
-        let words = words.filter(|word| !word.is_empty());
-        self.words.extend(words.map(|word| (line, word.to_lowercase())));
+        // Every second part is code in backticks: one word that is in no phrase.
+        for (index, part) in text.split('`').enumerate() {
+            if index % 2 == 1 {
+                self.words.push((line, "`".to_owned()));
+                continue;
+            }
+            let words = part.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'');
+            let words = words.filter(|word| !word.is_empty());
+            self.words.extend(words.map(|word| (line, word.to_lowercase())));
+        }
     }
 
     fn phrases(&self) -> Vec<(usize, &'static str, &'static str)> {
@@ -174,6 +181,7 @@ mod tests {
         let rust = "//! Whoever asks.\nfn so_many() {}\nfn f() { let is_told = \"it is  told\"; }\n/* a\n is none */\n";
         assert_eq!(lines(check, "a.rs", rust), [1, 3, 5]);
         assert_eq!(lines(check, "a.md", "so\nmany\n\n```\nwhoever\n```\n"), [1]);
+        assert_eq!(lines(check, "a.rs", "// it is `None`, so `many`\n// it is none\n"), [2]);
         assert_eq!(lines(check, "a.lua", "local nobody = 1 -- fine\n-- nobody\n"), [2]);
         assert_eq!(lines(check, "a.toml", "nobody = 1\n# nobody\n"), [2]);
     }

@@ -45,7 +45,7 @@ impl HashKeyArgs {
         }
     }
 
-    /// Returns the key, or the example key if there is none.
+    /// Returns the key, or the example key if no key is set.
     pub(crate) fn get_or_example(&self) -> Result<SubjectHasher> {
         Ok(self.get()?.unwrap_or_else(example))
     }

@@ -1,8 +1,7 @@
 //! The table of all settings of a server.
 //!
 //! The keys of the configuration file, the environment variables, the flags, the output of `tollgate config` and the page
-//! docs/reference/config.md are all generated from it. The table does not depend on the server, so that the page can be
-//! generated without it.
+//! docs/reference/config.md are all generated from it. The table does not depend on the rest of the server.
 
 use tollgate_document::shape::RenamedKey;
 
@@ -118,9 +117,9 @@ pub const SETTINGS: &[Setting] = &[
         "Rules file; `tollgate lint` finds its problems",
     ),
     Setting {
-        details: "URLs are redis://USER@HOST:PORT/DATABASE, redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME and \
-                  redis+cluster://USER@HOST:PORT,HOST:PORT. Write rediss instead of redis for TLS. Leave the password \
-                  out of the URL.",
+        details: "One server: redis://USER@HOST:PORT/DATABASE. Sentinels: redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME. \
+                  Cluster: redis+cluster://USER@HOST:PORT,HOST:PORT. For TLS, write rediss instead of redis. Leave the \
+                  password out of the URL.",
         ..setting(
             STATE,
             "store",

@@ -126,7 +126,7 @@ fn checked_address(text: &str) -> Result<(), String> {
     address(text).map(drop)
 }
 
-/// Parses an IP address and a port; `off` is `None`.
+/// Parses an IP address and a port. Returns `None` for `off`.
 pub(super) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);

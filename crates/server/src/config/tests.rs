@@ -358,7 +358,7 @@ fn every_problem_of_a_file_is_reported_with_its_position_and_a_hint() {
         ("tls_key: cert.pem", "1:10", "incomplete-tls", "missing setting `tls_certificate`"),
         ("tls_client_ca: cert.pem", "1:16", "incomplete-tls", "missing setting `tls_certificate`"),
         ("tokens: abc", "1:9", "wrong-type", "a list"),
-        ("tokens: [{ name: a, scopes: check }]", "1:10", "missing-key", "`digest` is missing"),
+        ("tokens: [{ name: a, scopes: check }]", "1:10", "missing-key", "missing key `digest`"),
         (
             "tokens: [{ name: a, digest: 'sha256:00', scopes: check }]",
             "1:29",

@@ -148,7 +148,7 @@ fn a_killed_server_comes_back_empty_on_the_same_port() {
         assert_eq!(admin.command(&[b"GET", b"a"]).expect("it answers"), Value::Nil, "{flavour}");
         server.restart().expect("it starts again while it runs");
         admin.command(&[b"PING"]).expect_err("the connection is broken");
-        assert_eq!(admin.command(&[b"PING"]).expect("the second try connects anew"), pong());
+        assert_eq!(admin.command(&[b"PING"]).expect("the second try reconnects"), pong());
     }
 }
 

@@ -49,10 +49,11 @@ fn convert_limit(limit: &Node, rules_file: &mut RulesFile, problems: &mut Proble
             Some(converted) => conditions.extend(converted),
             None => {
                 let message = format!("unsupported condition `{text}`");
-                let help = "the rule has the mode shadow, because it would match too many requests; add the condition by hand";
+                let help = "the rule has the mode shadow, because it would match too many requests; add the condition by hand, \
+                            then remove `mode`";
                 problems.push(Problem::warning("not-carried-over", node.span, message.clone()).help(help));
                 comments.push(format!(
-                    "NOT CARRIED OVER: {message}; the rule is a shadow until you add it by hand."
+                    "NOT CARRIED OVER: {message}. The rule is a shadow: add the condition by hand, then remove `mode`."
                 ));
                 shadow = true;
             }
@@ -65,10 +66,11 @@ fn convert_limit(limit: &Node, rules_file: &mut RulesFile, problems: &mut Proble
             Some(name) => per.push(name),
             None => {
                 let message = format!("unsupported variable `{text}`");
-                let help = "the rule has the mode shadow, because it would count all clients together; add `per` by hand";
+                let help = "the rule has the mode shadow, because it would count all clients together; add the subject to `per` \
+                            by hand, then remove `mode`";
                 problems.push(Problem::warning("not-carried-over", node.span, message.clone()).help(help));
                 comments.push(format!(
-                    "NOT CARRIED OVER: {message}; the rule is a shadow until you add `per` by hand."
+                    "NOT CARRIED OVER: {message}. The rule is a shadow: add the subject to `per` by hand, then remove `mode`."
                 ));
                 shadow = true;
             }
