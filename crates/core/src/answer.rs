@@ -70,6 +70,15 @@ pub enum Decline {
         /// The instant that the periods must cover.
         at: Time,
     },
+    /// The receipt is older than the time for which returns are remembered.
+    #[error("receipt has expired: it is older than the receipt life")]
+    ReceiptExpired,
+    /// The subject was reset after the charge.
+    #[error("the subject was reset after the charge")]
+    ResetSince,
+    /// The rule's window or period has changed, and later charges have converted the state.
+    #[error("the window of the rule has changed since the charge")]
+    WindowChanged,
     /// The sum would exceed the largest exact integer.
     #[error("the counter would exceed 2^53 - 1")]
     Overflow,

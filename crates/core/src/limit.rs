@@ -1,6 +1,7 @@
 //! A limit of any algorithm. Only this module dispatches on the algorithm.
 
 pub mod error;
+mod numbers;
 
 use crate::algorithm::bucket::{Bucket, BucketKind};
 use crate::algorithm::concurrency::Concurrency;
@@ -11,7 +12,7 @@ use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
-use crate::answer::{Retry, Verdict};
+use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::exactness::Exactness;
 use crate::plan::operation::{Mark, Operation};
 use crate::state::{Change, State};
@@ -185,7 +186,7 @@ impl Limit {
         if operation.cost().is_some_and(|cost| cost > self.capacity()) {
             return self.status(state, now).unchanged(Verdict::Refused(Retry::Never));
         }
-        if *operation == Operation::Reset {
+        if let Operation::Reset { .. } = operation {
             let done = Verdict::Done { amount: 0 };
             return self.status(None, now).write(done, Mark::None, Change::Reset, now);
         }
@@ -211,6 +212,11 @@ impl Limit {
             Limit::Meter(limit) => step!(limit, Meter),
             Limit::Penalty(limit) => step!(limit, Penalty),
         }
+    }
+
+    /// Returns the answer to an operation that a store declines before it asks the algorithm.
+    pub fn decline(&self, state: Option<&State>, now: Time, why: Decline) -> Answer {
+        self.status(state, now).answer(Verdict::Declined(why))
     }
 
     /// Returns its numbers at `now`.

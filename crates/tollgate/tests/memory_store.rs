@@ -149,7 +149,7 @@ fn a_remembered_refusal_ends_at_its_retry_instant_and_after_a_refund() {
         assert!(refused.is_refused());
         assert_eq!(ask(Operation::charge(1)), refused, "the remembered refusal");
         assert!(matches!(
-            ask(Operation::Refund { mark: first.mark, cost: 1 }).verdict,
+            ask(Operation::refund(first.mark, 1)).verdict,
             Verdict::Done { amount: 1 }
         ));
         assert!(ask(Operation::charge(1)).is_admitted(), "{limit:?}");
@@ -180,7 +180,7 @@ fn a_remembered_refusal_applies_to_its_limit_only_and_ends_with_a_reset() {
     assert!(ask(tight, Operation::charge(1)).is_refused());
     assert!(ask(loose, Operation::charge(1)).is_admitted(), "an override raises the limit at once");
     assert!(ask(tight, Operation::charge(1)).is_refused());
-    ask(tight, Operation::Reset);
+    ask(tight, Operation::Reset { receipt_life: Span::ZERO });
     assert!(ask(tight, Operation::charge(1)).is_admitted());
 }
 

@@ -35,6 +35,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         store: store(layers, hashers.is_some()),
         hashers,
         request_id_horizon: duration(layers, "request_id_horizon"),
+        receipt_life: duration(layers, "receipt_life"),
         addresses: Protocol::ALL.map(|protocol| (protocol, address(layers, protocol.name()))),
         tls,
         anonymous,

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use tollgate_core::{Answer, EXACT_MAX, Mark, Operation, Report, Retry, Span, Time, Token, Verdict};
 
 use crate::oracle::suite::{Ask, Make, Suite, TestMachine};
-use crate::oracle::{Expected, Oracle};
+use crate::oracle::{Expected, ExpectedWrite, Oracle};
 
 /// Largest number of steps in a history.
 const STEPS_MAX: usize = 96;
@@ -264,8 +264,8 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             Ask::Charge => Operation::Charge { cost, token: self.new_token(pick) },
             Ask::ChargeKnown => Operation::Charge { cost, token },
             Ask::Peek => Operation::Peek { cost },
-            Ask::Refund => Operation::Refund { mark, cost: charged_cost },
-            Ask::RefundOther => Operation::Refund { mark, cost },
+            Ask::Refund => Operation::refund(mark, charged_cost),
+            Ask::RefundOther => Operation::Refund { mark, cost: charged_cost, amount: cost },
             Ask::Renew => Operation::Renew { token },
             Ask::Release => Operation::Release { token },
             Ask::Reserve => {
@@ -297,7 +297,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let operation = self.operation(act, machine.capacity());
 
         let step = machine.decide(self.state.as_ref(), self.now, &operation);
-        let found = Expected { answer: step.answer, dies_at: step.write.as_ref().map(|write| write.dies_at) };
+        let found = Expected { answer: step.answer, write: ExpectedWrite::of(step.write.as_ref()) };
         let expected = self.oracle.step(&numbers, self.now, &operation);
         if found != expected {
             let state = &self.state;
@@ -307,8 +307,10 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         self.check_answer(rule, &machine, &operation, &step.answer)?;
         if let Some(write) = step.write {
             M::commit(&mut self.state, write.change);
-            self.named.push(write.dies_at);
-            self.check_death(rule, &operation, write.dies_at)?;
+            if let Some(dies_at) = write.dies_at {
+                self.named.push(dies_at);
+                self.check_death(rule, &operation, dies_at)?;
+            }
         }
         self.remember(&operation, &step.answer);
         Ok(())

@@ -16,8 +16,8 @@ use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Answer, Item, Keyspace, Limit, LimitError, Mark, Operation, Plan, Report, Span, Store, SubjectHasher,
-    Time, Token,
+    Answer, Item, Keyspace, Limit, LimitError, Mark, Nonce, Operation, Plan, Report, Span, Store,
+    SubjectHasher, Time, Token,
 };
 
 use crate::model::Model;
@@ -28,6 +28,8 @@ const SUBJECTS: u8 = 2;
 const IDS: u8 = 3;
 /// Short enough that ids expire within a history.
 const HORIZON: Span = Span::from_secs(2);
+/// Short enough that receipts expire within a history.
+const RECEIPT_LIFE: Span = Span::from_secs(4);
 
 /// One generated Plan, as raw numbers that the suite interprets.
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ struct Act {
     id: u8,
     /// Whether it repeats an earlier Plan with a request id.
     again: bool,
+    /// Whether it returns an earlier charge.
+    returns: bool,
     items: Vec<Pick>,
 }
 
@@ -127,8 +131,11 @@ pub fn check_against_model<S: Store>(
         let tree = strategy.new_tree(&mut runner).map_err(|reason| reason.to_string())?;
         runner
             .run_one(tree, |acts| {
+                // Older than all charges: the memory store declines receipts from before its own creation.
+                clock.set(START.minus(Span::from_secs(3_600)));
+                let store = store(clock);
                 clock.set(START);
-                history(runtime, slots, &store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
+                history(runtime, slots, &store, clock, &limits, &acts).map_err(TestCaseError::fail)?;
                 done.set(done.get() + acts.len() as u64);
                 Ok(())
             })
@@ -151,6 +158,7 @@ fn acts() -> impl Strategy<Value = Act> {
     let items = prop::collection::vec(pick, 1..=ITEMS_MAX);
     (any::<u8>(), any::<u32>(), 0..4_u8, 0..12_u8, 0..8_u8, items).prop_map(
         |(advance, advance_by, follow_up, id, again, items)| Act {
+            returns: again < 2,
             advance,
             advance_by,
             follow_up: follow_up == 3,
@@ -175,22 +183,25 @@ fn history<S: Store>(
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())?;
     let subjects = SubjectHasher::new([1; 32]);
-    let mut marks: Vec<(Mark, u64)> = vec![(Mark::Counter, 1)];
+    let mut charges = vec![Charged { mark: Mark::Counter, cost: 1, at: START, rule: 0, subject: 0, nonce: 0 }];
     let mut tokens: Vec<Token> = vec![Token(1)];
     let mut named: Option<Plan<'_>> = None;
     for (number, act) in acts.iter().enumerate() {
         move_clock(clock, act);
         let mut plan = Plan::new();
+        let key_of = |rule: usize, subject: u8| {
+            let subject = subjects.subject([("user", subject.to_string().as_str())]);
+            match slots {
+                Slots::One => keyspaces[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
+                Slots::BySubject => keyspaces[rule].key(subject),
+            }
+        };
         for pick in &act.items {
             let rule = usize::from(pick.rule) % limits.len();
             let limit = limits[rule];
-            let name = pick.subject.to_string();
-            let subject = subjects.subject([("user", name.as_str())]);
-            let key = match slots {
-                Slots::One => keyspaces[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
-                Slots::BySubject => keyspaces[rule].key(subject),
-            };
-            let operation = operation(act, pick, &limit, &marks, &mut tokens);
+            let key = key_of(rule, pick.subject);
+            let charged = recent(&charges, pick.earlier);
+            let operation = operation(act, pick, &limit, charged, &mut tokens);
             let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
             // Invalid items never reach a store.
             if plan.push(item).is_err() {
@@ -201,7 +212,16 @@ fn history<S: Store>(
             let id = subjects.subject([("id", act.id.to_string().as_str())]);
             plan.set_request_id(id, HORIZON, 1);
         }
-        if let Some(earlier) = named.clone().filter(|_| act.again) {
+        if let (true, Some(pick)) = (act.returns, act.items.first()) {
+            // The return of an earlier charge, often of one that was returned before, sometimes by other numbers.
+            let charged = recent(&charges, pick.earlier);
+            let rule = if pick.cost < 200 { charged.rule } else { usize::from(pick.rule) % limits.len() };
+            let amount = if pick.blocking { charged.cost } else { 1 };
+            let refund = Operation::Refund { mark: charged.mark, cost: charged.cost, amount };
+            let item = Item::new(key_of(charged.rule, charged.subject), limits[rule], refund);
+            plan = Plan::returning(item, Nonce(charged.nonce), charged.at, RECEIPT_LIFE)
+                .map_err(|error| error.to_string())?;
+        } else if let Some(earlier) = named.clone().filter(|_| act.again) {
             plan = earlier;
         }
         let expected = model.apply_now(&plan).map_err(|error| error.to_string());
@@ -216,10 +236,28 @@ fn history<S: Store>(
         for (item, answer) in
             plan.items().iter().zip(&found.answers).filter(|(_, answer)| answer.mark != Mark::None)
         {
-            marks.push((answer.mark, item.operation.cost().unwrap_or(1)));
+            let rule = keyspaces.iter().position(|other| other == item.key.keyspace()).unwrap_or(0);
+            let subject = (0..SUBJECTS).find(|&subject| key_of(rule, subject) == item.key).unwrap_or(0);
+            let (mark, cost) = (answer.mark, item.operation.cost().unwrap_or(1));
+            charges.push(Charged { mark, cost, at: found.now, rule, subject, nonce: number as u128 });
         }
     }
     Ok(())
+}
+
+/// A charge that was admitted earlier.
+#[derive(Clone, Copy)]
+struct Charged {
+    mark: Mark,
+    cost: u64,
+    at: Time,
+    rule: usize,
+    subject: u8,
+    nonce: u128,
+}
+
+fn recent(charges: &[Charged], pick: u8) -> Charged {
+    charges[charges.len() - 1 - usize::from(pick) % charges.len().min(6)]
 }
 
 fn move_clock(clock: &ManualClock, act: &Act) {
@@ -237,14 +275,14 @@ fn operation(
     act: &Act,
     pick: &Pick,
     limit: &Limit,
-    marks: &[(Mark, u64)],
+    charged: Charged,
     tokens: &mut Vec<Token>,
 ) -> Operation {
-    let (mark, cost) = marks[marks.len() - 1 - usize::from(pick.earlier) % marks.len().min(6)];
+    let Charged { mark, cost, .. } = charged;
     let token = tokens[tokens.len() - 1 - usize::from(pick.earlier) % tokens.len().min(6)];
     if act.follow_up {
         return match pick.ask % 8 {
-            0..2 => Operation::Refund { mark, cost },
+            0..2 => Operation::refund(mark, cost),
             2 => Operation::Release { token },
             3 => Operation::Renew { token },
             4 => Operation::Settle { token, actual: cost },
@@ -252,7 +290,7 @@ fn operation(
             6 => {
                 Operation::Report { result: if pick.cost < 200 { Report::Failure } else { Report::Success } }
             }
-            _ => Operation::Reset,
+            _ => Operation::Reset { receipt_life: RECEIPT_LIFE },
         };
     }
     let cost = [1, 1, 1, 2, 0, 3, limit.capacity().min(20)][usize::from(pick.cost) % 7].min(limit.capacity());

@@ -20,6 +20,9 @@ use crate::redis::admin::resp::{Value, command};
 /// Extra TTL of state, because the server's clock advances while that of the suite does not.
 const MARGIN: Duration = Duration::from_secs(3_600);
 
+/// TTL of the state that a twin finds. A change that keeps the expiry must leave it.
+const STORED_TTL_MS: &[u8] = b"12345678000";
+
 /// A limit that is decided in core and in Lua.
 #[derive(Clone, Copy, Debug)]
 pub struct Twin {
@@ -103,7 +106,7 @@ impl Connection {
         }
         let name = key.to_string();
         let mut out = match state {
-            Some(state) => command(&[b"SET", name.as_bytes(), &state.encode()]),
+            Some(state) => command(&[b"SET", name.as_bytes(), &state.encode(), b"PX", STORED_TTL_MS]),
             None => command(&[b"DEL", name.as_bytes()]),
         };
         let call = self.caller.command(&[(&plan, now)], true);
@@ -181,7 +184,10 @@ impl Machine for Twin {
         if let Some(write) = &step.write {
             State::commit(&mut after, write.change.clone());
             if after.is_some() {
-                let ttl_ms = (write.dies_at - now).ms_ceil() as i64 + MARGIN.as_millis() as i64;
+                let ttl_ms = match write.dies_at {
+                    Some(dies_at) => (dies_at - now).ms_ceil() as i64 + MARGIN.as_millis() as i64,
+                    None => 12_345_678_000,
+                };
                 let late = ttl_ms - found.ttl_ms;
                 assert!((0..5_000).contains(&late), "kept for {} ms instead of {ttl_ms} ms", found.ttl_ms);
             }

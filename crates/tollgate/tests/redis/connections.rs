@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::store::redis::{RedisError, RedisSettings, RedisStore};
 use tollgate_core::algorithm::concurrency::Concurrency;
-use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, Store, StoreError, Token};
+use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, Span, Store, StoreError, Token};
 use tollgate_testkit::conformance::{apply_concurrently, counting_limits};
 use tollgate_testkit::redis::{Admin, Flavour, Server};
 
@@ -106,7 +106,7 @@ fn missing_permissions_are_reported_and_never_fail_open() {
         let plan = charge(limit, &keyspace, 1);
         assert!(runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted(), "{limit:?}");
         let mut reset = Plan::new();
-        reset.push(Item::new(keyspace.key(subject(USER)), limit, Operation::Reset)).unwrap();
+        reset.push(Item::new(keyspace.key(subject(USER)), limit, Operation::Reset { receipt_life: Span::ZERO })).unwrap();
         runtime.block_on(store.apply(&reset)).unwrap();
     }
     // Another prefix is not permitted. That is a misconfiguration, which must not fail open.

@@ -42,7 +42,7 @@ impl Heap {
     pub(super) fn commit(&mut self, index: u32, write: Write<Change>) {
         let entry = &mut self.entries[index as usize];
         State::commit(&mut entry.state, write.change);
-        entry.dies_at = write.dies_at;
+        entry.dies_at = write.dies_at.unwrap_or(entry.dies_at);
     }
 
     /// Adds to the newest bucket of a sliding window in place.

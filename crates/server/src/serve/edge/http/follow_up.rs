@@ -10,10 +10,11 @@ use super::request_body::BodyKind;
 use super::response::{self, HttpResponse};
 use crate::serve::server_state::ServerState;
 
-/// Refunds what a receipt charged.
+/// Refunds what a receipt charged, or a part of it.
 pub(super) async fn refund(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
-    let receipts = receipts(body, state)?;
-    let returned = state.gate.refund(&receipts).await?;
+    let body = BodyKind::Refund.read(body)?;
+    let receipts = state.gate.open(body.receipt())?;
+    let returned = state.gate.refund(&receipts, body.amount()).await?;
     Ok(results(&returned))
 }
 
@@ -60,9 +61,12 @@ fn leases(body: &[u8], state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
 
 /// The result of each rule.
 fn results(returned: &[Returned]) -> HttpResponse {
-    let rules = returned.iter().map(|Returned { rule, amount }| match amount {
-        Ok(amount) => json!({ "rule": rule, "amount": amount, "declined": null }),
-        Err(why) => json!({ "rule": rule, "amount": 0, "declined": declined(*why) }),
+    let rules = returned.iter().map(|Returned { rule, amount, already_returned }| {
+        let (amount, declined) = match amount {
+            Ok(amount) => (*amount, None),
+            Err(why) => (0, Some(declined(*why))),
+        };
+        json!({ "rule": rule, "amount": amount, "declined": declined, "already_returned": already_returned })
     });
     response::json(json!({ "rules": rules.collect::<Value>() }).to_string())
 }
@@ -75,6 +79,9 @@ const fn declined(why: Decline) -> &'static str {
         Decline::TokenInUse => "token-in-use",
         Decline::TooManyReservations => "too-many-reservations",
         Decline::Recompute { .. } => "recompute",
+        Decline::ReceiptExpired => "receipt-expired",
+        Decline::ResetSince => "reset-since",
+        Decline::WindowChanged => "window-changed",
         Decline::Overflow => "overflow",
     }
 }

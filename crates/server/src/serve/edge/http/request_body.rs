@@ -23,6 +23,8 @@ pub(crate) enum BodyKind {
     Report,
     /// `receipt`.
     Receipt,
+    /// `receipt`, `amount?`.
+    Refund,
 }
 
 /// One body. Members that its kind does not have are absent.
@@ -33,6 +35,7 @@ pub(crate) struct RequestBody<'b> {
     id: Option<Cow<'b, str>>,
     result: Option<Report>,
     receipt: Option<Cow<'b, str>>,
+    amount: Option<u64>,
 }
 
 /// Why a body is invalid.
@@ -54,6 +57,7 @@ impl BodyKind {
             BodyKind::Peek => &["attributes", "cost"],
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
+            BodyKind::Refund => &["receipt", "amount"],
         }
     }
 
@@ -61,7 +65,7 @@ impl BodyKind {
         match self {
             BodyKind::Check | BodyKind::Peek => &["attributes"],
             BodyKind::Report => &["attributes", "result"],
-            BodyKind::Receipt => &["receipt"],
+            BodyKind::Receipt | BodyKind::Refund => &["receipt"],
         }
     }
 
@@ -98,6 +102,11 @@ impl RequestBody<'_> {
 
     pub(crate) fn receipt(&self) -> &str {
         self.receipt.as_deref().unwrap_or_default()
+    }
+
+    /// The units to give back; all of them if the body does not say.
+    pub(crate) fn amount(&self) -> u64 {
+        self.amount.unwrap_or(u64::MAX)
     }
 }
 
@@ -140,6 +149,7 @@ impl<'b> Visitor<'b> for BodyKind {
             match &*name {
                 "attributes" => body.attributes = map.next_value_seed(AttributesSeed)?,
                 "cost" => body.cost = Some(map.next_value_seed(Cost)?),
+                "amount" => body.amount = Some(map.next_value_seed(Amount)?),
                 "id" => body.id = Some(map.next_value_seed(Text)?),
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
                 _ => body.receipt = Some(map.next_value_seed(Text)?),
@@ -280,6 +290,22 @@ impl Visitor<'_> for Cost {
             return Err(E::invalid_value(serde::de::Unexpected::Float(cost), &self));
         }
         Ok(cost as u64)
+    }
+}
+
+/// Units to give back.
+struct Amount;
+
+impl<'b> DeserializeSeed<'b> for Amount {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<u64, D::Error> {
+        match Cost.deserialize(json) {
+            Ok(amount @ 1..=COST_MAX) => Ok(amount),
+            _ => Err(D::Error::custom(format_args!(
+                "amount must be a whole number from 1 to {COST_MAX}, without quotes"
+            ))),
+        }
     }
 }
 

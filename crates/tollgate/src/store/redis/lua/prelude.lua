@@ -12,8 +12,8 @@
 --   state       string or nil: the bytes under the key, already checked to be of the twin's kind
 --   now         integer: microseconds since 1970, as are all times here
 --   op          integer: an operation, see below
---   cost        integer: units
---   token       string: 16 bytes, or '' if the operation has no token
+--   cost        integer: units; for a refund, those to give back
+--   token       string: 16 bytes, or '' if the operation has no token; for a refund, 8 bytes: the units charged (d)
 --   extra       integer: the time of the mark (refund), or how long to hold (reserve), in microseconds
 --   mark        integer: the kind of the mark (refund)
 --   numbers_at  integer: where the limit's numbers begin in the batch
@@ -24,7 +24,7 @@
 --   reset       integer: when all units are back
 --   mark_kind   integer, and mark_time: what a refund needs
 --   change      string: the new state; false to delete it; nil to leave it. A log returns a table.
---   expires     integer: when the new state stops counting
+--   expires     integer: when the new state stops counting; nil to keep the TTL that the state has
 --
 -- Example: fixed_window(nil, 2500000, CHARGE, 1, '', 0, NONE, n), with the numbers 5 units and 1000000 us at n, returns
 -- ADMITTED, 0, 4, 3000000, WINDOW, 2000000, 32 bytes of state, 3000000.
@@ -51,6 +51,7 @@ local CHARGE, PEEK, REFUND, RENEW, RELEASE, RESERVE = 0, 1, 2, 3, 4, 5
 local SETTLE, CANCEL, FAILURE, SUCCESS, RESET = 6, 7, 8, 9, 10
 local ADMITTED, REFUSED, NEVER, DONE = 0, 1, 2, 3
 local NOT_SUPPORTED, NOT_HELD, TOO_OLD, TOKEN_IN_USE, TOO_MANY, RECOMPUTE, OVERFLOW = 10, 11, 12, 13, 14, 15, 16
+local RECEIPT_EXPIRED, RESET_SINCE, WINDOW_CHANGED = 17, 18, 19
 local NONE, WINDOW, AT, HELD, COUNTER = 0, 1, 2, 3, 4
 
 -- Faults of a corrupt state: length, version, kind, or a number out of range.

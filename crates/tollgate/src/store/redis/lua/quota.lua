@@ -21,9 +21,9 @@
 local function quota(state, now, op, cost, token, extra, mark, numbers_at)
   local allowance, grace, rolling, s1, s2, s3, s4 = unpack_from('<ddddddd', batch, numbers_at)
   local ceiling = allowance + grace
-  local stored_start, stored_end, used = nil, nil, 0
+  local stored_start, stored_end, seen, used = nil, nil, nil, 0
   if state then
-    local seen, count
+    local count
     check_head(state, 40)
     count, stored_start, stored_end, seen, used = unpack_from('<I6I8I8I8I8', state, 3)
     check_range(0, count, 0, 4096)
@@ -51,7 +51,7 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at)
       period_start, period_end = s2, s3
     elseif s3 <= now and now < s4 then
       period_start, period_end = s3, s4
-    else
+    elseif op ~= REFUND then
       return RECOMPUTE, now, 0, now, NONE, 0
     end
     same_period = state and now < stored_end
@@ -79,6 +79,35 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at)
         end
       end
     end
+  end
+
+  if op == REFUND then
+    local period_of_charge_end
+    if state and mark == WINDOW and extra == stored_start then
+      if rolling > 0 then
+        period_of_charge_end = min(extra + rolling, MAX)
+      else
+        period_of_charge_end = extra == s1 and s2 or extra == s2 and s3 or extra == s3 and s4 or nil
+      end
+    end
+    local verdict, refunded, change = NOT_HELD, 0, nil
+    if period_of_charge_end and period_of_charge_end ~= stored_end then
+      verdict = WINDOW_CHANGED
+    elseif period_of_charge_end and used > 0 and same_period then
+      verdict, refunded = DONE, min(cost, used)
+      used = used - refunded
+      local pos = 41
+      while pos < #state and unpack_from('<I8', state, pos) <= seen do
+        pos = pos + 32
+      end
+      local live = state:sub(pos)
+      change = pack('<BBI6I8I8I8I8', 1, 6, #live / 32, stored_start, stored_end, seen, used) .. live
+    end
+    if not period_end then
+      -- The periods of the receipt do not cover this time.
+      return verdict, refunded, 0, now, NONE, 0, change
+    end
+    return verdict, refunded, max(allowance - (used + reserved), 0), reset, NONE, 0, change
   end
 
   -- Returns the state with `units` used, without the reservation at `removed`, if given, and with one until `ends`, if
@@ -128,13 +157,6 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at)
       return ADMITTED, 0, remaining, period_end, HELD, ends, new_state(used, nil, ends, cost), period_end
     end
     return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(used + cost), period_end
-  elseif op == REFUND then
-    if used == 0 or mark ~= WINDOW or extra ~= stored_start then
-      return NOT_HELD, 0, remaining, reset, NONE, 0
-    end
-    local refunded = min(cost, used)
-    used = used - refunded
-    return DONE, refunded, max(allowance - (used + reserved), 0), period_end, NONE, 0, new_state(used), period_end
   elseif op ~= SETTLE and op ~= CANCEL then
     return NOT_SUPPORTED, 0, remaining, reset, NONE, 0
   elseif not own_pos then

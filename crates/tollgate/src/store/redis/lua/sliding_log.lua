@@ -144,7 +144,7 @@ local function edit_log(log, key, change)
   return log
 end
 
--- Writes the changed parts of a log, or all of it if it is short or was resized.
+-- Writes the changed parts of a log, or all of it if it is short or was resized. Keeps the TTL if `ttl` is nil.
 local function write_log(log, ttl)
   local key = KEYS[log.key]
   local count = log.high - log.low
@@ -153,7 +153,12 @@ local function write_log(log, ttl)
     local packed = pack_entries(log)
     log.first = -log.low
     head = pack('<BBI6I8I8I8', 1, 3, count, log.base, 0, log.slots)
-    call('SET', key, head .. packed .. ('\0'):rep(14 * (log.slots - count)), 'PX', ttl)
+    local whole = head .. packed .. ('\0'):rep(14 * (log.slots - count))
+    if ttl then
+      call('SET', key, whole, 'PX', ttl)
+    else
+      call('SET', key, whole, 'KEEPTTL')
+    end
     return
   end
   call('SETRANGE', key, 0, head)
@@ -163,7 +168,9 @@ local function write_log(log, ttl)
       call('SETRANGE', key, at, pack('<I7I7', log.times[index], log.totals[index]))
     end
   end
-  call('PEXPIRE', key, ttl)
+  if ttl then
+    call('PEXPIRE', key, ttl)
+  end
 end
 
 local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
@@ -275,6 +282,5 @@ local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
     reset_time = min(entry(log, newest_counted) + window, MAX)
   end
   remaining = room and max(limit - left, 0) or 0
-  return DONE, refunded, remaining, reset_time, NONE, 0,
-    { refunded = refunded, index = index }, min(newest + window, MAX)
+  return DONE, refunded, remaining, reset_time, NONE, 0, { refunded = refunded, index = index }
 end
