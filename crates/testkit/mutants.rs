@@ -384,12 +384,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "current.now.plus(hold)",
     ),
     ("quota", "a new period keeps old reservations", "if change.fresh {", "if false {"),
-    (
-        "quota",
-        "refund into another period",
-        ".filter(|_| state.start == start)",
-        "",
-    ),
+    ("quota", "refund into another period", ".filter(|_| state.start == start)", ""),
     ("quota", "refunds a period of another length", "if state.end != end {", "if false {"),
     ("quota", "refunds after the period", "state.used > 0 && state.seen.max(now) < end", "state.used > 0"),
     ("quota", "time may fall", "now.max(state.seen)", "now"),

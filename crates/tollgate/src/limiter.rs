@@ -164,7 +164,11 @@ impl Limiter {
 
     /// Gives back up to `amount` units under each rule, because the request did less than it was charged for. This closes
     /// the decision's receipts: what they did not give back stays charged. Leases and reservations are given back whole.
-    pub async fn refund_partial(&self, decision: &Decision, amount: u64) -> Result<Vec<Returned>, StoreError> {
+    pub async fn refund_partial(
+        &self,
+        decision: &Decision,
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
         with_engine!(self, engine => engine.refund_partial(decision, amount).await)
     }
 

@@ -148,10 +148,7 @@ fn a_remembered_refusal_ends_at_its_retry_instant_and_after_a_refund() {
         let refused = ask(Operation::charge(1));
         assert!(refused.is_refused());
         assert_eq!(ask(Operation::charge(1)), refused, "the remembered refusal");
-        assert!(matches!(
-            ask(Operation::refund(first.mark, 1)).verdict,
-            Verdict::Done { amount: 1 }
-        ));
+        assert!(matches!(ask(Operation::refund(first.mark, 1)).verdict, Verdict::Done { amount: 1 }));
         assert!(ask(Operation::charge(1)).is_admitted(), "{limit:?}");
         let refused = ask(Operation::charge(1));
         let Verdict::Refused(tollgate_core::Retry::At(retry_at)) = refused.verdict else {

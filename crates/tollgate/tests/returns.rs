@@ -197,7 +197,8 @@ fn the_memory_store_declines_receipts_that_it_may_have_forgotten() {
     let keyspace = Keyspace::new("test", "r").unwrap();
     let key = keyspace.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
     let meter = Limit::Meter(Meter::new(None, None).unwrap());
-    let charge = || store.apply_once(&Plan::of(Item::new(key, meter, Operation::charge(1))).unwrap()).unwrap();
+    let charge =
+        || store.apply_once(&Plan::of(Item::new(key, meter, Operation::charge(1))).unwrap()).unwrap();
     let give_back = |nonce, charged_at| {
         let item = Item::new(key, meter, Operation::refund(Mark::Counter, 1));
         let plan = Plan::returning(item, Nonce(nonce), charged_at, LIFE).unwrap();
@@ -300,7 +301,8 @@ fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result
         let outcome = store.apply_once(&edit(plan)).map_err(|error| error.to_string())?;
         Ok::<_, String>((outcome.now, outcome.answers[0]))
     };
-    let plan = |limit, operation| Plan::of(Item::new(key, limit, operation)).map_err(|error| error.to_string());
+    let plan =
+        |limit, operation| Plan::of(Item::new(key, limit, operation)).map_err(|error| error.to_string());
     let mut charges: Vec<Charged> = Vec::new();
     let mut net = 0_u64;
     for act in acts {
@@ -319,7 +321,8 @@ fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result
                 let Charged { mark, limit, cost, at, returned, reset } = charges[index];
                 let refund = Operation::Refund { mark, cost, amount: act.cost.min(cost) };
                 let item = Item::new(key, limit, refund);
-                let plan = Plan::returning(item, Nonce(index as u128), at, LIFE).map_err(|e| e.to_string())?;
+                let plan =
+                    Plan::returning(item, Nonce(index as u128), at, LIFE).map_err(|e| e.to_string())?;
                 let before = remaining(&store, key, limits[1]);
                 let (_, answer) = apply(plan)?;
                 let given = remaining(&store, key, limits[1]) - before;

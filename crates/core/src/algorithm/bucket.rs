@@ -204,7 +204,8 @@ impl Bucket {
         let Some(state) = state else { return decline() };
         let tick = Span::from_us(self.tick.us());
         // Debt that has drained since this instant, in this limit's scale.
-        let drained_since = |since: Time| self.tick.whole_in(at - since).saturating_mul(self.drain).min(EXACT_MAX);
+        let drained_since =
+            |since: Time| self.tick.whole_in(at - since).saturating_mul(self.drain).min(EXACT_MAX);
         let cost = cost.min(self.capacity);
         let left = (cost * self.scale).saturating_sub(drained_since(charged_at.floor(tick)));
         let left = left.min(amount.min(cost) * self.scale);
@@ -306,10 +307,12 @@ impl Machine for Bucket {
         match (*operation, self.kind) {
             (Operation::Charge { cost, .. }, _) => self.charge(debt, at, cost),
             (Operation::Peek { cost }, _) => self.charge(debt, at, cost).without_write(),
-            (Operation::Refund { mark, cost, amount }, BucketKind::Tokens | BucketKind::Meter) => match mark {
-                Mark::At { time } => self.refund(state, now, time, (cost, amount)),
-                _ => self.status(debt, at).decline(Decline::NotHeld),
-            },
+            (Operation::Refund { mark, cost, amount }, BucketKind::Tokens | BucketKind::Meter) => {
+                match mark {
+                    Mark::At { time } => self.refund(state, now, time, (cost, amount)),
+                    _ => self.status(debt, at).decline(Decline::NotHeld),
+                }
+            }
             _ => self.status(debt, at).decline(Decline::NotSupported),
         }
     }

@@ -317,7 +317,8 @@ impl SlidingWindow {
         if state.bucket != self.bucket || state.counts.len() as u64 != self.buckets + 1 {
             return decline(Decline::WindowChanged);
         }
-        let age = state.newest.us().checked_sub(start.us()).filter(|age| age.is_multiple_of(self.bucket.us()));
+        let age =
+            state.newest.us().checked_sub(start.us()).filter(|age| age.is_multiple_of(self.bucket.us()));
         let has_left = start.plus(self.span_of(self.buckets + 1)) <= current.now;
         let mut next = state.clone();
         let held = age.filter(|_| !has_left).and_then(|age| {
@@ -389,9 +390,7 @@ impl Machine for SlidingWindow {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
             Operation::Peek { cost } => self.charge(current, cost).without_write(),
-            Operation::Refund { mark, cost, amount } => {
-                self.refund(state, &current, mark, amount.min(cost))
-            }
+            Operation::Refund { mark, cost, amount } => self.refund(state, &current, mark, amount.min(cost)),
             _ => {
                 let used = self.used(&current);
                 self.status(&current, used).decline(Decline::NotSupported)

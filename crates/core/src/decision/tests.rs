@@ -201,7 +201,10 @@ fn a_plan_rejects_invalid_items() {
     assert_eq!(error, PlanError::CostAboveCapacity { rule: "b".into(), cost: 6, capacity: 5 });
     assert!(error.to_string().contains('6') && error.to_string().contains('5'), "{error} names both numbers");
     assert!(matches!(reject([valid(), valid()]), PlanError::DuplicateKey { .. }));
-    assert!(matches!(reject([valid(), on(Operation::Reset { receipt_life: Span::ZERO })]), PlanError::Mixed { .. }));
+    assert!(matches!(
+        reject([valid(), on(Operation::Reset { receipt_life: Span::ZERO })]),
+        PlanError::Mixed { .. }
+    ));
     let too_large = Operation::refund(Mark::Counter, EXACT_MAX + 1);
     assert!(matches!(reject([valid(), on(too_large)]), PlanError::CostTooLarge { .. }));
     let without_token = Operation::Reserve { cost: 1, token: Token::NONE, hold: Span::from_secs(1) };

@@ -29,9 +29,7 @@ impl Limit {
                 let strict = u64::from(limit.counting() == Counting::Strict);
                 (2, smallvec![limit.limit(), limit.window().us(), limit.buckets(), strict])
             }
-            Limit::SlidingLog(limit) => {
-                (3, smallvec![limit.limit(), limit.window().us(), limit.entries()])
-            }
+            Limit::SlidingLog(limit) => (3, smallvec![limit.limit(), limit.window().us(), limit.entries()]),
             Limit::Bucket(limit) => {
                 let (drain, scale) = limit.rate();
                 let (kind, capacity) = match limit.kind() {

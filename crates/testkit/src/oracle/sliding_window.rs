@@ -134,7 +134,8 @@ impl Oracle for SlidingWindowOracle {
                 status.written(AT_ONCE, Mark::Window { start: time(start) }, status.reset_at)
             }
             Operation::Refund { mark, cost, amount } => {
-                if self.newest.is_some() && (self.length, self.buckets) != (numbers.bucket(), numbers.buckets) {
+                if self.newest.is_some() && (self.length, self.buckets) != (numbers.bucket(), numbers.buckets)
+                {
                     return status.declined(Decline::WindowChanged);
                 }
                 let Mark::Window { start: at } = mark else { return status.declined(Decline::NotHeld) };

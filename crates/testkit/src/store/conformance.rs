@@ -183,7 +183,8 @@ fn history<S: Store>(
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())?;
     let subjects = SubjectHasher::new([1; 32]);
-    let mut charges = vec![Charged { mark: Mark::Counter, cost: 1, at: START, rule: 0, subject: 0, nonce: 0 }];
+    let mut charges =
+        vec![Charged { mark: Mark::Counter, cost: 1, at: START, rule: 0, subject: 0, nonce: 0 }];
     let mut tokens: Vec<Token> = vec![Token(1)];
     let mut named: Option<Plan<'_>> = None;
     for (number, act) in acts.iter().enumerate() {
@@ -271,13 +272,7 @@ fn move_clock(clock: &ManualClock, act: &Act) {
     });
 }
 
-fn operation(
-    act: &Act,
-    pick: &Pick,
-    limit: &Limit,
-    charged: Charged,
-    tokens: &mut Vec<Token>,
-) -> Operation {
+fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &mut Vec<Token>) -> Operation {
     let Charged { mark, cost, .. } = charged;
     let token = tokens[tokens.len() - 1 - usize::from(pick.earlier) % tokens.len().min(6)];
     if act.follow_up {

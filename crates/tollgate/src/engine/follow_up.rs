@@ -82,7 +82,8 @@ impl<S: Store> Engine<S> {
             }
         }
         let charges = accounts.iter().map(|(keyspace, receipt)| charge_of(keyspace, receipt));
-        let mut returned = self.follow_up_each(&self.plans(charges, |charge| Some(operation(charge)))).await?;
+        let mut returned =
+            self.follow_up_each(&self.plans(charges, |charge| Some(operation(charge)))).await?;
         returned.append(&mut declined);
         Ok(returned)
     }
@@ -147,7 +148,8 @@ impl<S: Store> Engine<S> {
 
     /// Renews the leases of a decision. Returns whether all of them are still held.
     pub(crate) async fn renew(&self, decision: &Decision) -> Result<bool, StoreError> {
-        let renewed = self.follow_up_each(&self.leases_of(decision, |token| Operation::Renew { token })).await?;
+        let renewed =
+            self.follow_up_each(&self.leases_of(decision, |token| Operation::Renew { token })).await?;
         Ok(renewed.iter().all(|renewed| renewed.amount.is_ok()))
     }
 
@@ -189,11 +191,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// Returns the Plans with one operation on each lease of a decision.
-    fn leases_of<'d>(
-        &self,
-        decision: &'d Decision,
-        operation: impl Fn(Token) -> Operation,
-    ) -> Vec<Plan<'d>> {
+    fn leases_of<'d>(&self, decision: &'d Decision, operation: impl Fn(Token) -> Operation) -> Vec<Plan<'d>> {
         self.plans(decision.charges(), |charge| match (charge.mark, charge.limit) {
             (Mark::Held { token, .. }, Limit::Concurrency(_)) => Some(operation(token)),
             _ => None,

@@ -51,10 +51,10 @@ fn follow_ups_succeed_while_redis_is_full() {
             })
             .unwrap(),
         );
-        let keyspaces = ["leases", "window", "quota", "penalty"].map(|rule| Keyspace::new("test", rule).unwrap());
-        let item = |rule: usize, limit, operation| {
-            Item::new(keyspaces[rule].key(subject(USER)), limit, operation)
-        };
+        let keyspaces =
+            ["leases", "window", "quota", "penalty"].map(|rule| Keyspace::new("test", rule).unwrap());
+        let item =
+            |rule: usize, limit, operation| Item::new(keyspaces[rule].key(subject(USER)), limit, operation);
         let apply = |plan: Plan<'_>| runtime.block_on(store.apply(&plan));
         let ask = |rule, limit, operation| apply(Plan::of(item(rule, limit, operation)).unwrap());
         let done = |rule, limit, operation| match ask(rule, limit, operation).unwrap().answers[0].verdict {

@@ -230,8 +230,18 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "if state and now < min(stored_start + rolling, MAX) then",
         "if state then",
     ),
-    ("quota", "refunds any period", "if state and mark == WINDOW and extra == stored_start then", "if state then"),
-    ("quota", "refunds a period of another length", "period_of_charge_end and period_of_charge_end ~= stored_end", "false"),
+    (
+        "quota",
+        "refunds any period",
+        "if state and mark == WINDOW and extra == stored_start then",
+        "if state then",
+    ),
+    (
+        "quota",
+        "refunds a period of another length",
+        "period_of_charge_end and period_of_charge_end ~= stored_end",
+        "false",
+    ),
     (
         "meter",
         "admits one above the limit",

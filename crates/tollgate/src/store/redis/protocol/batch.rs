@@ -254,7 +254,8 @@ mod tests {
         let charge = Operation::Charge { cost: 1, token: Token(1) };
         let release = Operation::Release { token: Token(1) };
         let plans = [(charge, 1), (release, 1), (charge, 1), (release, 2), (release, 1), (charge, 2)];
-        let plans = plans.map(|(operation, hash_slot)| pending_operation(leases, operation, hash_slot, false));
+        let plans =
+            plans.map(|(operation, hash_slot)| pending_operation(leases, operation, hash_slot, false));
         let calls = divide_into_calls(plans.into());
         let follow_ups = |call: &Vec<PendingPlan>| {
             call.iter().map(|pending| (pending.plan.is_follow_up, pending.hash_slot)).collect::<Vec<_>>()
