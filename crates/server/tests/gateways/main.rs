@@ -5,6 +5,7 @@ mod caddy;
 mod envoy;
 mod haproxy;
 mod nginx;
+mod public_host;
 mod recipe;
 mod rules;
 mod run;
