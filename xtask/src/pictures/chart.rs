@@ -30,7 +30,7 @@ pub(super) enum Row {
     Ruler(Vec<Interval>),
     Plot(Plot),
     /// Requests and whether they were admitted.
-    Lane {
+    Marks {
         caption: &'static str,
         marks: Vec<Mark>,
     },

@@ -64,7 +64,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::right(10.0, 3.0, 14.0, -18.0, "B expires, E is admitted at that instant"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
             Row::Bars { caption: "leases", bars },
         ],
     })

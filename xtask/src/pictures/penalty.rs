@@ -70,7 +70,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::left(47.1, 0.6, 14.0, -38.0, "forgotten after 12 s"),
                 ],
             }),
-            Row::Lane { caption: "attempts", marks: trace.marks },
+            Row::Marks { caption: "attempts", marks: trace.marks },
             Row::Bars { caption: "waits", bars: waits(limit, &script) },
         ],
     })

@@ -69,7 +69,7 @@ pub(super) fn chart() -> Result<Chart> {
                     Note::left(day(15.0), 68.0, 24.0, -20.0, "25 reserved, never settled"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: charges_only(&script, &consumed.marks) },
+            Row::Marks { caption: "requests", marks: charges_only(&script, &consumed.marks) },
         ],
     })
 }

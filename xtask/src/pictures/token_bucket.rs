@@ -41,7 +41,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::left(17.0, 2.5, 16.0, -14.0, "one token every 2 s"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
         ],
     })
 }

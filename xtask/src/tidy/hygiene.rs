@@ -1,5 +1,4 @@
-//! Text that a diff shows as it is: no blanks at the end of a line, no tabs, a newline at the end, no path of
-//! one machine.
+//! Plain text: no blanks at the end of a line, no tabs, a newline at the end of the file, no path of one machine.
 
 use super::Problem;
 use super::tree::Tree;
@@ -33,7 +32,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether the place is named as the beginning of a path, not inside of one.
+/// Whether the folder is at the beginning of a path, not in the middle.
 fn names_path(line: &str, place: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '~' | '}' | '/');
     line.match_indices(place).any(|(at, _)| !line[..at].ends_with(goes_on))

@@ -50,7 +50,7 @@ fn roots(tree: &Tree) -> Vec<String> {
     roots
 }
 
-/// Whether cargo takes this path in a package as the root of a target without being told.
+/// Whether cargo takes this path in a package as the root of a target by default.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
