@@ -5,16 +5,12 @@
 mod bench;
 mod chaos;
 mod generate;
-mod measure;
 mod oracle;
-mod pages;
-mod pictures;
-mod protobuf;
-mod reference;
 #[cfg(test)]
 mod scratch;
 mod setup;
 mod stage;
+mod svg;
 mod test;
 mod tidy;
 

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Layer, Note, Passage, Plot, Row};
 use super::script::{Gauge, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, LimitError, Span, Verdict};
 

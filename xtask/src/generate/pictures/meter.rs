@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
 use super::script::{Gauge, Step, run, seconds};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
 

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, Step, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{Limit, LimitError, Operation, Span};
 

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, Step, instant, run, seconds};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{Answer, Limit, LimitError, Mark, Operation, Span, Time, Token};
 

@@ -2,7 +2,9 @@
 //!
 //! Layout and drawing are in `draw.rs`.
 
-use super::svg::{Anchor, Look};
+mod draw;
+
+use crate::svg::{Anchor, Look};
 
 /// One picture.
 pub(super) struct Chart {

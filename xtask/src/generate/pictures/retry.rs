@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Mark, Row};
 use super::script::{Subject, instant};
-use super::svg::Look;
+use crate::svg::Look;
 use anyhow::{Result, bail};
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::sliding_log::SlidingLog;

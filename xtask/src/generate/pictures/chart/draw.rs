@@ -1,7 +1,7 @@
 //! Lays out a chart from top to bottom and draws it as SVG.
 
-use super::chart::{Bar, Chart, Interval, Layer, Mark, Note, Passage, Plot, Point, Row};
-use super::svg::{Anchor, Look, Spot, Svg, text_width};
+use super::{Bar, Chart, Interval, Layer, Mark, Note, Passage, Plot, Point, Row};
+use crate::svg::{Anchor, Look, Spot, Svg, text_width};
 
 const WIDTH: f64 = 720.0;
 /// Left and right end of the time axis.
@@ -28,7 +28,7 @@ const FLOW_HEIGHT: f64 = 62.0;
 
 impl Chart {
     /// Returns the picture as an SVG file.
-    pub(super) fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let mut renderer = Renderer { svg: Svg::default(), chart: self };
         let top = renderer.header();
         let bottom = self.rows.iter().fold(top, |y, row| y + renderer.height(row) + gap(row)) - ROW_GAP;

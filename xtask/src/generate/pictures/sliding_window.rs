@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Interval, Layer, Note, Plot, Row};
 use super::script::{Gauge, Trace, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{Limit, LimitError, Span};
 

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Interval, Layer, Mark, Note, Plot, Row};
 use super::script::{Gauge, ORIGIN, Sampling, Step, run};
-use super::svg::Look;
+use crate::svg::Look;
 use anyhow::Result;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::calendar::{Calendar, Period};

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Interval, Layer, Plot, Row};
 use super::script::{Gauge, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{Limit, LimitError, Span};
 
