@@ -71,8 +71,8 @@ mod acquire {
         let limiter = limiter(&[BUCKET]);
         let request = user().cost(2);
         assert!(limiter.check(&request).await.unwrap().allowed());
-        let said = limiter.check(&request).await.unwrap().retry_after();
-        assert_eq!(said, Some(ms(500)));
+        let wait = limiter.check(&request).await.unwrap().retry_after();
+        assert_eq!(wait, Some(ms(500)));
         let asked_at = Instant::now();
         let permit = limiter.acquire(&request, ms(500)).await.unwrap();
         assert!(permit.allowed());
@@ -700,7 +700,7 @@ mod watch {
     use super::*;
 
     /// Longer than any poll takes.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_watched_rules_file_is_reloaded_and_an_invalid_one_changes_nothing() {
@@ -717,7 +717,7 @@ mod watch {
         assert_eq!(limiter.check(user()).unwrap().limit(), Some(10));
 
         fs::write(&path, file(&["{ id: window, per: user, limt: 5/min }"])).unwrap();
-        let problem = reloads.recv_timeout(PATIENCE).unwrap().unwrap_err();
+        let problem = reloads.recv_timeout(TIMEOUT).unwrap().unwrap_err();
         assert!(problem.contains("`limt`"), "{problem}");
         assert_eq!(limiter.check(user()).unwrap().remaining(), Some(8), "the old rules stay in force");
 
@@ -725,10 +725,10 @@ mod watch {
         let new = folder.path().join("new.yaml");
         fs::write(&new, file(&[&WINDOW.replace("10/min", "500/min")])).unwrap();
         fs::rename(&new, &path).unwrap();
-        assert_eq!(reloads.recv_timeout(PATIENCE).unwrap(), Ok(1));
+        assert_eq!(reloads.recv_timeout(TIMEOUT).unwrap(), Ok(1));
         assert_eq!((limiter.check(user()).unwrap().limit(), limiter.rules_version()), (Some(500), 1));
 
         drop(limiter);
-        assert!(reloads.recv_timeout(PATIENCE).is_err(), "the thread ends with the limiter");
+        assert!(reloads.recv_timeout(TIMEOUT).is_err(), "the thread ends with the limiter");
     }
 }

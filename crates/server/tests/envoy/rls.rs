@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use tollgate_testkit::redis::{Certificates, Flavour, Server};
-use tollgate_testkit::serving::Serving;
+use tollgate_testkit::serving::{Serving, create_token};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code as Status, Request};
 use tonic_health::pb::HealthCheckRequest;
@@ -280,19 +280,10 @@ fn first_bytes(at: SocketAddr, sent: &[u8]) -> Vec<u8> {
 #[test]
 fn callers_without_the_scope_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut tokens, mut file) = (Vec::new(), String::from("tokens:\n"));
-    for scope in ["check", "read"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(["token", "--name", scope]).output();
-        let output = output.expect("it runs");
-        let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
-        let stderr = String::from_utf8(output.stderr).expect("text");
-        let digest =
-            stderr.split(['"', ' ', '\n', ',']).find(|word| word.starts_with("sha256:")).expect("a digest");
-        file += &format!("  - {{ name: {scope}, digest: \"{digest}\", scopes: [{scope}] }}\n");
-        tokens.push(token);
-    }
+    let tokens = ["check", "read"].map(|scope| create_token(env!("CARGO_BIN_EXE_tollgate"), scope));
     let path = folder.path().join("tollgate.yaml");
-    std::fs::write(&path, file).expect("a file can be written");
+    std::fs::write(&path, format!("tokens:\n{}\n{}\n", tokens[0].line, tokens[1].line))
+        .expect("a file can be written");
     let mut service = Service::start(&["--config", path.to_str().expect("text")]);
     let mut ask = |credentials: Option<&str>| {
         let mut request = Request::new(request("d", vec![descriptor(&[("user", "u")])]));
@@ -307,8 +298,8 @@ fn callers_without_the_scope_are_refused() {
     };
     assert_eq!(ask(None), Err(Status::Unauthenticated));
     assert_eq!(ask(Some("Bearer tg_unknown")), Err(Status::Unauthenticated));
-    assert_eq!(ask(Some(&format!("Bearer {}", tokens[1]))), Err(Status::PermissionDenied));
-    assert_eq!(ask(Some(&format!("Bearer {}", tokens[0]))), Ok(()));
+    assert_eq!(ask(Some(&format!("Bearer {}", tokens[1].token))), Err(Status::PermissionDenied));
+    assert_eq!(ask(Some(&format!("Bearer {}", tokens[0].token))), Ok(()));
     // Health checks need no token.
     let check =
         async { HealthClient::new(service.channel.clone()).check(HealthCheckRequest::default()).await };

@@ -1,9 +1,9 @@
 //! Tests that every gateway that asks over HTTP must pass. The rules are those of the pages.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tollgate_testkit::redis::{Flavour, Server};
+use tollgate_testkit::serving::{NewToken, create_token};
 
 use crate::recipe::Recipe;
 use crate::response::Response;
@@ -247,14 +247,10 @@ pub(crate) fn behind_another_proxy_its_clients_are_charged(recipe: &Recipe, line
 
 /// The gateway sends the token that the server requires; the token of a client goes to the shop only.
 pub(crate) fn a_token_is_sent(recipe: &Recipe, change: &dyn Fn(String, &str) -> String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").output().expect("the binary runs");
-    let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
-    let stderr = String::from_utf8(output.stderr).expect("text");
-    let digest = stderr.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
+    let NewToken { token, line, .. } = create_token(env!("CARGO_BIN_EXE_tollgate"), "check");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tollgate.yaml");
-    let config = format!("tokens: [{{ name: gateway, digest: \"{digest}\", scopes: [check] }}]\n");
-    std::fs::write(&file, config).expect("a file can be written");
+    std::fs::write(&file, format!("tokens:\n{line}\n")).expect("a file can be written");
     let settings = ["--config", file.to_str().expect("a path of text")];
     let site = Site::with(recipe, &settings, &|text| change(text, &format!("Bearer {token}")));
     let answer = site.get(2, "/search", &["authorization: Bearer of-the-client"]);

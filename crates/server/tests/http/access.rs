@@ -1,6 +1,6 @@
 //! Settings over HTTP: access, trusted proxies and header dialects.
 
-use std::process::Command;
+use tollgate_testkit::serving::create_token;
 
 use super::client::{Client, request};
 use super::start;
@@ -10,12 +10,8 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// A new token and its digest, as `tollgate token` prints them.
 fn token() -> (String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").output().expect("the binary runs");
-    let text =
-        String::from_utf8(output.stdout).expect("text") + &String::from_utf8(output.stderr).expect("text");
-    let token = text.split_whitespace().find(|word| word.starts_with("tg_")).expect("a token");
-    let digest = text.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
-    (token.to_owned(), digest.to_owned())
+    let created = create_token(env!("CARGO_BIN_EXE_tollgate"), "check");
+    (created.token, created.digest)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use client::{Client, command, say};
 use proptest::prelude::*;
 use tollgate_server::fuzzing;
 use tollgate_testkit::redis::{Flavour, Server};
-use tollgate_testkit::serving::Serving;
+use tollgate_testkit::serving::{Serving, create_token};
 use tollgate_testkit::tools::Tool;
 
 const FRESH: &[u8] = b"*5\r\n:0\r\n:16\r\n:16\r\n:-1\r\n:0\r\n";
@@ -319,14 +319,8 @@ fn a_token_permits_what_its_scopes_say() {
 
 /// A new token with these scopes, and its line for the configuration.
 fn token(scopes: &str) -> (String, String) {
-    let name = scopes.replace(',', "-");
-    let run = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["token", "--name", &name, "--scopes", scopes])
-        .output()
-        .expect("the binary runs");
-    let line =
-        String::from_utf8_lossy(&run.stderr).lines().find(|line| line.contains("sha256:")).map(str::to_owned);
-    (succeeded(run).trim().to_owned(), line.expect("a line for the configuration"))
+    let created = create_token(env!("CARGO_BIN_EXE_tollgate"), scopes);
+    (created.token, created.line)
 }
 
 #[test]

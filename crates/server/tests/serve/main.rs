@@ -355,10 +355,10 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
         .args(shared(three.as_str(), other.as_str()))
         .output()
         .expect("the binary runs");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(3), "{said}");
-    assert!(said.contains("another hash key") && said.contains("previous_hash_key_file"), "{said}");
-    assert!(!said.contains(KEY), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("another hash key") && stderr.contains("previous_hash_key_file"), "{stderr}");
+    assert!(!stderr.contains(KEY), "{stderr}");
 
     let second = start(&shared(five.as_str(), key.as_str()));
     let own = |server: &Serving| {
