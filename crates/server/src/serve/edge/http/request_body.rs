@@ -25,6 +25,8 @@ pub(crate) enum BodyKind {
     Receipt,
     /// `receipt`, `amount?`.
     Refund,
+    /// `attributes`, `rule?`.
+    Reset,
 }
 
 /// One body. Members that its kind does not have are absent.
@@ -36,6 +38,7 @@ pub(crate) struct RequestBody<'b> {
     result: Option<Report>,
     receipt: Option<Cow<'b, str>>,
     amount: Option<u64>,
+    rule: Option<Cow<'b, str>>,
 }
 
 /// Why a body is invalid.
@@ -58,12 +61,13 @@ impl BodyKind {
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
             BodyKind::Refund => &["receipt", "amount"],
+            BodyKind::Reset => &["attributes", "rule"],
         }
     }
 
     const fn required(self) -> &'static [&'static str] {
         match self {
-            BodyKind::Check | BodyKind::Peek => &["attributes"],
+            BodyKind::Check | BodyKind::Peek | BodyKind::Reset => &["attributes"],
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt | BodyKind::Refund => &["receipt"],
         }
@@ -98,6 +102,10 @@ impl RequestBody<'_> {
 
     pub(crate) fn result(&self) -> Report {
         self.result.unwrap_or(Report::Failure)
+    }
+
+    pub(crate) fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
     }
 
     pub(crate) fn receipt(&self) -> &str {
@@ -152,6 +160,7 @@ impl<'b> Visitor<'b> for BodyKind {
                 "amount" => body.amount = Some(map.next_value_seed(Amount)?),
                 "id" => body.id = Some(map.next_value_seed(Text)?),
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
+                "rule" => body.rule = Some(map.next_value_seed(Text)?),
                 _ => body.receipt = Some(map.next_value_seed(Text)?),
             }
         }
