@@ -114,7 +114,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "sliding_window",
         "refunds a bucket that has left",
-        "let has_left = start.plus(self.span_of(self.buckets + 1)) <= current.now;",
+        "let has_left = current.now - start >= self.span_of(self.buckets + 1);",
         "let has_left = false;",
     ),
     (

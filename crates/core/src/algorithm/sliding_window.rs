@@ -319,7 +319,7 @@ impl SlidingWindow {
         }
         let age =
             state.newest.us().checked_sub(start.us()).filter(|age| age.is_multiple_of(self.bucket.us()));
-        let has_left = start.plus(self.span_of(self.buckets + 1)) <= current.now;
+        let has_left = current.now - start >= self.span_of(self.buckets + 1);
         let mut next = state.clone();
         let held = age.filter(|_| !has_left).and_then(|age| {
             next.counts.get_mut((age / self.bucket.us()) as usize).filter(|count| **count > 0)

@@ -230,7 +230,7 @@ fn receipts_of_every_limit_round_trip_through_bytes_and_undo_the_charge() {
         Limit::SlidingLog(SlidingLog::with_entries(5, second, 3).unwrap()),
         Limit::Bucket(Bucket::tokens(3, second, 6).unwrap()),
         // In milliseconds.
-        Limit::Bucket(Bucket::meter(7, Span::from_secs(86_400), 1 << 30).unwrap()),
+        Limit::Bucket(Bucket::meter(7, Span::from_secs(86_400), 1 << 25).unwrap()),
         Limit::Bucket(Bucket::queue(5, second, 4).unwrap()),
         Limit::Concurrency(Concurrency::new(3, second).unwrap()),
         Limit::Quota(Quota::new(9, 1, QuotaPeriod::Rolling(second)).unwrap()),

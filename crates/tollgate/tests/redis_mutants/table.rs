@@ -134,7 +134,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "floor((needed - ceiling) / drain)",
     ),
     ("bucket", "a changed rate is not converted", "if from ~= scale then", "if false then"),
-    ("bucket", "conversion rounds down", "left > 0 and quotient + 1 or quotient", "quotient"),
+    ("bucket", "conversion rounds down", "left > 0 and not is_down and quotient + 1 or quotient", "quotient"),
     ("bucket", "old debt is not cut", "if debt > MAX - ceiling then", "if false then"),
     ("bucket", "a shaper returns no delay", "if bucket_kind == 2 then", "if false then"),
     (

@@ -22,7 +22,7 @@ pub(super) async fn refund(
     let body = BodyKind::Refund.read(body)?;
     let receipts = state.gate.open(body.receipt(), caller)?;
     let returned = state.gate.refund(&receipts, body.amount()).await?;
-    Ok(results(&returned))
+    Ok(refunds(&returned))
 }
 
 /// Renews leases. A lost lease is an error: its holder must stop.
@@ -95,14 +95,24 @@ fn leases(body: &[u8], caller: &Caller, state: &ServerState) -> Result<Vec<Recei
 
 /// The result of each rule.
 fn results(returned: &[Returned]) -> HttpResponse {
-    let rules = returned.iter().map(|Returned { rule, amount, already_returned }| {
-        let (amount, declined) = match amount {
-            Ok(amount) => (*amount, None),
-            Err(why) => (0, Some(declined(*why))),
-        };
-        json!({ "rule": rule, "amount": amount, "declined": declined, "already_returned": already_returned })
+    response::json(json!({ "rules": returned.iter().map(result).collect::<Value>() }).to_string())
+}
+
+/// The result of each rule, and whether the receipt was returned before.
+fn refunds(returned: &[Returned]) -> HttpResponse {
+    let rules = returned.iter().map(|returned| {
+        let mut rule = result(returned);
+        rule["already_returned"] = returned.already_returned.into();
+        rule
     });
     response::json(json!({ "rules": rules.collect::<Value>() }).to_string())
+}
+
+fn result(returned: &Returned) -> Value {
+    match returned.amount {
+        Ok(amount) => json!({ "rule": returned.rule, "amount": amount, "declined": null }),
+        Err(why) => json!({ "rule": returned.rule, "amount": 0, "declined": declined(why) }),
+    }
 }
 
 const fn declined(why: Decline) -> &'static str {

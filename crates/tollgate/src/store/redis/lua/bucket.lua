@@ -101,16 +101,15 @@ local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
       local stored_debt, stored_time, stored_scale = unpack_from('<I8I8I8', state, 9)
       local charged = min(unpack_from('<d', token), capacity)
       local elapsed = floor(max(time - (extra - extra % tick), 0) / tick)
-      local left, drained = charged * scale, 0
+      local left = charged * scale
       if elapsed < ceil_div(left, drain) then
         left = min(left - elapsed * drain, min(cost, charged) * scale)
       else
         left = 0
       end
       local last = min(ceil_div(stored_time, tick) * tick, MAX)
-      if time > last then
-        drained = min(floor((time - last) / tick) * drain, MAX)
-      end
+      local since = floor(max(time - last, 0) / tick)
+      local drained = min(since * drain, MAX)
       if stored_scale ~= scale then
         left, drained = convert(left, scale, stored_scale, true), convert(drained, scale, stored_scale)
       end
@@ -120,7 +119,7 @@ local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
         local change = pack('<BBI6I8I8I8', 1, 4, 0, rest, stored_time, stored_scale)
         -- The answer has the numbers of the debt that is left, in this limit's scale.
         debt = stored_scale == scale and rest or convert(rest, stored_scale, scale)
-        debt = max(min(debt, MAX - ceiling) - floor(max(time - last, 0) / tick) * drain, 0)
+        debt = max(min(debt, MAX - ceiling) - since * drain, 0)
         local remaining = debt < ceiling and floor((ceiling - debt) / scale) or 0
         return DONE, floor(refunded / stored_scale), remaining, min(time + ceil_div(debt, drain) * tick, MAX), NONE, 0,
           change
