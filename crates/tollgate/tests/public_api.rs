@@ -99,7 +99,7 @@ fn the_local_limiter_and_its_decisions() {
     let returned: Vec<Returned> = limiter.refund(&decision).unwrap();
     assert_eq!((returned[0].rule.as_str(), returned[0].amount), ("bucket", Ok(2)));
     let again = limiter.refund_receipts(&receipts).unwrap();
-    assert_eq!((again[0].amount, again[0].already_returned), (Ok(2), true));
+    assert_eq!((again[0].amount, again[0].already_returned), (Ok::<u64, Decline>(2), true));
     assert!(limiter.renew_receipts(&receipts).unwrap());
     assert_eq!(limiter.release_receipts(&receipts).unwrap(), []);
 

@@ -151,7 +151,10 @@ fn a_receipt_is_refunded_once_whole_or_in_part() {
     assert_eq!(returned["rules"][0]["amount"], 2);
     assert_eq!(returned["rules"][0]["already_returned"], false);
     let again = client.post("/v1/refund", &refund(Value::Null)).json();
-    assert_eq!((&again["rules"][0]["amount"], &again["rules"][0]["already_returned"]), (&json!(2), &json!(true)));
+    assert_eq!(
+        (&again["rules"][0]["amount"], &again["rules"][0]["already_returned"]),
+        (&json!(2), &json!(true))
+    );
     assert_eq!(client.post("/v1/peek", &search("jane", 2)).status, 200);
     assert_eq!(client.post("/v1/peek", &search("jane", 3)).status, 429);
 }
