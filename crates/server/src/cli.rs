@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use commands::{
     check, completions, config as config_command, estimate, explain, guide, import, lint, man, presets,
-    schema, serve as serve_command, token, r#try,
+    reset, schema, serve as serve_command, token, r#try,
 };
 
 /// Admission control: may this request, job or token spend proceed right now?
@@ -42,6 +42,7 @@ enum Command {
     Guide(guide::Args),
     Import(import::Args),
     Presets(presets::Args),
+    Reset(reset::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -61,6 +62,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Guide(args) => guide::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Presets(args) => presets::run(&args),
+        Command::Reset(args) => reset::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

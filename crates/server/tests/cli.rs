@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "lint",
     "explain",
     "import",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 14] = [
     "estimate",
     "guide",
     "presets",
+    "reset",
     "schema",
     "completions",
     "man",
@@ -549,7 +550,7 @@ fn explain_shows_the_subject_and_its_hash() {
     assert_eq!(subject["parts"][0], serde_json::json!({ "kind": "tenant", "value": "acme" }));
     assert_eq!(subject["parts"][1], serde_json::json!({ "kind": "user", "value": "Jo Doe" }));
     let text = explained_as_text(NOW, &args);
-    assert!(text.contains("tenant acme, user \"Jo Doe\" (0-"), "{text}");
+    assert!(text.contains("tenant acme, user \"Jo Doe\" (AA"), "{text}");
 
     let folder = scratch("hash-key");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
@@ -560,7 +561,7 @@ fn explain_shows_the_subject_and_its_hash() {
     let prefix = |value: &Value| rule(value, "api")["subject"]["hash_prefix"].as_str().map(str::to_owned);
     let (first, second) = (prefix(&value).expect("a hash"), prefix(&other).expect("a hash"));
     assert!(
-        first.starts_with("0-") && second.starts_with("3-") && first[2..] != second[2..],
+        first.starts_with("AA") && second.starts_with("AD") && first[2..] != second[2..],
         "{first} {second}"
     );
     assert_eq!((value["hash_key"].as_str(), other["hash_key"].as_str()), (Some("example"), Some("given")));

@@ -28,6 +28,8 @@ enum ErrorKind {
     Forbidden,
     /// The cost is more than a rule could ever admit.
     CostAboveCapacity,
+    /// The request matches a rule with leases, and this transport could not release the lease.
+    LeaseWithoutReceipt,
     /// The request id was used for another request.
     IdReused,
     /// There is no decision, and the fault is ours.
@@ -45,6 +47,18 @@ impl EdgeError {
         EdgeError {
             kind: ErrorKind::TooLarge,
             message: format!("the message has more than {bytes_max} bytes"),
+        }
+    }
+
+    /// A request under a concurrency rule, on a transport that returns no receipt.
+    #[cold]
+    pub(crate) fn lease_without_receipt(rule: &str) -> EdgeError {
+        EdgeError {
+            kind: ErrorKind::LeaseWithoutReceipt,
+            message: format!(
+                "rule {rule:?} takes a lease, which nothing could release here; use POST /v1/leases, or exclude these requests \
+                 from the rule with `match`"
+            ),
         }
     }
 
@@ -91,7 +105,8 @@ impl EdgeError {
         match self.kind {
             ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            // A gateway denies what gets this status.
+            ErrorKind::Forbidden | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::IdReused => StatusCode::CONFLICT,
             ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
@@ -106,6 +121,7 @@ impl EdgeError {
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
+            ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::IdReused => "request-id-reused",
             ErrorKind::Undecided => "undecided",
             ErrorKind::StoreUnavailable => "store-unavailable",
@@ -123,6 +139,7 @@ impl EdgeError {
             ErrorKind::BadRequest
             | ErrorKind::TooLarge
             | ErrorKind::CostAboveCapacity
+            | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
         }
@@ -133,7 +150,9 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity => return None,
+            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity | ErrorKind::LeaseWithoutReceipt => {
+                return None;
+            }
             ErrorKind::BadRequest => Code::InvalidArgument,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
             ErrorKind::Forbidden => Code::PermissionDenied,
@@ -245,6 +264,7 @@ mod tests {
                 "NOPERM",
                 Some(Code::PermissionDenied),
             ),
+            (EdgeError::lease_without_receipt("exports"), (403, "lease-without-receipt"), "ERR", None),
             ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
             ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),
         ] {

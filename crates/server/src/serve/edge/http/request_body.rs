@@ -203,7 +203,7 @@ impl<'b> Visitor<'b> for AttributesSeed {
     type Value = Vec<(Cow<'b, str>, Cow<'b, str>)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("attributes as an object of strings")
+        f.write_str("attributes as an object of strings, whole numbers, true and false")
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -214,7 +214,7 @@ impl<'b> Visitor<'b> for AttributesSeed {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let value = map.next_value_seed(Text)?;
+            let value = map.next_value_seed(AttributeValue)?;
             entries.push((name, value));
         }
         Ok(entries)
@@ -245,6 +245,48 @@ impl<'b> Visitor<'b> for Text {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'b, str>, E> {
         Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+/// A string, a whole number, `true` or `false`. Each has exactly one text, so that one value is always one subject.
+///
+/// A number with a fraction or an exponent has several texts (1.0, 1e0), and one of more than 64 bits would be rounded, so
+/// that two ids would share a count. Such numbers and `null` are errors.
+struct AttributeValue;
+
+impl<'b> DeserializeSeed<'b> for AttributeValue {
+    type Value = Cow<'b, str>;
+
+    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<Cow<'b, str>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'b> Visitor<'b> for AttributeValue {
+    type Value = Cow<'b, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a whole number of at most 64 bits, true or false; write other values as a string in quotes")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'b str) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
     }
 }
 
@@ -297,6 +339,41 @@ impl<'b> DeserializeSeed<'b> for AttemptResult {
                 let other = Excerpt::of(other);
                 Err(D::Error::custom(format_args!("result is {other}; it must be success or failure")))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(value: &str) -> Result<String, String> {
+        let body = format!(r#"{{"attributes":{{"user":{value}}}}}"#);
+        let body = BodyKind::Check.read(body.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(body.attributes[0].1.to_string())
+    }
+
+    #[test]
+    fn whole_numbers_and_booleans_are_attribute_values() {
+        for (value, text) in [
+            ("42", "42"),
+            ("-7", "-7"),
+            ("0", "0"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("-9223372036854775808", "-9223372036854775808"),
+            ("true", "true"),
+            ("false", "false"),
+            (r#""42""#, "42"),
+        ] {
+            assert_eq!(attribute(value).as_deref(), Ok(text), "{value}");
+        }
+    }
+
+    #[test]
+    fn values_with_several_texts_are_errors_that_name_the_fix() {
+        for value in ["1.0", "1e3", "-0", "18446744073709551616", "null", "[]", "{}"] {
+            let error = attribute(value).expect_err(value);
+            assert!(error.contains("as a string in quotes"), "{value}: {error}");
         }
     }
 }

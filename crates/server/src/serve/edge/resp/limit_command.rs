@@ -33,6 +33,10 @@ impl LimitCommand<'_> {
                 write_throttled(request, &throttled, reply);
             }
             LimitCommand::Check(request) => {
+                if let Some(rule) = gate.unreturnable_lease(Edge::Resp, request.attributes()) {
+                    reply.edge_error(&EdgeError::lease_without_receipt(&rule));
+                    return true;
+                }
                 let Call::Ready(decided) = gate.check(Edge::Resp, request.request()) else { return false };
                 write_decided(&decided, reply);
             }
@@ -51,6 +55,10 @@ impl LimitCommand<'_> {
                 write_throttled(&request, &call.finish().await, reply);
             }
             LimitCommand::Check(request) => {
+                if let Some(rule) = gate.unreturnable_lease(Edge::Resp, request.attributes()) {
+                    reply.edge_error(&EdgeError::lease_without_receipt(&rule));
+                    return out;
+                }
                 write_decided(&gate.check(Edge::Resp, request.request()).finish().await, reply);
             }
             LimitCommand::Peek(request) => write_decided(&gate.peek(request.request()).await, reply),
