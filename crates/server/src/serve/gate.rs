@@ -302,12 +302,12 @@ impl Gate {
             });
             lease.map(|rule| rule.keyspace.rule().to_owned())
         })?;
-        if let Some(untold) = self.inner.leases_refused.pass(1) {
+        if let Some(suppressed) = self.inner.leases_refused.pass(1) {
             tracing::warn!(
                 event = "lease_refused",
                 edge = edge.name(),
                 rule,
-                untold,
+                suppressed,
                 "a request was refused because this transport cannot release the lease of its rule; use /v1/leases, or \
                  exclude these requests from the rule"
             );

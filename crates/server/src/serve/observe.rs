@@ -57,7 +57,7 @@ mod other {
 
 /// Logs a refusal of a rule. A macro, because the name of an event is part of its callsite.
 macro_rules! log_refusal {
-    ($event:literal, $edge:expr, $request:expr, $decision:expr, $rule:expr, $wait:expr, $took:expr, $hashers:expr, $untold:expr) => {{
+    ($event:literal, $edge:expr, $request:expr, $decision:expr, $rule:expr, $wait:expr, $took:expr, $hashers:expr, $suppressed:expr) => {{
         let rule: Option<RuleDecision<'_>> = $rule;
         let (subject_kind, subject) = subject_fields(rule, $request, $hashers);
         let numbers = rule.and_then(|rule| rule.outcome().numbers);
@@ -74,7 +74,7 @@ macro_rules! log_refusal {
             retry_after_ms = $wait.map(|wait: Duration| wait.as_millis() as u64),
             fallback = $decision.source() == Source::Fallback,
             store_latency_us = $took.map(|took: Duration| took.as_micros() as u64),
-            untold = $untold,
+            suppressed = $suppressed,
             $event
         );
     }};
@@ -149,7 +149,7 @@ impl Recorder {
         }
         if !decision.allowed()
             && tracing::enabled!(tracing::Level::INFO)
-            && let Some(untold) = self.refusals.pass(self.refusals_per_second)
+            && let Some(suppressed) = self.refusals.pass(self.refusals_per_second)
         {
             let wait = decision.retry_after();
             log_refusal!(
@@ -161,7 +161,7 @@ impl Recorder {
                 wait,
                 took,
                 hashers,
-                untold
+                suppressed
             );
         }
     }
@@ -178,10 +178,20 @@ impl Recorder {
         hashers: &SubjectHashers,
     ) {
         if tracing::enabled!(tracing::Level::INFO)
-            && let Some(untold) = self.shadow_refusals.pass(self.refusals_per_second)
+            && let Some(suppressed) = self.shadow_refusals.pass(self.refusals_per_second)
         {
             let wait = rule.retry_after();
-            log_refusal!("shadow_refused", edge, request, decision, Some(*rule), wait, took, hashers, untold);
+            log_refusal!(
+                "shadow_refused",
+                edge,
+                request,
+                decision,
+                Some(*rule),
+                wait,
+                took,
+                hashers,
+                suppressed
+            );
         }
     }
 
@@ -190,9 +200,9 @@ impl Recorder {
         self.others.add(other::UNDECIDED);
         // Callers get the other errors, and can fix them.
         if let CheckError::Undecided(_) = error
-            && let Some(untold) = self.undecided.pass(1)
+            && let Some(suppressed) = self.undecided.pass(1)
         {
-            tracing::warn!(event = "undecided", edge = edge.name(), untold, "{error}");
+            tracing::warn!(event = "undecided", edge = edge.name(), suppressed, "{error}");
         }
     }
 

@@ -68,11 +68,11 @@ impl Listener {
                 Ok(accepted) => accepted,
                 Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
-                    if let Some(untold) = errors.pass(1) {
+                    if let Some(suppressed) = errors.pass(1) {
                         tracing::warn!(
                             event = "accept_failed",
                             protocol = self.protocol.name(),
-                            untold,
+                            suppressed,
                             "{error}"
                         );
                     }
