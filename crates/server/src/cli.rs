@@ -22,7 +22,20 @@ use commands::{
     version,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "Run `tollgate COMMAND --help` for details, examples and exit codes."
+    after_help = "\
+First steps:
+  tollgate serve                               a server with a few rules to try
+  tollgate try 'token-bucket: 2/s, burst: 5'   watch a limit decide
+  tollgate guide                               find the right limit
+  tollgate presets public-endpoint > rules.yaml && tollgate lint rules.yaml
+
+Exit codes:
+  0  yes, or done
+  1  the answer is no: refused, invalid, nothing matched
+  2  the command line, the configuration or a file is invalid
+  3  the store did not answer
+
+Run `tollgate COMMAND --help` for details, examples and exit codes."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -177,6 +177,6 @@ fn listeners(config: &Config) -> Result<Ports> {
 }
 
 fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {
-    let hint = "another program uses it, or this machine does not have the address; choose another";
+    let hint = "another program uses it, or this machine does not have the address; choose another with --http, --resp or --grpc";
     Failure::new(format!("cannot listen on {address}: {error}"), hint)
 }

@@ -725,6 +725,8 @@ fn try_prints_the_problems_of_an_invalid_limit() {
         ("token-bukcet: 2/s", "did you mean `token-bucket`?"),
         ("token-bucket: 2/parsec", "2/parsec"),
         ("token-bucket", "expected a rate"),
+        ("10/s", "name an algorithm: `limit: { token-bucket: 10/s }` allows bursts"),
+        ("gcra: 10/s", "did you mean `token-bucket`?"),
         ("leaky-bucket: 1/s", "requires a `capacity` or a `queue`"),
         ("{ token-bucket: 2/s", "error["),
         ("", "error["),

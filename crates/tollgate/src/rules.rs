@@ -66,7 +66,7 @@ pub fn schema_json() -> String {
 /// if `problems` contains an error.
 pub fn load_limit(source: &Source, problems: &mut Problems) -> Option<RuleLimit> {
     let root = parse(source, problems)?;
-    check_with_hints(limit_shape(), &root, foreign_words::find_hint, problems);
+    check_with_hints(limit_shape(), &root, foreign_words::find_hint_in_limit, problems);
     limit::limit(&root, problems).filter(|_| !problems.has_errors())
 }
 

@@ -15,6 +15,9 @@ use crate::files;
 /// The rules of a server without a rules file.
 pub(crate) const STARTER: &str = include_str!("starter.yaml");
 
+/// The name of those rules.
+pub(crate) const STARTER_NAME: &str = "starter rules";
+
 /// Information about the rules in force.
 #[derive(Clone)]
 pub(crate) struct RulesInForce {
@@ -125,7 +128,7 @@ impl RulesOrigin {
 fn source(file: Option<&Path>) -> Result<Source, Failure> {
     match file {
         Some(path) => files::read(path),
-        None => Ok(Source::new("starter rules", STARTER.as_bytes())),
+        None => Ok(Source::new(STARTER_NAME, STARTER.as_bytes())),
     }
 }
 

@@ -445,6 +445,11 @@ pub(super) fn find_hint(context: &str, word: &str) -> Option<WordHint> {
     Some(WordHint { means: *means, help: (*help).to_owned() })
 }
 
+/// Like [`find_hint`], for a limit that is not the value of a key.
+pub(super) fn find_hint_in_limit(context: &str, word: &str) -> Option<WordHint> {
+    find_hint(if context.is_empty() { "limit" } else { context }, word)
+}
+
 /// `limit: 10/s` and `limit: 100`: the algorithm is missing.
 fn hint_for_a_bare_limit(text: &str) -> Option<WordHint> {
     if shorthand::rate(text).is_ok() {

@@ -128,9 +128,14 @@ impl<'b> Visitor<'b> for BodyKind {
         while let Some(name) = map.next_key_seed(Text)? {
             let Some(index) = self.members().iter().position(|known| *known == name) else {
                 let known = self.members().join(", ");
+                let inside = if self.members().contains(&"attributes") {
+                    "; names and values that describe the request belong into attributes"
+                } else {
+                    ""
+                };
                 let name = Excerpt::of(&name);
                 return Err(A::Error::custom(format_args!(
-                    "unknown member {name}; leave it out, or use {known}"
+                    "unknown member {name}; leave it out, or use {known}{inside}"
                 )));
             };
             if seen & 1 << index != 0 {

@@ -50,6 +50,7 @@ pub(super) fn page(state: &ServerState) -> HttpResponse {
         }
         rules.rules().len()
     });
+    let count = if count == 1 { "1 rule".to_owned() } else { format!("{count} rules") };
     let page = format!(
         "<!doctype html>
 <html lang=\"en\">
@@ -58,7 +59,7 @@ pub(super) fn page(state: &ServerState) -> HttpResponse {
 <title>Tollgate</title>
 <link rel=\"stylesheet\" href=\"/status.css\">
 <h1>Tollgate {}</h1>
-<p>{count} rules in force: {name}, replaced {version} times since the start.</p>
+<p>{count} in force: {name}, replaced {version} times since the start.</p>
 <h2>Rules in force</h2>
 <table>
 <thead><tr><th>Rule</th><th>Match</th><th>Per</th><th>Limit</th><th>Mode</th><th>Description</th></tr></thead>
