@@ -155,7 +155,7 @@ fn replace_rules(state: &ServerState, source: Source) {
 /// The settings that are in force after a reload. Certificates and rules are read again by their file names.
 const RELOADED: [&str; 3] = ["tokens", "anonymous", "certified"];
 /// The settings of the listeners.
-const ADDRESSES: [&str; 3] = ["http", "resp", "grpc"];
+const ADDRESSES: [&str; 4] = ["http", "resp", "grpc", "admin"];
 
 /// Reloads tokens and scopes from the configuration. Other settings need a restart, and are named in the log.
 fn reload_access(
