@@ -613,7 +613,13 @@ fn explain_ends_with_the_answer() {
         (&["action=skipped"], "plan", Value::Null, "Allowed: every rule that matches is skipped"),
         (&["action=unheard-of"], "plan", Value::Null, "Allowed: no rule matches"),
         (&["action=named", "user=u"], "plan", Value::Null, "named  charge 1 of 3, blocking"),
-        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 exceeds the capacity 3"),
+        (
+            &["action=skipped", "user=u", "--cost", "1001"],
+            "error",
+            Value::Null,
+            "cost 1001 exceeds the capacity 1000",
+        ),
+        (&["action=named", "user=u", "--cost", "4"], "plan", Value::Null, "named  charge 1 of 3, blocking"),
     ] {
         let answer = &explained(args)["answer"];
         assert_eq!((answer["kind"].as_str(), &answer["why"]), (Some(kind), &why), "{args:?}");

@@ -264,8 +264,8 @@ impl<'b> Visitor<'b> for Text {
 
 /// A string, a whole number, `true` or `false`. Each has exactly one text, so that one value is always one subject.
 ///
-/// A number with a fraction or an exponent has several texts (1.0, 1e0), and one of more than 64 bits would be rounded, so
-/// that two ids would share a count. Such numbers and `null` are errors.
+/// A whole number may be written with a decimal point or an exponent, as some languages do. A number of more than 64 bits
+/// would be rounded, so that two ids would share a count; it is an error, and so are fractions and `null`.
 struct AttributeValue;
 
 impl<'b> DeserializeSeed<'b> for AttributeValue {
@@ -297,6 +297,16 @@ impl<'b> Visitor<'b> for AttributeValue {
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'b, str>, E> {
         Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Cow<'b, str>, E> {
+        // Exclusive: the parser rounds larger whole numbers to these bounds.
+        const BELOW: f64 = -9_223_372_036_854_775_808.0;
+        const ABOVE: f64 = 18_446_744_073_709_551_616.0;
+        if number.fract() != 0.0 || number <= BELOW || number >= ABOVE {
+            return Err(E::invalid_value(serde::de::Unexpected::Float(number), &self));
+        }
+        Ok(Cow::Owned(if number < 0.0 { (number as i64).to_string() } else { (number as u64).to_string() }))
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'b, str>, E> {
@@ -375,6 +385,10 @@ mod tests {
             ("0", "0"),
             ("18446744073709551615", "18446744073709551615"),
             ("-9223372036854775808", "-9223372036854775808"),
+            ("42.0", "42"),
+            ("-7.0", "-7"),
+            ("-0.0", "0"),
+            ("1e3", "1000"),
             ("true", "true"),
             ("false", "false"),
             (r#""42""#, "42"),
@@ -384,8 +398,9 @@ mod tests {
     }
 
     #[test]
-    fn values_with_several_texts_are_errors_that_name_the_fix() {
-        for value in ["1.0", "1e3", "-0", "18446744073709551616", "null", "[]", "{}"] {
+    fn fractions_large_numbers_and_other_values_are_errors_that_name_the_fix() {
+        let large = ["18446744073709551616", "-9223372036854775809", "1e300"];
+        for value in ["1.5", "-0.25", "null", "[]", "{}"].into_iter().chain(large) {
             let error = attribute(value).expect_err(value);
             assert!(error.contains("as a string in quotes"), "{value}: {error}");
         }
