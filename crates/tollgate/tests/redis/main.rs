@@ -9,3 +9,4 @@ mod footprint;
 mod long_logs;
 mod losses;
 mod plans;
+mod store_time;
