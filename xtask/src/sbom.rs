@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use boon::{Compiler, Schemas};
     use std::collections::HashSet;
-    use tollgate_testkit::servers::tools::Tool;
+    use tollgate_testkit::tools::Tool;
 
     fn of_the_tree() -> Value {
         let root =

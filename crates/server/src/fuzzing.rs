@@ -1,10 +1,12 @@
 //! Properties that hold for any bytes a server receives. The fuzz targets and the tests that replay their corpora check
 //! them; each function panics if its property does not hold.
 
+mod import;
 mod json;
 mod resp;
 mod rls;
 
+pub use import::import;
 pub use json::json;
 pub use resp::resp;
 pub use rls::rls;

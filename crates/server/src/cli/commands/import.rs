@@ -83,6 +83,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if inputs.iter().any(Input::has_warnings) { exit::NEGATIVE } else { exit::SUCCESS })
 }
 
+/// A limiter whose configuration can be imported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limiter {
+    Envoy,
+    Limitador,
+}
+
+/// Converts one file, for the fuzz target.
+pub(crate) fn convert_bytes(limiter: Limiter, bytes: &[u8]) -> Result<String, String> {
+    let convert = match limiter {
+        Limiter::Envoy => envoy::convert,
+        Limiter::Limitador => limitador::convert,
+    };
+    let mut inputs = [Input::new(Source::new("file.yaml", bytes))];
+    convert_all(&mut inputs, convert).map_err(|failure| failure.to_string())
+}
+
 /// Converts the configuration of another limiter. It adds problems to its inputs.
 type Converter = fn(&mut [Input]) -> RulesFile;
 
