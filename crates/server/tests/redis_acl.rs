@@ -199,7 +199,7 @@ fn the_acl_line_for_a_cluster_is_sufficient_and_minimal() {
 fn the_acl_line_for_sentinels_is_sufficient_and_minimal() {
     let [.., words] = lines();
     let permissions = permissions(&words);
-    assert_eq!(permissions.len(), 6);
+    assert_eq!(permissions.len(), 7);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     for flavour in Flavour::ALL {

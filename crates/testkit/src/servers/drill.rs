@@ -4,11 +4,13 @@
 
 mod failover;
 mod load;
+mod planned;
 mod resharding;
 mod stop;
 
 pub use failover::{Failover, Fault, cluster_failover, control, sentinel_failovers};
 pub use load::{Load, Tally};
+pub use planned::{Planned, planned_cluster_failovers, planned_sentinel_failovers};
 pub use resharding::{Resharding, move_slots};
 pub use stop::{Stopped, stop_for};
 

@@ -82,6 +82,7 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
         let deadline = Instant::now() + self.inner.deadline;
         let spans_hash_slots = self.spans_hash_slots(plan);
         let mut pause = RETRY_PAUSE_FIRST;
+        let mut doubt = None;
         loop {
             let result = if spans_hash_slots {
                 self.apply_per_hash_slot(plan, deadline).await
@@ -95,9 +96,12 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
                         && is_retryable(&error)
                         && Instant::now() + pause < deadline =>
                 {
+                    doubt = doubt.or(Some(error));
                     sleep(pause).await;
                     pause *= 2;
                 }
+                // An earlier attempt may have been applied, whatever happened to this one.
+                Err(error) => return Err(doubt.unwrap_or(error)),
                 result => return result,
             }
         }
@@ -273,11 +277,13 @@ async fn await_reply(receiver: ReplyReceiver, deadline: Instant) -> Result<PlanR
     }
 }
 
-/// Whether the same Plan may be sent again under its request id.
+/// Whether the same Plan may be sent again under its request id: its connection broke, and a new one may work. A server
+/// that cannot be reached is known to be down, and its callers are answered at once.
 fn is_retryable(error: &StoreError) -> bool {
     let StoreError::Transient(cause) = error else { return false };
-    matches!(
-        cause.downcast_ref(),
-        Some(RedisError::ConnectionLost(_) | RedisError::Connect { .. } | RedisError::PartiallyApplied(_))
-    )
+    match cause.downcast_ref() {
+        Some(RedisError::ConnectionLost(_)) => true,
+        Some(RedisError::PartiallyApplied(source)) => matches!(**source, RedisError::ConnectionLost(_)),
+        _ => false,
+    }
 }

@@ -8,4 +8,5 @@ mod fleet;
 mod footprint;
 mod long_logs;
 mod losses;
+mod planned_failover;
 mod plans;
