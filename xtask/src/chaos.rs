@@ -4,8 +4,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use tollgate_testkit::drill::{
-    DrillError, Failover, Fault, cluster_failover, control, median, move_slots, planned_cluster_failovers,
-    planned_sentinel_failovers, runtime, sentinel_failovers, stop_for,
+    DrillError, Failover, Fault, cluster_failover, control, fill_memory, median, move_slots,
+    planned_cluster_failovers, planned_sentinel_failovers, runtime, sentinel_failovers, stop_for,
 };
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 
@@ -47,6 +47,8 @@ enum Drill {
     Slots,
     /// A server hangs.
     Stop,
+    /// A server runs out of memory, and refuses writes or evicts keys.
+    Full,
 }
 
 /// Runs the drills and fails if one of them breaks a bound.
@@ -54,12 +56,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let wanted = |drill| options.only.is_none_or(|only| only == drill);
     let mut problems = Vec::new();
     println!("seed {}", options.seed);
-    let drills: [(Drill, Run); 5] = [
+    let drills: [(Drill, Run); 6] = [
         (Drill::Sentinel, sentinel),
         (Drill::Cluster, cluster),
         (Drill::Planned, planned),
         (Drill::Slots, slots),
         (Drill::Stop, stop),
+        (Drill::Full, full),
     ];
     for (drill, run) in drills {
         if wanted(drill) {
@@ -166,4 +169,19 @@ fn stop(options: &Options) -> Result<Problems, DrillError> {
         && found.slowest <= DEADLINE + TIMER
         && (found.opened, found.closed) == (1, 1);
     Ok(if fine { Vec::new() } else { vec![format!("stop: {found}")] })
+}
+
+fn full(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let mut problems = Vec::new();
+    let refusing = fill_memory(&runtime, "noeviction", options.seed)?;
+    if refusing.excess > 0 || refusing.during.failed == 0 || refusing.after.refused == 0 {
+        problems.push(format!("full, noeviction: {refusing}"));
+    }
+    let evicting = fill_memory(&runtime, "allkeys-random", options.seed)?;
+    // Each evicted key gives its subject at most one limit more, and the evictions are reported.
+    if evicting.evicted == 0 {
+        problems.push(format!("full, allkeys-random: the evictions are not reported: {evicting}"));
+    }
+    Ok(problems)
 }

@@ -17,6 +17,7 @@
 mod client;
 mod error;
 mod eval;
+mod evictions;
 mod footprint;
 mod protocol;
 mod router;

@@ -112,7 +112,7 @@ fn a_check_with_an_id_is_answered_at_once_while_the_server_is_down() {
 
 #[test]
 fn missing_permissions_are_reported_and_never_fail_open() {
-    let line = "tollgate on >secret ~tg:* resetchannels -@all +eval +evalsha +get +getrange +set +setrange +pexpire +del +time +select";
+    let line = "tollgate on >secret ~tg:* resetchannels -@all +eval +evalsha +get +getrange +set +setrange +pexpire +del +time +info +select";
     let server = Server::builder(Flavour::Redis70).password("admin").user(line).start().unwrap();
     let runtime = runtime();
     let port = server.port();
