@@ -2,9 +2,11 @@
 //! them; each function panics if its property does not hold.
 
 mod json;
+mod proxy_protocol;
 mod resp;
 mod rls;
 
 pub use json::json;
+pub use proxy_protocol::proxy_protocol;
 pub use resp::resp;
 pub use rls::rls;

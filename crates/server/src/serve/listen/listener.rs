@@ -1,7 +1,7 @@
 //! Accepts connections. Every thread has its own socket, and the kernel distributes connections over them.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::proxy_protocol::{self, Source};
 use crate::protocol::Protocol;
 use crate::serve::edge::auth::Peer;
 use crate::serve::edge::{grpc, http, resp};
@@ -28,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1_024;
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a PROXY protocol header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Listener {
     /// Binds a socket. Other sockets of the same user can use the same address.
@@ -59,6 +62,7 @@ impl Listener {
     pub(crate) async fn accept(self, state: Arc<ServerState>, tasks: TaskTracker) -> io::Result<()> {
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         let errors = LogThrottle::default();
+        let header_errors = Arc::<LogThrottle>::default();
         loop {
             let accepted = tokio::select! {
                 () = state.ending.cancelled() => return Ok(()),
@@ -82,12 +86,41 @@ impl Listener {
             };
             // Above the limit, the connection is closed at once, so that the client can use another server.
             let Some(permit) = state.connections.admit(self.protocol) else { continue };
-            let state = Arc::clone(&state);
+            let (state, header_errors) = (Arc::clone(&state), Arc::clone(&header_errors));
             tasks.spawn(async move {
-                let peer = Peer { address: address.ip(), is_certified: false, connection: permit.number };
-                start(self.protocol, stream, peer, state).await;
+                if let Some((stream, address)) = identify(stream, address.ip(), &state, &header_errors).await
+                {
+                    let peer = Peer { address, is_certified: false, connection: permit.number };
+                    start(self.protocol, stream, peer, state).await;
+                }
                 drop(permit);
             });
+        }
+    }
+}
+
+/// Returns the address of the client: that of the connection, or the one that a trusted load balancer sends first. `None` if
+/// it sends none.
+///
+/// Others cannot send an address: their bytes are read as a request, which a header is not.
+async fn identify(
+    mut stream: TcpStream,
+    address: IpAddr,
+    state: &ServerState,
+    errors: &LogThrottle,
+) -> Option<(TcpStream, IpAddr)> {
+    if !state.proxy_protocol.trusts(address) {
+        return Some((stream, address));
+    }
+    let header = timeout(HEADER_TIMEOUT, proxy_protocol::read(&mut stream)).await;
+    match header.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(Source::Client(client)) => Some((stream, client)),
+        Ok(Source::Unknown) => Some((stream, address)),
+        Err(error) => {
+            if let Some(untold) = errors.pass(1) {
+                tracing::warn!(event = "proxy_protocol_failed", load_balancer = %address, untold, "{error}");
+            }
+            None
         }
     }
 }
