@@ -180,7 +180,7 @@ impl<S> Clone for Engine<S> {
 impl<S: Store> Engine<S> {
     /// Decides, and charges every matched rule if the request is allowed.
     ///
-    /// A store that cannot answer is no error: the rules' failure policies answer for it.
+    /// A store that cannot answer is not an error: the rules' failure policies answer instead.
     pub async fn check(&self, request: Request<'_>) -> Result<Decision, CheckError> {
         self.decide(self.inner.rules.load(), request, Intent::Charge).await
     }

@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("thiserror", "errors are typed"),
 ];
 
-/// Runtimes, I/O, and sources of randomness: none may come in through a dependency either.
+/// Runtimes, I/O, and sources of randomness. No dependency of a dependency may be one of these either.
 const DENIED: &[&str] = &[
     "async-executor",
     "async-io",

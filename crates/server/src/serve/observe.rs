@@ -117,9 +117,9 @@ impl Recorder {
         }
         if !decision.allowed()
             && tracing::enabled!(tracing::Level::INFO)
-            && let Some(untold) = self.refusals.pass(self.refusals_per_second)
+            && let Some(suppressed) = self.refusals.pass(self.refusals_per_second)
         {
-            log_refusal(origin.edge, request, decision, took, hashers, untold);
+            log_refusal(origin.edge, request, decision, took, hashers, suppressed);
         }
     }
 
@@ -128,9 +128,9 @@ impl Recorder {
         self.others.add(other::UNDECIDED);
         // Callers get the other errors, and can fix them.
         if let CheckError::Undecided(_) = error
-            && let Some(untold) = self.undecided.pass(1)
+            && let Some(suppressed) = self.undecided.pass(1)
         {
-            tracing::warn!(event = "undecided", edge = edge.name(), untold, "{error}");
+            tracing::warn!(event = "undecided", edge = edge.name(), suppressed, "{error}");
         }
     }
 
@@ -195,7 +195,7 @@ fn log_refusal(
     decision: &Decision,
     took: Option<Duration>,
     hashers: &SubjectHashers,
-    untold: u64,
+    suppressed: u64,
 ) {
     let headline = decision.headline();
     let subject = headline.and_then(|rule: RuleDecision<'_>| rule.rule().per.find(request.attributes).ok());
@@ -222,7 +222,7 @@ fn log_refusal(
         retry_after_ms = decision.retry_after().map(|wait| wait.as_millis() as u64),
         fallback = decision.source() == Source::Fallback,
         store_latency_us = took.map(|took| took.as_micros() as u64),
-        untold,
+        suppressed,
         "refused"
     );
 }

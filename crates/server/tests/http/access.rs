@@ -1,6 +1,6 @@
-//! What depends on settings: access, trusted proxies and header dialects.
+//! Settings over HTTP: access, trusted proxies and header dialects.
 
-use std::process::Command;
+use tollgate_testkit::serving::create_token;
 
 use super::client::{Client, request};
 use super::start;
@@ -10,12 +10,8 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// A new token and its digest, as `tollgate token` prints them.
 fn token() -> (String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").output().expect("the binary runs");
-    let text =
-        String::from_utf8(output.stdout).expect("text") + &String::from_utf8(output.stderr).expect("text");
-    let token = text.split_whitespace().find(|word| word.starts_with("tg_")).expect("a token");
-    let digest = text.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
-    (token.to_owned(), digest.to_owned())
+    let created = create_token(env!("CARGO_BIN_EXE_tollgate"), "check");
+    (created.token, created.digest)
 }
 
 #[test]
@@ -107,7 +103,7 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
     let file = file.to_str().expect("a path of text");
     let trusting =
         start(&["--rules", file, "--trusted-proxies", "127.0.0.0/8", "--proxy-header", "x-forwarded-for"]);
-    let wary = start(&["--rules", file]);
+    let untrusting = start(&["--rules", file]);
     let ask = |server: &tollgate_testkit::serving::Serving, fields: &[(&str, &str)]| {
         let mut client = Client::connect(server.http);
         client.send(&request("GET", "/v1/authorize", fields, b""));
@@ -122,13 +118,13 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
             ("x-forwarded-for", client),
         ]
     };
-    // The rule matches by what the proxy says, and counts by whom it names.
+    // The rule matches the forwarded request, and counts the forwarded client.
     assert_eq!(ask(&trusting, &from("203.0.113.1")), (200, true));
     assert_eq!(ask(&trusting, &from("203.0.113.1")), (429, true));
     assert_eq!(
         ask(&trusting, &from("198.51.100.7, 203.0.113.1")),
         (429, true),
-        "the left end is the client's own"
+        "the client may have written the left end"
     );
     assert_eq!(ask(&trusting, &from("203.0.113.2")), (200, true));
     let nginx = [
@@ -143,10 +139,10 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
         let written = [nginx[0], ("x-original-uri", path), nginx[2], nginx[3]];
         assert_eq!(ask(&trusting, &written), (429, true), "{path}");
     }
-    // Nor does a dot at the end of the host, which names the same one.
+    // A trailing dot names the same host.
     let dotted = [nginx[0], nginx[1], ("x-forwarded-host", "shop.example."), nginx[3]];
     assert_eq!(ask(&trusting, &dotted), (429, true));
-    // What a client adds of the other family does not get it past.
+    // Forwarding headers that differ are an error.
     let both = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-forwarded-uri", "/free")];
     assert_eq!(ask(&trusting, &both), (400, false));
     let twice = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-original-uri", "/free")];
@@ -157,6 +153,6 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
     assert_eq!(ask(&trusting, &with_token), (429, true));
     // Headers of other peers are ignored.
     for _ in 0..3 {
-        assert_eq!(ask(&wary, &from("203.0.113.1")), (200, false));
+        assert_eq!(ask(&untrusting, &from("203.0.113.1")), (200, false));
     }
 }

@@ -72,11 +72,11 @@ impl Listener {
                 Ok(accepted) => accepted,
                 Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
-                    if let Some(untold) = errors.pass(1) {
+                    if let Some(suppressed) = errors.pass(1) {
                         tracing::warn!(
                             event = "accept_failed",
                             protocol = self.protocol.name(),
-                            untold,
+                            suppressed,
                             "{error}"
                         );
                     }
@@ -117,8 +117,8 @@ async fn identify(
         Ok(Source::Client(client)) => Some((stream, client)),
         Ok(Source::Unknown) => Some((stream, address)),
         Err(error) => {
-            if let Some(untold) = errors.pass(1) {
-                tracing::warn!(event = "proxy_protocol_failed", load_balancer = %address, untold, "{error}");
+            if let Some(suppressed) = errors.pass(1) {
+                tracing::warn!(event = "proxy_protocol_failed", load_balancer = %address, suppressed, "{error}");
             }
             None
         }

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Layer, Note, Passage, Plot, Row};
 use super::script::{Gauge, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, LimitError, Span, Verdict};
 
@@ -41,7 +41,7 @@ pub(super) fn meter() -> Result<Chart, LimitError> {
                     Note::right(15.0, 1.0, 18.0, -34.0, "at this rate the level stays low"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
         ],
     })
 }

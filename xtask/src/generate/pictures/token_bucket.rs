@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, LimitError, Span};
 
@@ -41,7 +41,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::left(17.0, 2.5, 16.0, -14.0, "one token every 2 s"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
         ],
     })
 }

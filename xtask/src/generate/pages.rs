@@ -6,7 +6,7 @@ mod numbers;
 mod state_sizes;
 
 use crate::generate::Section;
-use crate::measure::Measurements;
+use crate::generate::measure::Measurements;
 use numbers::count;
 use state_sizes::{RecordSize, StateSizes};
 use tollgate_core::LimitError;

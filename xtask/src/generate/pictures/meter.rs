@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
 use super::script::{Gauge, Step, run, seconds};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
 
@@ -51,8 +51,8 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::right(23.0, 4.0, 14.0, -12.0, "expired after 12 s"),
                 ],
             }),
-            Row::Lane { caption: "add", marks: trace.marks },
-            Row::Lane { caption: "subtract", marks: subtracted },
+            Row::Marks { caption: "add", marks: trace.marks },
+            Row::Marks { caption: "subtract", marks: subtracted },
         ],
     })
 }

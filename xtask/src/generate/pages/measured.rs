@@ -1,7 +1,7 @@
 //! Tables of the measured figures.
 
 use super::numbers::{count, per_cent};
-use crate::measure::{LIMIT, Measured, Measurements, PHASES, Phase, SEED, TRACE_MIN};
+use crate::generate::measure::{LIMIT, Measured, Measurements, PHASES, Phase, SEED, TRACE_MIN};
 use tollgate_core::algorithm::sliding_window::Counting;
 
 pub(super) fn fixed_window(measurements: &Measurements) -> String {

@@ -104,6 +104,7 @@ fn form(shape: &Shape) -> String {
     let text = match shape {
         Shape::Text(text) if text.examples.is_empty() => text.what.to_owned(),
         Shape::Text(text) => format!("{}: `{}`", text.what, text.examples.join("`, `")),
+        Shape::Number(number) if number.min == number.max => format!("the number {}", number.min),
         Shape::Number(number) => format!("a number from {} to {}", number.min, number.max),
         Shape::Bool => "`true` or `false`".to_owned(),
         Shape::Choice(words) => {

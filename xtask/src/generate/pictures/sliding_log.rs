@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, Step, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{Limit, LimitError, Operation, Span};
 
@@ -63,7 +63,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::right(12.5, 5.0, 26.0, -28.0, "refused at 8 s with retry at 12.5 s"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
             Row::Bars { caption: "entries", bars },
         ],
     })

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, Step, instant, run, seconds};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{Answer, Limit, LimitError, Mark, Operation, Span, Time, Token};
 
@@ -64,7 +64,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::right(10.0, 3.0, 14.0, -18.0, "B expires, E is admitted at that instant"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
             Row::Bars { caption: "leases", bars },
         ],
     })

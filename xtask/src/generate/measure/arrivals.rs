@@ -2,6 +2,7 @@
 
 use super::{LIMIT, WINDOW};
 use tollgate_core::{Span, Time};
+use tollgate_testkit::random::Random;
 
 /// Start of all streams: a full hour.
 pub(crate) const ORIGIN: Time = Time::from_us(1_800_000_000_000_000);
@@ -30,14 +31,14 @@ pub(crate) const PHASES: [Phase; 4] = [
 /// probability of a request.
 pub(super) fn trace() -> Vec<Time> {
     const MINUTE_MS: u64 = 60_000;
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let mut arrivals = Vec::new();
     let mut at_ms = 0;
     while at_ms < TRACE_MIN * MINUTE_MS {
-        let phase = phase_of(random.below(10));
-        let length_s = phase.shortest_s + random.below(phase.longest_s - phase.shortest_s + 1);
+        let phase = phase_of(below(&mut random, 10));
+        let length_s = phase.shortest_s + below(&mut random, phase.longest_s - phase.shortest_s + 1);
         for ms in at_ms..at_ms + 1_000 * length_s {
-            if random.below(MINUTE_MS) < phase.per_minute {
+            if below(&mut random, MINUTE_MS) < phase.per_minute {
                 arrivals.push(ORIGIN.plus(Span::from_ms(ms)));
             }
         }
@@ -83,20 +84,7 @@ pub(super) fn worst_case_for_buckets(buckets: u64) -> Vec<Time> {
     [vec![last; LIMIT as usize], vec![before_it_leaves; 2 * LIMIT as usize]].concat()
 }
 
-/// SplitMix64 random number generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ bits >> 31
-    }
-
-    /// Returns a number below `bound`. The modulo bias is negligible for the small bounds used here.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
+/// Returns a number below `bound`. The modulo bias is negligible for the small bounds used here.
+fn below(random: &mut Random, bound: u64) -> u64 {
+    random.bits() % bound
 }

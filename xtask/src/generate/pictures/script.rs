@@ -1,7 +1,7 @@
 //! Runs a script of operations on the real state machines and records the answers.
 
 use super::chart::{Mark, Point, simplify};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::quota::QuotaState;
 use tollgate_core::{Answer, Limit, Operation, Span, State, Time};

@@ -2,7 +2,9 @@
 //!
 //! Layout and drawing are in `draw.rs`.
 
-use super::svg::{Anchor, Look};
+mod draw;
+
+use crate::svg::{Anchor, Look};
 
 /// One picture.
 pub(super) struct Chart {
@@ -30,7 +32,7 @@ pub(super) enum Row {
     Ruler(Vec<Interval>),
     Plot(Plot),
     /// Requests and whether they were admitted.
-    Lane {
+    Marks {
         caption: &'static str,
         marks: Vec<Mark>,
     },

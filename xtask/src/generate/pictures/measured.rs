@@ -1,8 +1,8 @@
 //! The pictures of the measurements: how many units each window of the trace held.
 
 use super::chart::{Axis, Chart, Layer, Plot, Point, Row, simplify};
-use super::svg::Look;
-use crate::measure::{LIMIT, Measured, Measurements, ORIGIN, WINDOW};
+use crate::generate::measure::{LIMIT, Measured, Measurements, ORIGIN, WINDOW};
+use crate::svg::Look;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Span, Time};
 

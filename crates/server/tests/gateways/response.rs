@@ -3,42 +3,42 @@
 use std::process::Command;
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     /// Sends a request with these arguments; `None` if there is no response.
-    pub(crate) fn to(args: &[&str]) -> Option<Answer> {
+    pub(crate) fn fetch(args: &[&str]) -> Option<Response> {
         let output = Command::new("curl")
             .args(["--silent", "--show-error", "--include", "--path-as-is", "--globoff", "--max-time", "60"])
             .args(args)
             .output()
             .expect("curl runs");
         let text = String::from_utf8(output.stdout).expect("text");
-        output.status.success().then(|| Answer::read(&text))
+        output.status.success().then(|| Response::read(&text))
     }
 
-    fn read(text: &str) -> Answer {
+    fn read(text: &str) -> Response {
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status");
         let header =
             |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
-        Answer {
+        Response {
             status: status.parse().expect("a number"),
             headers: lines.filter_map(header).collect(),
             body: body.to_owned(),
         }
     }
 
-    /// A field that is there once at most, by its name in lower case.
+    /// The value of a field that occurs at most once, by its lower-case name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value);
         let value = values.next();
-        assert_eq!(values.next(), None, "{name} is there twice: {self:?}");
+        assert_eq!(values.next(), None, "duplicate field {name}: {self:?}");
         value.map(String::as_str)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Mark, Row};
 use super::script::{Subject, instant};
-use super::svg::Look;
+use crate::svg::Look;
 use anyhow::{Result, bail};
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
@@ -14,14 +14,14 @@ const REACH_US: u64 = 6;
 pub(super) fn chart() -> Result<Chart> {
     let second = Span::from_secs(1);
     let window = SlidingWindow::new(7, Span::from_secs(60), 6, Counting::Interpolated)?;
-    let lanes = [
+    let limits = [
         ("token bucket", Limit::Bucket(Bucket::tokens(7, second, 3)?)),
         ("window", Limit::SlidingWindow(window)),
         ("log", Limit::SlidingLog(SlidingLog::new(4, second)?)),
     ];
     let mut rows = Vec::new();
-    for (caption, limit) in lanes {
-        rows.push(Row::Lane { caption, marks: around_retry(limit)? });
+    for (caption, limit) in limits {
+        rows.push(Row::Marks { caption, marks: around_retry(limit)? });
     }
     let reach = REACH_US as f64;
     let ticks = (0..=2 * REACH_US).step_by(2).map(|n| n as f64 - reach);

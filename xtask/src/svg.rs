@@ -176,19 +176,19 @@ impl Svg {
 
     pub(crate) fn rect(&mut self, look: Look, corner: Spot, width: f64, height: f64, radius: f64) {
         let round = if radius > 0.0 { format!(" rx=\"{}\"", px(radius)) } else { String::new() };
-        let place = format!(
+        let geometry = format!(
             "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{round}",
             px(corner.x),
             px(corner.y),
             px(width),
             px(height)
         );
-        self.shape(look, "rect", &place);
+        self.shape(look, "rect", &geometry);
     }
 
     pub(crate) fn circle(&mut self, look: Look, centre: Spot, radius: f64) {
-        let place = format!("cx=\"{}\" cy=\"{}\" r=\"{}\"", px(centre.x), px(centre.y), px(radius));
-        self.shape(look, "circle", &place);
+        let geometry = format!("cx=\"{}\" cy=\"{}\" r=\"{}\"", px(centre.x), px(centre.y), px(radius));
+        self.shape(look, "circle", &geometry);
     }
 
     /// Draws a straight line with an arrowhead at its end.

@@ -1,7 +1,7 @@
 //! Lays out a chart from top to bottom and draws it as SVG.
 
-use super::chart::{Bar, Chart, Interval, Layer, Mark, Note, Passage, Plot, Point, Row};
-use super::svg::{Anchor, Look, Spot, Svg, text_width};
+use super::{Bar, Chart, Interval, Layer, Mark, Note, Passage, Plot, Point, Row};
+use crate::svg::{Anchor, Look, Spot, Svg, text_width};
 
 const WIDTH: f64 = 720.0;
 /// Left and right end of the time axis.
@@ -18,7 +18,7 @@ const RULER_GAP: f64 = 4.0;
 const AXIS_HEIGHT: f64 = 34.0;
 const RULER_HEIGHT: f64 = 16.0;
 const CAPTION_HEIGHT: f64 = 16.0;
-const LANE_PAD: f64 = 9.0;
+const MARKS_PAD: f64 = 9.0;
 const MARK_R: f64 = 4.5;
 /// Radius of a mark that contains a number.
 const WEIGHT_R: f64 = 7.0;
@@ -28,7 +28,7 @@ const FLOW_HEIGHT: f64 = 62.0;
 
 impl Chart {
     /// Returns the picture as an SVG file.
-    pub(super) fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let mut renderer = Renderer { svg: Svg::default(), chart: self };
         let top = renderer.header();
         let bottom = self.rows.iter().fold(top, |y, row| y + renderer.height(row) + gap(row)) - ROW_GAP;
@@ -104,9 +104,9 @@ impl Renderer<'_> {
         match row {
             Row::Ruler(_) => RULER_HEIGHT,
             Row::Plot(plot) => CAPTION_HEIGHT + plot.height_px,
-            Row::Lane { marks, .. } => {
+            Row::Marks { marks, .. } => {
                 let highest = self.stacked(marks).into_iter().map(|(_, level)| level).max().unwrap_or(0);
-                2.0 * LANE_PAD + highest as f64 * MARK_STEP
+                2.0 * MARKS_PAD + highest as f64 * MARK_STEP
             }
             Row::Bars { bars, .. } => {
                 let tracks = bars.iter().map(|bar| bar.track + 1).max().unwrap_or(1);
@@ -120,7 +120,7 @@ impl Renderer<'_> {
         match row {
             Row::Ruler(intervals) => self.ruler(intervals, top),
             Row::Plot(plot) => self.plot(plot, top),
-            Row::Lane { caption, marks } => self.lane(caption, marks, top, self.height(row)),
+            Row::Marks { caption, marks } => self.marks(caption, marks, top, self.height(row)),
             Row::Bars { caption, bars } => self.bars(caption, bars, top),
             Row::Flow { arrivals, departures, passages } => self.flow(arrivals, departures, passages, top),
         }
@@ -221,8 +221,8 @@ impl Renderer<'_> {
         self.svg.text(Look::Note, text, note.anchor, &note.text);
     }
 
-    fn lane(&mut self, caption: &str, marks: &[Mark], top: f64, height: f64) {
-        let base = top + height - LANE_PAD;
+    fn marks(&mut self, caption: &str, marks: &[Mark], top: f64, height: f64) {
+        let base = top + height - MARKS_PAD;
         self.caption(caption, base);
         self.svg.line(Look::Grid, spot(LEFT, base), spot(RIGHT, base));
         for (mark, level) in self.stacked(marks) {
@@ -278,7 +278,7 @@ impl Renderer<'_> {
     }
 
     fn flow(&mut self, arrivals: &str, departures: &str, passages: &[Passage], top: f64) {
-        let (above, below) = (top + LANE_PAD, top + FLOW_HEIGHT - LANE_PAD);
+        let (above, below) = (top + MARKS_PAD, top + FLOW_HEIGHT - MARKS_PAD);
         for (caption, y) in [(arrivals, above), (departures, below)] {
             self.caption(caption, y);
             self.svg.line(Look::Grid, spot(LEFT, y), spot(RIGHT, y));

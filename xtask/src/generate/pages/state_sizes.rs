@@ -1,6 +1,6 @@
 //! Measures the bytes of one subject's state, in the layout that all stores share.
 
-use crate::measure::BUCKETS;
+use crate::generate::measure::BUCKETS;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Interval, Layer, Note, Plot, Row};
 use super::script::{Gauge, Trace, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{Limit, LimitError, Span};
 
@@ -40,13 +40,13 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                 &strict,
                 vec![Note::right(16.0, 1.0, 30.0, 7.0, "bucket 1 leaves all at once")],
             ),
-            Row::Lane { caption: "requests", marks: strict.marks },
+            Row::Marks { caption: "requests", marks: strict.marks },
             plot(
                 "counting: interpolated (the oldest bucket counts by its overlap, rounded up)",
                 &interpolated,
                 vec![Note::right(14.4, 4.0, 30.0, 34.0, "bucket 1 leaves unit by unit")],
             ),
-            Row::Lane { caption: "requests", marks: interpolated.marks },
+            Row::Marks { caption: "requests", marks: interpolated.marks },
         ],
     })
 }

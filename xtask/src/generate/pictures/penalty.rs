@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use super::script::{Gauge, Step, Subject, instant, run, seconds};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::{Limit, LimitError, Operation, Report, Span, State};
 
@@ -70,7 +70,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Note::left(47.1, 0.6, 14.0, -38.0, "forgotten after 12 s"),
                 ],
             }),
-            Row::Lane { caption: "attempts", marks: trace.marks },
+            Row::Marks { caption: "attempts", marks: trace.marks },
             Row::Bars { caption: "waits", bars: waits(limit, &script) },
         ],
     })

@@ -2,7 +2,6 @@
 
 mod chart;
 mod concurrency;
-mod draw;
 mod fixed_window;
 mod leaky_bucket;
 mod measured;
@@ -13,10 +12,9 @@ mod retry;
 mod script;
 mod sliding_log;
 mod sliding_window;
-pub(crate) mod svg;
 mod token_bucket;
 
-use crate::measure::Measurements;
+use crate::generate::measure::Measurements;
 use anyhow::Result;
 
 /// Returns every picture as file name and SVG text.

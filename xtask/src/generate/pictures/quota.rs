@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Interval, Layer, Mark, Note, Plot, Row};
 use super::script::{Gauge, ORIGIN, Sampling, Step, run};
-use super::svg::Look;
+use crate::svg::Look;
 use anyhow::Result;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::calendar::{Calendar, Period};
@@ -69,7 +69,7 @@ pub(super) fn chart() -> Result<Chart> {
                     Note::left(day(15.0), 68.0, 24.0, -20.0, "25 reserved, never settled"),
                 ],
             }),
-            Row::Lane { caption: "requests", marks: charges_only(&script, &consumed.marks) },
+            Row::Marks { caption: "requests", marks: charges_only(&script, &consumed.marks) },
         ],
     })
 }

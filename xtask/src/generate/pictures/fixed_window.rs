@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Interval, Layer, Plot, Row};
 use super::script::{Gauge, charges, run};
-use super::svg::Look;
+use crate::svg::Look;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{Limit, LimitError, Span};
 
@@ -51,7 +51,7 @@ pub(super) fn chart() -> Result<Chart, LimitError> {
                     Layer::Span { from: 8.2, to: 11.8, value: 6.0, text: "10 admitted in 3.6 s".to_owned() },
                 ],
             }),
-            Row::Lane { caption: "requests", marks: trace.marks },
+            Row::Marks { caption: "requests", marks: trace.marks },
         ],
     })
 }
