@@ -34,7 +34,7 @@ pub use decision::{Decision, RuleDecision};
 pub use explain::{Account, Counted, Explanation, Reason, RuleExplanation, Standing};
 pub use follow_up::{FollowUpError, Returned};
 pub use keep_alive::KeepAlive;
-pub use sealed_receipts::InvalidReceipts;
+pub use sealed_receipts::{InvalidReceipts, ReceiptOwner};
 pub(crate) use setup::yaml;
 pub use setup::{BuildError, Setup};
 

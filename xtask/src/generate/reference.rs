@@ -209,16 +209,25 @@ fn config_page() -> String {
          tls_key: server.key\n\
          tokens:\n  \
            - { name: checkout, digest: \"sha256:…\", scopes: [check] }\n  \
-           - { name: grafana, digest: \"sha256:…\", scopes: [read] }\n\
+           - { name: grafana, digest: \"sha256:…\", scopes: [metrics] }\n  \
+           - { name: acme, digest: \"sha256:…\", scopes: [check, refund], attributes: { tenant: acme } }\n\
          ```\n\n\
          [`tollgate token`](cli.md#token) creates a token of 256 random bits and prints the line with its digest. Any number\n\
          of tokens can be configured at a time, so that callers get a new one before the old one is removed. A server that\n\
          other machines can reach, on any address except `127.0.0.0/8` and `[::1]`, does not start without tokens or client\n\
          certificates unless `insecure` is `true`.\n\n\
          | scope | what it permits |\n|---|---|\n\
-         | `check` | checks, and what follows them: refunds, leases, reports |\n\
-         | `read` | reading: rules, metrics, explanations |\n\
-         | `admin` | changes: resets |\n",
+",
+    );
+    for (scope, meaning) in tollgate_server::scopes() {
+        page.push_str(&format!("| `{scope}` | {meaning} |\n"));
+    }
+    page.push_str(
+        "\nA token with `attributes` is bound to these values. It may send only them, on every transport: the server fills in an\n\
+         absent one and refuses another value. Receipts, request ids and keys of callers' own limits are separate for\n\
+         different bound values. A bound token has only the scopes `check`, `refund`, `report` and `record`.\n\n\
+         `anonymous` and `certified` never give `change` or `admin`, also not with `insecure`: every change is attributed to\n\
+         the name of a token.\n",
     );
     page
 }

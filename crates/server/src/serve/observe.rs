@@ -17,7 +17,7 @@ use tollgate::Decision;
 use tollgate::core::SubjectHashers;
 use tollgate::core::decision::Source;
 use tollgate::core::rules::{Request, RuleSet};
-use tollgate::limiter::{CheckError, RuleDecision};
+use tollgate::limiter::{CheckError, FollowUpError, Returned, RuleDecision};
 
 use super::gate::{Edge, Origin};
 use crate::config::LogConfig;
@@ -131,6 +131,39 @@ impl Recorder {
             && let Some(suppressed) = self.undecided.pass(1)
         {
             tracing::warn!(event = "undecided", edge = edge.name(), suppressed, "{error}");
+        }
+    }
+
+    /// Logs a reset, with the name of the token that permitted it.
+    pub(crate) fn reset(
+        &self,
+        edge: Edge,
+        token: &str,
+        request: &Request<'_>,
+        rule: Option<&str>,
+        reset: &Result<Vec<Returned>, FollowUpError>,
+    ) {
+        let tenant = request.attributes.get("tenant").map(|tenant| excerpt(tenant, 64));
+        let (edge, rule) = (edge.name(), rule.map(|rule| excerpt(rule, 64)));
+        match reset {
+            Ok(returned) => {
+                let rules: Vec<&str> = returned.iter().map(|returned| returned.rule.as_str()).collect();
+                let rules = rules.join(",");
+                let matched = returned.len();
+                tracing::info!(
+                    event = "reset",
+                    edge,
+                    token,
+                    tenant,
+                    rule,
+                    matched,
+                    rules,
+                    "consumption was reset"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(event = "reset_failed", edge, token, tenant, rule, "{error}");
+            }
         }
     }
 

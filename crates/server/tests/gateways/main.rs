@@ -4,6 +4,7 @@ mod caddy;
 mod envoy;
 mod haproxy;
 mod nginx;
+mod public_host;
 mod recipe;
 mod response;
 mod rules;

@@ -17,12 +17,15 @@ fn token() -> (String, String) {
 #[test]
 fn tokens_permit_what_their_scopes_say_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
-    let ((checks, checks_digest), (reads, reads_digest)) = (token(), token());
+    let scopes = ["check", "refund", "report", "record", "metrics", "read", "change", "admin"];
+    let mut tokens = vec![(String::new(), "none"), ("guessed".to_owned(), "none")];
+    let mut config = "tokens:\n".to_owned();
+    for scope in scopes {
+        let (token, digest) = token();
+        tokens.push((token, scope));
+        config += &format!("  - {{ name: {scope}, digest: \"{digest}\", scopes: [{scope}] }}\n");
+    }
     let file = folder.path().join("tollgate.yaml");
-    let config = format!(
-        "tokens:\n  - {{ name: checks, digest: \"{checks_digest}\", scopes: [check] }}\n  \
-         - {{ name: reads, digest: \"{reads_digest}\", scopes: [read] }}\n"
-    );
     std::fs::write(&file, config).expect("a file can be written");
     let serving = start(&["--rules", RULES, "--config", file.to_str().expect("a path of text")]);
     let mut client = Client::connect(serving.http);
@@ -31,34 +34,32 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
         ("POST", "/v1/check", "check"),
         ("POST", "/v1/check/batch", "check"),
         ("POST", "/v1/peek", "check"),
-        ("POST", "/v1/refund", "check"),
+        ("POST", "/v1/refund", "refund"),
         ("POST", "/v1/leases", "check"),
         ("POST", "/v1/leases/renew", "check"),
         ("POST", "/v1/leases/release", "check"),
-        ("POST", "/v1/report", "check"),
+        ("POST", "/v1/report", "report"),
+        ("POST", "/v1/reset", "change"),
         ("GET", "/v1/authorize", "check"),
         ("POST", "/v1/explain", "read"),
         ("GET", "/v1/rules", "read"),
-        ("GET", "/metrics", "read"),
+        ("GET", "/metrics", "metrics"),
         ("GET", "/", "read"),
         ("GET", "/healthz", ""),
         ("GET", "/readyz", ""),
         ("GET", "/openapi.json", ""),
     ] {
-        for (shown, scope) in [
-            ("", "none"),
-            ("Bearer guessed", "none"),
-            (&format!("Bearer {checks}"), "check"),
-            (&format!("bearer {reads}"), "read"),
-        ] {
-            let fields = [JSON, ("authorization", shown)];
-            let fields = if shown.is_empty() { &fields[..1] } else { &fields[..] };
+        for (token, scope) in &tokens {
+            let shown = format!("Bearer {token}");
+            let fields = [JSON, ("authorization", &*shown)];
+            let fields = if token.is_empty() { &fields[..1] } else { &fields[..] };
             client.send(&request(method, path, fields, check.as_bytes()));
             let answer = client.answer();
             let what = format!("{method} {path} with {scope}");
-            if needs.is_empty() || needs == scope {
+            // The scope `read` includes `metrics`.
+            if needs.is_empty() || needs == *scope || (needs, *scope) == ("metrics", "read") {
                 assert!(![401, 403].contains(&answer.status), "{what}: {answer:?}");
-            } else if scope == "none" {
+            } else if *scope == "none" {
                 problem(&answer, 401, "unauthorized");
                 assert_eq!(answer.header("www-authenticate"), Some(r#"Bearer realm="tollgate""#), "{what}");
             } else {
@@ -66,6 +67,49 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
             }
         }
     }
+}
+
+#[test]
+fn a_reset_needs_the_scope_change_and_is_logged_with_the_token() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (token, digest) = token();
+    let file = folder.path().join("tollgate.yaml");
+    let config = format!(
+        "anonymous: [check, read]\ntokens:\n  - {{ name: operator, digest: \"{digest}\", scopes: [change] }}\n"
+    );
+    std::fs::write(&file, config).expect("a file can be written");
+    let serving = start(&["--rules", RULES, "--config", file.to_str().expect("a path of text")]);
+    let mut client = Client::connect(serving.http);
+    let authorization = format!("Bearer {token}");
+    let mut reset = |body: &str| {
+        client.send(&request(
+            "POST",
+            "/v1/reset",
+            &[JSON, ("authorization", &authorization)],
+            body.as_bytes(),
+        ));
+        client.answer()
+    };
+    let mut other = Client::connect(serving.http);
+    assert_eq!(other.post("/v1/check", &search("jane", 5)).status, 200);
+    assert_eq!(other.post("/v1/check", &search("jane", 1)).status, 429);
+    problem(&other.post("/v1/reset", r#"{"attributes":{"user":"jane"}}"#), 401, "unauthorized");
+    // Another rule, or attributes that no rule matches: nothing happens, and the response says so.
+    let of = |rule: &str| format!(r#"{{"attributes":{{"user":"jane","action":"search"}},"rule":"{rule}"}}"#);
+    problem(&reset(&of("other")), 422, "nothing-matched");
+    problem(&reset(r#"{"attributes":{"nobody":"x"}}"#), 422, "nothing-matched");
+    problem(&reset(r#"{"rule":"per-user"}"#), 400, "bad-request");
+    assert_eq!(other.post("/v1/check", &search("jane", 1)).status, 429);
+    let answer = reset(&of("per-user"));
+    assert_eq!((answer.status, answer.json()["rules"][0]["rule"].as_str()), (200, Some("per-user")));
+    assert_eq!(other.post("/v1/check", &search("jane", 5)).status, 200);
+    let mut logged = serving.wait_for("reset");
+    while logged["matched"] == 0 {
+        logged = serving.wait_for("reset");
+    }
+    assert_eq!((&logged["token"], &logged["edge"]), (&"operator".into(), &"http".into()));
+    assert_eq!((&logged["rules"], &logged["rule"]), (&"per-user".into(), &"per-user".into()));
+    assert!(!serving.text().contains("jane"), "no value of a subject is logged");
 }
 
 #[test]

@@ -3,10 +3,12 @@
 mod access;
 mod bad_input;
 mod client;
+mod control;
 mod corpus;
 mod described;
 mod misbehaviour;
 mod page;
+mod shares;
 
 use client::{Client, Response, request};
 use serde_json::{Value, json};

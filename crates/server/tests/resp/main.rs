@@ -269,7 +269,7 @@ fn an_id_is_charged_once() {
 fn a_token_permits_what_its_scopes_say() {
     let folder = tempfile::tempdir().expect("a folder");
     let (asks, asks_line) = token("check");
-    let (rules, rules_line) = token("check,admin");
+    let (rules, rules_line) = token("check,change");
     let config = folder.path().join("tollgate.yaml");
     let text = format!("anonymous: none\ntokens:\n{asks_line}\n{rules_line}\n");
     fs::write(&config, text).expect("a file can be written");
@@ -285,7 +285,7 @@ fn a_token_permits_what_its_scopes_say() {
     client.expect(&say("PING"), b"+PONG\r\n");
     client.expect(&say("CL.THROTTLE k 15 30 60 0"), FRESH);
     client.send(&say("TG.RESET user u"));
-    assert!(client.line().starts_with("-NOPERM this needs a token with the scope 'admin'"));
+    assert!(client.line().starts_with("-NOPERM this needs a token with the scope 'change'"));
     // An unknown token does not change the scopes; `RESET` removes them.
     client.send(&say("AUTH nonsense"));
     assert!(client.line().starts_with("-WRONGPASS"));
@@ -306,6 +306,10 @@ fn a_token_permits_what_its_scopes_say() {
     };
     assert!(admin("TG.CHECK user u COST 7").contains("remaining\n13\n"));
     assert_eq!(admin("TG.RESET user u"), "requests-per-client\n");
+    assert_eq!(server.wait_for("reset")["token"], "check-change");
+    assert!(
+        admin("TG.RESET nobody x").contains("ERR no rule matches these attributes, so nothing was reset")
+    );
     assert!(admin("TG.PEEK user u COST 0").contains("remaining\n20\n"));
 
     // Without a token, only short commands are accepted.

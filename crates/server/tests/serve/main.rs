@@ -159,6 +159,8 @@ fn certificates_are_sent_required_and_replaced() {
         &authority,
         "--anonymous",
         "none",
+        "--certified",
+        "check,read",
     ]);
     let url = format!("https://{}/v1/rules", server.http);
     let (client, client_key) = (path(certificates.client()), path(certificates.client_key()));

@@ -49,6 +49,8 @@ pub struct Serving {
     pub resp: SocketAddr,
     /// The address of the gRPC port, if it is on and the log is JSON.
     pub grpc: Option<SocketAddr>,
+    /// The address of the control listener, if it is separate and the log is JSON.
+    pub admin: Option<SocketAddr>,
     child: Child,
     lines: Receiver<String>,
     all: Arc<Mutex<String>>,
@@ -85,7 +87,8 @@ impl Serving {
             }
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut serving = Serving { http: nowhere, resp: nowhere, grpc: None, child, lines, all };
+        let mut serving =
+            Serving { http: nowhere, resp: nowhere, grpc: None, admin: None, child, lines, all };
         serving.find_ports();
         serving
     }
@@ -98,6 +101,7 @@ impl Serving {
                 let address = |field: &str| event[field].as_str().and_then(|at| at.parse().ok());
                 found = (address("http"), address("resp"));
                 self.grpc = address("grpc");
+                self.admin = address("admin");
             } else if let Some((_, at)) = line.split_once("://") {
                 let address = if line.trim_start().starts_with("HTTP") { &mut found.0 } else { &mut found.1 };
                 *address = at.trim().parse().ok();

@@ -6,6 +6,7 @@ use tollgate::limiter::{CheckError, FollowUpError};
 use tonic::{Code, Status};
 
 use super::auth::AuthError;
+use super::excerpt::Excerpt;
 use super::request::RequestError;
 use crate::protocol::Protocol;
 use crate::serve::gate::ThrottleError;
@@ -26,8 +27,12 @@ enum ErrorKind {
     TokenRequired,
     UnknownToken,
     Forbidden,
+    /// The token is bound to another attribute value.
+    Bound,
     /// The cost is more than a rule could ever admit.
     CostAboveCapacity,
+    /// No rule matches, so there is nothing to reset.
+    NothingMatched,
     /// The request id was used for another request.
     IdReused,
     /// There is no decision, and the fault is ours.
@@ -38,6 +43,19 @@ enum ErrorKind {
 impl EdgeError {
     pub(crate) fn bad_request(message: impl Into<String>) -> EdgeError {
         EdgeError { kind: ErrorKind::BadRequest, message: message.into() }
+    }
+
+    /// A reset of a request that no rule matches, or not the named one.
+    pub(crate) fn nothing_matched(rule: Option<&str>) -> EdgeError {
+        let message = match rule {
+            None => "no rule matches these attributes, so nothing was reset; send the attributes of a check"
+                .to_owned(),
+            Some(rule) => format!(
+                "rule {} does not match these attributes, so nothing was reset; send the attributes of a check",
+                Excerpt::of(rule)
+            ),
+        };
+        EdgeError { kind: ErrorKind::NothingMatched, message }
     }
 
     /// A message of more bytes than a transport reads.
@@ -91,8 +109,9 @@ impl EdgeError {
         match self.kind {
             ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ErrorKind::Forbidden | ErrorKind::Bound => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::IdReused => StatusCode::CONFLICT,
             ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -105,7 +124,9 @@ impl EdgeError {
             ErrorKind::BadRequest | ErrorKind::TooLarge => "bad-request",
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
+            ErrorKind::Bound => "attribute-bound",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
+            ErrorKind::NothingMatched => "nothing-matched",
             ErrorKind::IdReused => "request-id-reused",
             ErrorKind::Undecided => "undecided",
             ErrorKind::StoreUnavailable => "store-unavailable",
@@ -117,12 +138,13 @@ impl EdgeError {
         match self.kind {
             ErrorKind::TokenRequired => "NOAUTH",
             ErrorKind::UnknownToken => "WRONGPASS",
-            ErrorKind::Forbidden => "NOPERM",
+            ErrorKind::Forbidden | ErrorKind::Bound => "NOPERM",
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
             ErrorKind::BadRequest
             | ErrorKind::TooLarge
             | ErrorKind::CostAboveCapacity
+            | ErrorKind::NothingMatched
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
         }
@@ -133,8 +155,9 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity => return None,
+            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity | ErrorKind::Bound => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
+            ErrorKind::NothingMatched => Code::NotFound,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
             ErrorKind::Forbidden => Code::PermissionDenied,
             ErrorKind::IdReused | ErrorKind::Undecided => Code::Internal,
@@ -146,7 +169,11 @@ impl EdgeError {
 
 impl From<RequestError> for EdgeError {
     fn from(error: RequestError) -> EdgeError {
-        let kind = if error.is_too_large() { ErrorKind::TooLarge } else { ErrorKind::BadRequest };
+        let kind = match &error {
+            RequestError::Bound(_) => ErrorKind::Bound,
+            error if error.is_too_large() => ErrorKind::TooLarge,
+            _ => ErrorKind::BadRequest,
+        };
         EdgeError { kind, message: error.to_string() }
     }
 }
@@ -226,6 +253,7 @@ mod tests {
             (EdgeError::bad_request("x"), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
             (RequestError::NoName.into(), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
             (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
+            (RequestError::Bound(Excerpt::of("tenant")).into(), (403, "attribute-bound"), "NOPERM", None),
             (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
             (
                 auth(AuthError::TokenRequired, Protocol::Http),

@@ -11,9 +11,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::connections::ConnectionPermit;
 use super::proxy_protocol::{self, Source};
 use crate::protocol::Protocol;
 use crate::serve::edge::auth::Peer;
+use crate::serve::edge::http::Surface;
 use crate::serve::edge::{grpc, http, resp};
 use crate::serve::observe::log::LogThrottle;
 use crate::serve::server_state::ServerState;
@@ -60,6 +62,10 @@ impl Listener {
 
     /// Accepts connections until the server shuts down.
     pub(crate) async fn accept(self, state: Arc<ServerState>, tasks: TaskTracker) -> io::Result<()> {
+        let surface = match self.protocol {
+            Protocol::Admin => Surface::CONTROL,
+            _ => Surface::of_http(self.address()?, state.control_on_http),
+        };
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         let errors = LogThrottle::default();
         let header_errors = Arc::<LogThrottle>::default();
@@ -85,13 +91,30 @@ impl Listener {
                 }
             };
             // Above the limit, the connection is closed at once, so that the client can use another server.
-            let Some(permit) = state.connections.admit(self.protocol) else { continue };
+            let from = address.ip();
+            let is_load_balancer = state.proxy_protocol.trusts(from);
+            let admitted = if is_load_balancer {
+                state.connections.admit_unidentified(self.protocol, from)
+            } else {
+                state.connections.admit(self.protocol, from)
+            };
+            let Some(mut permit) = admitted else { continue };
             let (state, header_errors) = (Arc::clone(&state), Arc::clone(&header_errors));
             tasks.spawn(async move {
-                if let Some((stream, address)) = identify(stream, address.ip(), &state, &header_errors).await
-                {
-                    let peer = Peer { address, is_certified: false, connection: permit.number };
-                    start(self.protocol, stream, peer, state).await;
+                let mut stream = stream;
+                let client = if is_load_balancer {
+                    identify(&mut stream, &mut permit, from, &header_errors).await
+                } else {
+                    Some(from)
+                };
+                if let Some(address) = client {
+                    let peer = Peer {
+                        address,
+                        is_certified: false,
+                        connection: permit.number,
+                        is_for_health: permit.is_for_health,
+                    };
+                    start((self.protocol, surface), stream, peer, state).await;
                 }
                 drop(permit);
             });
@@ -99,26 +122,23 @@ impl Listener {
     }
 }
 
-/// Returns the address of the client: that of the connection, or the one that a trusted load balancer sends first. `None` if
-/// it sends none.
+/// Returns the address of the client that a load balancer sends first. `None` if it sends none, or if the client has too many
+/// connections.
 ///
 /// Others cannot send an address: their bytes are read as a request, which a header is not.
 async fn identify(
-    mut stream: TcpStream,
-    address: IpAddr,
-    state: &ServerState,
+    stream: &mut TcpStream,
+    permit: &mut ConnectionPermit,
+    load_balancer: IpAddr,
     errors: &LogThrottle,
-) -> Option<(TcpStream, IpAddr)> {
-    if !state.proxy_protocol.trusts(address) {
-        return Some((stream, address));
-    }
-    let header = timeout(HEADER_TIMEOUT, proxy_protocol::read(&mut stream)).await;
+) -> Option<IpAddr> {
+    let header = timeout(HEADER_TIMEOUT, proxy_protocol::read(stream)).await;
     match header.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-        Ok(Source::Client(client)) => Some((stream, client)),
-        Ok(Source::Unknown) => Some((stream, address)),
+        Ok(Source::Client(client)) => permit.identify(client).then_some(client),
+        Ok(Source::Unknown) => Some(load_balancer),
         Err(error) => {
             if let Some(suppressed) = errors.pass(1) {
-                tracing::warn!(event = "proxy_protocol_failed", load_balancer = %address, suppressed, "{error}");
+                tracing::warn!(event = "proxy_protocol_failed", %load_balancer, suppressed, "{error}");
             }
             None
         }
@@ -126,17 +146,24 @@ async fn identify(
 }
 
 /// Completes the TLS handshake, if TLS is on, and serves the connection.
-async fn start(protocol: Protocol, stream: TcpStream, peer: Peer, state: Arc<ServerState>) {
+async fn start(
+    (protocol, surface): (Protocol, Surface),
+    stream: TcpStream,
+    peer: Peer,
+    state: Arc<ServerState>,
+) {
     // Responses are small and complete, so there is nothing to wait for.
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let Some(tls) = &state.tls else { return serve(protocol, stream, peer, state).await };
+    let Some(tls) = &state.tls else {
+        return serve((protocol, surface), stream, peer, state).await;
+    };
     let acceptor = tls.acceptor(protocol);
     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let is_certified = stream.get_ref().1.peer_certificates().is_some();
-            serve(protocol, stream, Peer { is_certified, ..peer }, state).await;
+            serve((protocol, surface), stream, Peer { is_certified, ..peer }, state).await;
         }
         Ok(Err(error)) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "{error}"),
         Err(_) => {
@@ -145,12 +172,12 @@ async fn start(protocol: Protocol, stream: TcpStream, peer: Peer, state: Arc<Ser
     }
 }
 
-async fn serve<T>(protocol: Protocol, stream: T, peer: Peer, state: Arc<ServerState>)
+async fn serve<T>((protocol, surface): (Protocol, Surface), stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match protocol {
-        Protocol::Http => http::serve(stream, peer, state).await,
+        Protocol::Http | Protocol::Admin => http::serve(stream, peer, surface, state).await,
         Protocol::Resp => resp::serve(stream, peer, state).await,
         Protocol::Grpc => grpc::serve(stream, peer, state).await,
     }
