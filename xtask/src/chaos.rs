@@ -175,7 +175,7 @@ fn full(options: &Options) -> Result<Problems, DrillError> {
     let runtime = runtime()?;
     let mut problems = Vec::new();
     let refusing = fill_memory(&runtime, "noeviction", options.seed)?;
-    if refusing.excess > 0 || refusing.during.failed == 0 || refusing.after.refused == 0 {
+    if refusing.excess > 0 || refusing.fresh.failed == 0 || refusing.after.admitted == 0 {
         problems.push(format!("full, noeviction: {refusing}"));
     }
     let evicting = fill_memory(&runtime, "allkeys-random", options.seed)?;

@@ -94,7 +94,7 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             match result {
                 Err(error)
                     if plan.request_id().is_some()
-                        && is_retryable(&error)
+                        && is_retryable(&error, doubt.is_some())
                         && Instant::now() + pause < deadline =>
                 {
                     doubt = doubt.or(Some(error));
@@ -278,13 +278,19 @@ async fn await_reply(receiver: ReplyReceiver, deadline: Instant) -> Result<PlanR
     }
 }
 
-/// Whether the same Plan may be sent again under its request id: its connection broke, and a new one may work. A server
-/// that cannot be reached is known to be down, and its callers are answered at once.
-fn is_retryable(error: &StoreError) -> bool {
+/// Whether the same Plan may be sent again under its request id: its connection broke, and a new one may work.
+///
+/// A server that cannot be reached is known to be down, and its callers are answered at once. Only a Plan that may have been
+/// applied (`in_doubt`) waits for the server to return.
+fn is_retryable(error: &StoreError, in_doubt: bool) -> bool {
     let StoreError::Transient(cause) = error else { return false };
-    match cause.downcast_ref() {
+    let cause = match cause.downcast_ref() {
+        Some(RedisError::PartiallyApplied(source)) => Some(&**source),
+        cause => cause,
+    };
+    match cause {
         Some(RedisError::ConnectionLost(_)) => true,
-        Some(RedisError::PartiallyApplied(source)) => matches!(**source, RedisError::ConnectionLost(_)),
+        Some(RedisError::Connect { .. }) => in_doubt,
         _ => false,
     }
 }

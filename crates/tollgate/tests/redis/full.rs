@@ -8,8 +8,9 @@ use crate::common::runtime;
 fn a_full_server_that_does_not_evict_fails_charges_and_admits_nothing_extra() {
     let found = fill_memory(&runtime(), "noeviction", 1).unwrap();
     assert_eq!((found.evicted, found.excess), (0, 0), "{found}");
-    assert!(found.during.failed > 0 && found.during.admitted == 0, "failure policies decide: {found}");
-    assert!(found.after.refused > 0, "it recovers: {found}");
+    assert!(found.during.refused > 0, "a refusal writes nothing: {found}");
+    assert!(found.fresh.failed > 0 && found.fresh.admitted == 0, "failure policies decide: {found}");
+    assert!(found.after.admitted > 0 && found.after.refused > 0, "it recovers: {found}");
 }
 
 #[test]

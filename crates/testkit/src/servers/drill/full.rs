@@ -27,16 +27,22 @@ pub struct Full {
     pub evicted: u64,
     /// Admissions beyond the limits.
     pub excess: u64,
-    /// The answers while the server was full.
+    /// The answers for subjects at their limits while the server was full.
     pub during: Tally,
-    /// The answers after it had memory again.
+    /// The answers for other subjects while the server was full.
+    pub fresh: Tally,
+    /// The answers for all subjects after it had memory again.
     pub after: Tally,
 }
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Full { evicted, excess, during, after } = self;
-        write!(f, "evicted keys {evicted}, excess {excess}; while full {during:?}; afterwards {after:?}")
+        let Full { evicted, excess, during, fresh, after } = self;
+        write!(
+            f,
+            "evicted keys {evicted}, excess {excess}; while full, at their limits {during:?}, others {fresh:?}; afterwards \
+             {after:?}"
+        )
     }
 }
 
@@ -63,19 +69,22 @@ pub fn fill_memory(runtime: &Runtime, policy: &str, seed: u64) -> Result<Full, D
         }
     }
     let began = load.tally(|_| true);
+    let mut others = Load::start(runtime, &store, SHAPE, seed ^ u64::MAX)?;
     sleep(PHASE);
-    let full = load.tally(|_| true);
+    let (full, fresh) = (load.tally(|_| true), others.tally(|_| true));
     for number in 0..FILLERS {
         admin.command(&[b"DEL", format!("filler:{number}").as_bytes()])?;
     }
     sleep(PHASE);
     load.stop(runtime)?;
+    others.stop(runtime)?;
     let evicted = runtime.block_on(store.evicted_keys())?.into_iter().map(|(_, evicted)| evicted).sum();
     let found = Full {
         evicted,
-        excess: excess(&load),
+        excess: excess(&load) + excess(&others),
         during: difference(full, began),
-        after: difference(load.tally(|_| true), full),
+        fresh,
+        after: sum(difference(load.tally(|_| true), full), difference(others.tally(|_| true), fresh)),
     };
     println!("full, {policy}: {found}");
     Ok(found)
@@ -87,5 +96,14 @@ fn difference(after: Tally, before: Tally) -> Tally {
         refused: after.refused - before.refused,
         unknown: after.unknown - before.unknown,
         failed: after.failed - before.failed,
+    }
+}
+
+fn sum(one: Tally, other: Tally) -> Tally {
+    Tally {
+        admitted: one.admitted + other.admitted,
+        refused: one.refused + other.refused,
+        unknown: one.unknown + other.unknown,
+        failed: one.failed + other.failed,
     }
 }
