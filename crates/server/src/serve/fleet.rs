@@ -168,14 +168,23 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
     }
 }
 
-/// The fingerprints of the hash keys that the servers on this store have noted; `None` if there is no note. For commands,
-/// which must not write one: a command with a wrong key could otherwise lock the servers out.
-pub(crate) async fn noted_hash_keys(
+/// The fingerprints of the fleet's hash keys, if this one is not among them. For commands, which must not write: a command
+/// is not a server.
+pub(crate) async fn other_hash_keys(
     store: &RedisStore,
+    fingerprint: &str,
     namespace: &str,
 ) -> Result<Option<String>, StoreError> {
-    let Ok(key) = FleetKey::new(namespace, "hash-key") else { return Ok(None) };
-    store.eval_on_key_owner("return redis.call('GET', KEYS[1])", &key.to_string(), &[]).await
+    let Ok(key) = FleetKey::new(namespace) else { return Ok(None) };
+    let live = (EVERY * TURNS_LIVE).as_micros().to_string();
+    // Only the first and the third matter to a reader.
+    let args = ["read", "", &live, "0", "", "0", "", "", ""];
+    let reply = store.eval_on_key_owner(SCRIPT, &key.to_string(), &args).await?;
+    let register = reply.map(|reply| Register::parse(&reply)).unwrap_or_default();
+    match register.verdict(&[fingerprint.to_owned()]) {
+        Verdict::Unknown | Verdict::Same => Ok(None),
+        Verdict::Differs(theirs) => Ok(Some(theirs)),
+    }
 }
 
 /// The namespace of the rules.
