@@ -3,10 +3,12 @@
 
 mod import;
 mod json;
+mod proxy_protocol;
 mod resp;
 mod rls;
 
 pub use import::import;
 pub use json::json;
+pub use proxy_protocol::proxy_protocol;
 pub use resp::resp;
 pub use rls::rls;

@@ -2,10 +2,11 @@
 
 mod announce;
 pub(crate) mod edge;
+mod evictions;
 mod file_watcher;
-mod fleet;
+pub(crate) mod fleet;
 mod gate;
-mod listen;
+pub(crate) mod listen;
 mod maintenance;
 mod observe;
 mod readiness;
@@ -27,11 +28,12 @@ use tollgate::engine::Setup;
 use tollgate::limiter::BuildError;
 use tollgate_document::Source;
 
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::stderr;
 use edge::auth::AccessPolicy;
+use evictions::Evictions;
 use fleet::Others;
 use gate::{Backed, Gate};
 use listen::connections::{ConnectionLimits, Connections};
@@ -44,9 +46,9 @@ use rules_in_force::RulesOrigin;
 use server_state::ServerState;
 
 /// Serves until a signal stops the server. `reread` returns the configuration again, for settings that can change meanwhile.
-pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
+pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>) -> Result<()> {
+    let Loaded { config, settings, .. } = loaded;
     let main = worker::runtime()?;
-    let configured = config.addresses;
     let _within = main.enter();
     let log = log::start(&config.log)?;
     listen::open_files::raise_limit(config.connections_max);
@@ -61,6 +63,8 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
         main.block_on(open(config.store, config.hashers, config.request_id_horizon, source, &calls))?;
     let fleet = main.block_on(fleet::of(&limiter))?;
     let (differences, others) = watch::channel(Others::default());
+    let (evicted, evictions) = watch::channel(Evictions::default());
+    let shared_store = limiter.redis_store();
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     // In the namespace of the rules, which separates fleets on one store.
@@ -80,13 +84,18 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
         dialect: config.dialect,
         grpc: config.grpc,
         proxies: config.proxies,
+        proxy_protocol: config.proxy_protocol,
         prefixes: config.prefixes,
         others: fleet.is_some().then_some(others),
+        evictions: shared_store.is_some().then_some(evictions),
         ending: CancellationToken::new(),
     });
-    if let Some(fleet) = fleet {
+    let comparing = fleet.map(|fleet| {
         let (state, ending) = (Arc::clone(&state), state.ending.clone());
-        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending));
+        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending))
+    });
+    if let Some(store) = shared_store {
+        main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
@@ -96,10 +105,13 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     announce::ready(&addresses, state.tls.is_some(), &store, &state.rules.in_force().name, &config.log);
     // This runtime drives the connections of the store and of the traces, so it runs until the end.
     let all_answered = main.block_on(async {
-        maintenance.run(&state, configured, &reread).await;
+        maintenance.run(&state, &settings, &reread).await;
         let mut all_answered = true;
         for worker in workers {
             all_answered &= worker.end().await?;
+        }
+        if let Some(comparing) = comparing {
+            comparing.await?;
         }
         let gate = state.gate.clone();
         tokio::task::spawn_blocking(move || gate.end()).await?;
@@ -183,6 +195,6 @@ fn listeners(config: &Config) -> Result<Ports> {
 }
 
 fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {
-    let hint = "another program uses it, or this machine does not have the address; choose another";
+    let hint = "another program uses it, or this machine does not have the address; choose another with --http, --resp or --grpc";
     Failure::new(format!("cannot listen on {address}: {error}"), hint)
 }

@@ -5,12 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, Time};
+use tollgate::core::rules::RuleSet;
+use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, SubjectHasher, Time};
 use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
 
 use crate::cli::hash_key::variable;
 use crate::failure::Failure;
 use crate::files;
+use crate::serve::fleet;
 use crate::store_url::{has_sentinels, holds_password, settings_of};
 
 mod hints;
@@ -82,6 +84,11 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
     }
 }
 
+/// Converts the error of a store to a failure with a hint.
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
+    hints::failure(error)
+}
+
 /// Reads a secret from a file or, without a file, from a variable.
 fn secret(file: Option<&Path>, name: &str) -> Result<Option<String>, Failure> {
     match file {
@@ -108,6 +115,23 @@ impl RecordingStore {
     pub(crate) async fn connect(settings: RedisSettings) -> Result<RecordingStore, Failure> {
         let store = settings.connect().await.map_err(|error| open_failure(&error))?;
         Ok(RecordingStore { store, last: Mutex::default() })
+    }
+
+    /// Compares the hash key with that of the servers on this store. Writes nothing.
+    pub(crate) async fn check_hash_key(
+        &self,
+        hasher: &SubjectHasher,
+        rules: &RuleSet,
+    ) -> Result<(), Failure> {
+        let ours = hasher.fingerprint();
+        let found = fleet::other_hash_keys(&self.store, &ours, &fleet::namespace(rules)).await;
+        match found.map_err(|error| hints::failure(&error))? {
+            None => Ok(()),
+            Some(theirs) => Err(Failure::new(
+                format!("the servers on this store have another hash key (theirs: {theirs}; ours: {ours})"),
+                "pass the hash key of your servers with --hash-key-file or TOLLGATE_HASH_KEY; nothing was charged",
+            )),
+        }
     }
 
     /// Returns the store's time of the last check, or the failure of the store.
