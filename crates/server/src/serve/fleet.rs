@@ -27,13 +27,13 @@ use register::{FleetKey, Register, SCRIPT, Verdict};
 
 /// How often a server reads the register, and how much longer this is for each server in it.
 const EVERY: Duration = Duration::from_secs(1);
-const EVERY_PER_SERVER: Duration = Duration::from_millis(20);
+const EVERY_PER_SERVER: Duration = Duration::from_millis(5);
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(500);
 /// After this many intervals, a server announces itself again.
-const TURNS_ANNOUNCED: u32 = 10;
+const TURNS_ANNOUNCED: u32 = 3;
 /// After this many intervals without an announcement, a server counts as gone.
-const TURNS_LIVE: u32 = 30;
+const TURNS_LIVE: u32 = 10;
 /// For this many intervals, a server that finds no register waits for servers that run: the store may have been emptied.
 const TURNS_WAIT: u32 = 2;
 /// Pause between looks at an empty store.
@@ -246,12 +246,20 @@ impl Fleet {
         }
     }
 
-    /// Reads the register. If there is none, waits for servers that run to restore it.
+    /// Reads the register.
+    ///
+    /// If there is none, waits for servers that run to restore it. If the servers in it have other hash keys although the
+    /// fleet has one of ours, waits until those that were killed are dropped: a change of keys may be going on.
     async fn register_of_others(&self) -> Result<Register, StoreError> {
-        let until = Instant::now() + self.every * TURNS_WAIT;
+        let began = Instant::now();
         loop {
             let register = self.call(Mode::Read, RULES_UNKNOWN, false).await?;
-            if register.verdict(&self.fingerprints) != Verdict::Unknown || Instant::now() >= until {
+            let turns = match register.verdict(&self.fingerprints) {
+                Verdict::Unknown => TURNS_WAIT,
+                Verdict::Differs(_) if register.knows(&self.fingerprints) => TURNS_LIVE,
+                Verdict::Same | Verdict::Differs(_) => return Ok(register),
+            };
+            if began.elapsed() >= self.every * turns {
                 return Ok(register);
             }
             sleep(WAIT_PAUSE.min(self.every)).await;

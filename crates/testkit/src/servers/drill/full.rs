@@ -68,10 +68,15 @@ pub fn fill_memory(runtime: &Runtime, policy: &str, seed: u64) -> Result<Full, D
             Err(error) => return Err(error.into()),
         }
     }
+    if policy == "noeviction" {
+        // Otherwise there is room for small keys while there is none for another large one.
+        admin.command(&[b"CONFIG", b"SET", b"maxmemory", b"1mb"])?;
+    }
     let began = load.tally(|_| true);
     let mut others = Load::start(runtime, &store, SHAPE, seed ^ u64::MAX)?;
     sleep(PHASE);
     let (full, fresh) = (load.tally(|_| true), others.tally(|_| true));
+    admin.command(&[b"CONFIG", b"SET", b"maxmemory", MEMORY.as_bytes()])?;
     for number in 0..FILLERS {
         admin.command(&[b"DEL", format!("filler:{number}").as_bytes()])?;
     }
