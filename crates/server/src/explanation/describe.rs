@@ -22,6 +22,7 @@ pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> St
             let form = rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain);
             format!("{attribute} has the form {form}")
         }
+        Test::Except(_) => format!("{attribute} must {}", wanted(test, rules_text)),
     });
     each.collect::<Vec<_>>().join(", ")
 }
