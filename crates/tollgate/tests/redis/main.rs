@@ -6,9 +6,10 @@ mod contender;
 mod corrupt_state;
 mod fleet;
 mod footprint;
-mod full;
+
 mod long_logs;
 mod losses;
+mod out_of_memory;
 mod planned_failover;
 mod plans;
 mod tls;
