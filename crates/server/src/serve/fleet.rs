@@ -164,6 +164,8 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
     let namespace = limiter.with_rules(namespace);
     match Fleet::join(&limiter.store().store, limiter.hashers(), &namespace).await {
         Ok(fleet) => Ok(Some(fleet)),
+        // The store has answered: the fault is in the configuration.
+        Err(error @ FleetError::OtherHashKey { .. }) => Err(Failure::new(error_chain(&error), error.hint())),
         Err(error) => Err(Failure::of_store(error_chain(&error), error.hint())),
     }
 }

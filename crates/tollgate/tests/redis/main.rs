@@ -12,4 +12,5 @@ mod losses;
 mod out_of_memory;
 mod planned_failover;
 mod plans;
+mod store_time;
 mod tls;
