@@ -6,6 +6,11 @@ mod contender;
 mod corrupt_state;
 mod fleet;
 mod footprint;
+
 mod long_logs;
 mod losses;
+mod out_of_memory;
+mod planned_failover;
 mod plans;
+mod store_time;
+mod tls;
