@@ -29,7 +29,7 @@ pub(crate) struct Caller {
 /// The access that a route or a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
-    /// None: it is open to everybody, whatever they send.
+    /// No access: it is open to every caller.
     Nothing,
     /// Any scope.
     AnyScope,
