@@ -9,4 +9,8 @@ mod footprint;
 mod full;
 mod long_logs;
 mod losses;
+mod out_of_memory;
+mod planned_failover;
 mod plans;
+mod store_time;
+mod tls;

@@ -1,7 +1,7 @@
 //! All shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Change, Item, Operation, State, Time, Write};
+use tollgate_core::{Change, HoldLookup, Item, Operation, State, Time, Write};
 
 use super::classes::Classes;
 use super::locked_shard::LockedShard;
@@ -117,6 +117,12 @@ impl<'s, C> LockedShards<'s, C> {
         self.shards[location.shard].shard.state(stored)
     }
 
+    /// The record under the token of an item at this location.
+    pub(super) fn hold(&self, location: &ItemLocation, item: &Item<'_>) -> HoldLookup<'_> {
+        let key = StateKey { fingerprint: location.fingerprint, ..StateKey::of(item) };
+        self.shards[location.shard].shard.hold(&key, &item.operation)
+    }
+
     pub(super) fn write(
         &mut self,
         location: &ItemLocation,
@@ -127,7 +133,7 @@ impl<'s, C> LockedShards<'s, C> {
         let key = StateKey::of(item);
         let key = if location.is_overflow { key.overflow() } else { key };
         let NumberedShard { number, shard } = &mut self.shards[location.shard];
-        let added = shard.write(&self.store.classes, &key, location.slot, write);
+        let added = shard.write(&self.store.classes, &key, location.slot, write, now);
         if let Operation::Reset { receipt_life } = item.operation {
             shard.returns.remember_reset(key.fingerprint, now, receipt_life);
         }

@@ -122,6 +122,7 @@ const fn declined(why: Decline) -> &'static str {
         Decline::TooOld => "too-old",
         Decline::TokenInUse => "token-in-use",
         Decline::TooManyReservations => "too-many-reservations",
+        Decline::BookedLate => "booked-late",
         Decline::Recompute { .. } => "recompute",
         Decline::ReceiptExpired => "receipt-expired",
         Decline::ResetSince => "reset-since",
