@@ -6,7 +6,7 @@ use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Decline, Mark, Operation, Time};
 
 use super::sliding_window::Numbers;
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, time};
 
 /// How many of the newest buckets with charges a refund reaches.
 const REACH: usize = 16;
