@@ -30,6 +30,8 @@ struct Inner {
     recorder: Recorder,
     /// The keyspace of the keys that callers send together with a limit. No rule uses it.
     own_limits: Keyspace,
+    /// How many such keys the memory store keeps. Further keys share one state.
+    own_keys_max: u32,
 }
 
 /// The limiter, by its store.
@@ -135,8 +137,8 @@ macro_rules! either {
 }
 
 impl Gate {
-    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace) -> Gate {
-        Gate { inner: Arc::new(Inner { limiter, recorder, own_limits }) }
+    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace, own_keys_max: u32) -> Gate {
+        Gate { inner: Arc::new(Inner { limiter, recorder, own_limits, own_keys_max }) }
     }
 
     /// Decides whether a request may proceed, and charges it if so.
@@ -269,7 +271,8 @@ impl Gate {
             // Keys of callers with other bound attributes are other keys.
             Some(bound) => hasher.subject([("bound", bound.id()), ("key", key)]),
         };
-        Item::new(self.inner.own_limits.key(subject), *limit, operation)
+        let item = Item::new(self.inner.own_limits.key(subject), *limit, operation);
+        Item { ip_subjects_max: Some(self.inner.own_keys_max), ..item }
     }
 
     #[inline]

@@ -86,6 +86,8 @@ impl From<EdgeError> for HttpError {
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static(r#"Bearer realm="tollgate""#);
             http.field = Some((header::WWW_AUTHENTICATE, scheme));
+        } else if status == StatusCode::TOO_MANY_REQUESTS {
+            http.field = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
         }
         http
     }
