@@ -20,5 +20,5 @@ pub use placement::Placement;
 pub use planning::{Planned, Request, RuleTrace};
 pub use rule::{FailurePolicy, Missing, Mode, Origin, Override, Rollout, Rule};
 pub use rule_limit::RuleLimit;
-pub use rule_set::{RuleSet, RuleSetError};
+pub use rule_set::{RuleSet, RuleSetError, Unmatched};
 pub use subject_selector::{SubjectParts, SubjectSelector};

@@ -20,9 +20,20 @@ pub struct RuleSet {
     pub(super) deny: Vec<ListEntry>,
     pub(super) bypass: Vec<ListEntry>,
     pub(super) placement: Placement,
+    pub(super) unmatched: Unmatched,
     takes_leases: bool,
     time_independent: bool,
     index: Index,
+}
+
+/// What happens to a request that no rule counts: none matches, or every rule that matches skips it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unmatched {
+    /// The request is allowed.
+    #[default]
+    Allow,
+    /// The request is refused.
+    Refuse,
 }
 
 /// What is computed from a rule and the other rules.
@@ -99,7 +110,10 @@ impl RuleSet {
             changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
         }
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
-        let takes_leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
+        // A rule that denies may have an override with a concurrency limit.
+        let limits = rules.iter().map(|rule| &rule.limit);
+        let mut limits = limits.chain(by_rule.iter().flatten().map(|change| &change.limit));
+        let takes_leases = limits.any(|limit| limit.algorithm() == Some(Algorithm::Concurrency));
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
         let time_independent = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
@@ -111,7 +125,29 @@ impl RuleSet {
                 && partition.iter().all(|name| rule.per.always_includes(name)),
         };
         let compiled = rules.iter().zip(by_rule).map(compile).collect();
-        Ok(RuleSet { rules, compiled, deny, bypass, placement, takes_leases, time_independent, index })
+        let unmatched = Unmatched::Allow;
+        Ok(RuleSet {
+            rules,
+            compiled,
+            deny,
+            bypass,
+            placement,
+            unmatched,
+            takes_leases,
+            time_independent,
+            index,
+        })
+    }
+
+    /// Sets what happens to requests that no rule counts.
+    #[must_use]
+    pub fn with_unmatched(self, unmatched: Unmatched) -> RuleSet {
+        RuleSet { unmatched, ..self }
+    }
+
+    /// Returns what happens to requests that no rule counts.
+    pub const fn unmatched(&self) -> Unmatched {
+        self.unmatched
     }
 
     /// Returns all rules, in the order of the file.

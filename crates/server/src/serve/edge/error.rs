@@ -32,6 +32,8 @@ enum ErrorKind {
     Bound,
     /// The cost is more than a rule could ever admit.
     CostAboveCapacity,
+    /// The request matches a rule with leases, and this transport could not release the lease.
+    LeaseWithoutReceipt,
     /// No rule matches, so there is nothing to reset.
     NothingMatched,
     /// The request id was used for another request.
@@ -66,6 +68,18 @@ impl EdgeError {
         EdgeError {
             kind: ErrorKind::TooLarge,
             message: format!("the message has more than {bytes_max} bytes"),
+        }
+    }
+
+    /// A request under a concurrency rule, on a transport that returns no receipt.
+    #[cold]
+    pub(crate) fn lease_without_receipt(rule: &str) -> EdgeError {
+        EdgeError {
+            kind: ErrorKind::LeaseWithoutReceipt,
+            message: format!(
+                "rule {rule:?} takes a lease, which nothing could release here; use POST /v1/leases, or exclude these requests \
+                 from the rule with `match`"
+            ),
         }
     }
 
@@ -112,7 +126,8 @@ impl EdgeError {
         match self.kind {
             ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden | ErrorKind::Bound => StatusCode::FORBIDDEN,
+            // A gateway denies what gets this status.
+            ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::IdReused => StatusCode::CONFLICT,
@@ -130,6 +145,7 @@ impl EdgeError {
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::Bound => "attribute-bound",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
+            ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::NothingMatched => "nothing-matched",
             ErrorKind::IdReused => "request-id-reused",
             ErrorKind::Overloaded => "too-many-in-flight",
@@ -150,6 +166,7 @@ impl EdgeError {
             ErrorKind::BadRequest
             | ErrorKind::TooLarge
             | ErrorKind::CostAboveCapacity
+            | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::NothingMatched
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
@@ -161,9 +178,11 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity | ErrorKind::Bound | ErrorKind::Overloaded => {
-                return None;
-            }
+            ErrorKind::TooLarge
+            | ErrorKind::CostAboveCapacity
+            | ErrorKind::Bound
+            | ErrorKind::LeaseWithoutReceipt
+            | ErrorKind::Overloaded => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
             ErrorKind::NothingMatched => Code::NotFound,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
@@ -291,6 +310,7 @@ mod tests {
                 Some(Code::PermissionDenied),
             ),
             (Overloaded.into(), (429, "too-many-in-flight"), "OVERLOADED", None),
+            (EdgeError::lease_without_receipt("exports"), (403, "lease-without-receipt"), "ERR", None),
             ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
             ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),
         ] {

@@ -2,6 +2,7 @@
 
 use http::{HeaderValue, StatusCode, header};
 use tollgate::core::StoreError;
+use tollgate::headers::FALLBACK_RETRY_S;
 use tollgate::limiter::{CheckError, FollowUpError, InvalidReceipts};
 
 use super::request_body::BodyError;
@@ -31,6 +32,12 @@ impl HttpError {
 
     pub(super) fn bad_request(code: &'static str, detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    /// Replaces the status, if there is another one.
+    #[must_use]
+    pub(super) fn with_status(self, status: Option<StatusCode>) -> HttpError {
+        HttpError { status: status.unwrap_or(self.status), ..self }
     }
 
     pub(super) fn not_found() -> HttpError {
@@ -88,6 +95,9 @@ impl From<EdgeError> for HttpError {
             http.field = Some((header::WWW_AUTHENTICATE, scheme));
         } else if status == StatusCode::TOO_MANY_REQUESTS {
             http.field = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            http.field = Some((header::RETRY_AFTER, HeaderValue::from(FALLBACK_RETRY_S)));
         }
         http
     }
