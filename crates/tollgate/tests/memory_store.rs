@@ -286,11 +286,14 @@ fn large_states_are_bounded_in_bytes_and_no_state_is_removed_while_it_counts() {
     const KIB: usize = 1_024;
     let limit = Limit::SlidingLog(SlidingLog::new(1_000, Span::from_secs(3_600)).unwrap());
     let subjects_with_state = |bytes: usize| {
-        let store = keyed_store(clock()).keys_max(1_000_000).state_bytes_max(bytes);
+        let clock = clock();
+        let store = keyed_store(clock).keys_max(1_000_000).state_bytes_max(bytes);
         let keyed = Keyed::with_store(limit, store).unwrap();
         for number in 0..1_000_u32 {
             for _ in 0..100 {
                 keyed.check(number.to_le_bytes());
+                // Charges at the same instant share an entry.
+                clock.advance(Duration::from_micros(1));
             }
         }
         assert!(keyed.check(0_u32.to_le_bytes()).allowed(), "its log still grows");

@@ -80,7 +80,7 @@ fn keys_of_callers_own_limits_never_use_up_the_keys_of_rules() {
             reply.push(client.line());
         }
         client.line();
-        assert_eq!(reply[2], ":1", "user {number}: {reply:?}");
+        assert_eq!(reply[3], ":1", "user {number}: {reply:?}");
     }
 }
 

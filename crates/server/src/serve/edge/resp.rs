@@ -184,6 +184,9 @@ where
     let consumed = len - rest.len();
     drop(pending);
     connection.consume(consumed);
+    if progress != Progress::Done {
+        connection.count_output();
+    }
     progress
 }
 

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use tracing::level_filters::LevelFilter;
-use tracing::subscriber::Interest;
 use tracing::{Event, Metadata};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer;
@@ -50,10 +49,6 @@ struct LibraryLines;
 impl<S> Filter<S> for LibraryLines {
     fn enabled(&self, _: &Metadata<'_>, _: &LayerContext<'_, S>) -> bool {
         true
-    }
-
-    fn callsite_enabled(&self, _: &'static Metadata<'static>) -> Interest {
-        Interest::always()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -95,8 +95,7 @@ impl From<EdgeError> for HttpError {
             http.field = Some((header::WWW_AUTHENTICATE, scheme));
         } else if status == StatusCode::TOO_MANY_REQUESTS {
             http.field = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
-        }
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        } else if status == StatusCode::SERVICE_UNAVAILABLE {
             http.field = Some((header::RETRY_AFTER, HeaderValue::from(FALLBACK_RETRY_S)));
         }
         http

@@ -71,6 +71,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.share.limit(OUTPUT_MAX)
     }
 
+    /// Counts the output of an unfinished pipeline toward the budget. Other output is usually sent at once.
+    pub(crate) fn count_output(&mut self) {
+        self.share.set(self.output.len() - self.sent);
+    }
+
     /// The input that is not answered yet, and the output.
     pub(crate) fn buffers(&mut self) -> (&mut [u8], &mut Vec<u8>) {
         (&mut self.input[self.start..self.end], &mut self.output)
