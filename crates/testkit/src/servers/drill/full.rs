@@ -69,7 +69,7 @@ pub fn fill_memory(runtime: &Runtime, policy: &str, seed: u64) -> Result<Full, D
         }
     }
     if policy == "noeviction" {
-        // Otherwise there is room for small keys while there is none for another large one.
+        // Otherwise small keys still fit when a large one does not.
         admin.command(&[b"CONFIG", b"SET", b"maxmemory", b"1mb"])?;
     }
     let began = load.tally(|_| true);
