@@ -69,7 +69,7 @@ pub fn fill_memory(runtime: &Runtime, policy: &str, seed: u64) -> Result<Full, D
         }
     }
     if policy == "noeviction" {
-        // Otherwise small keys still fit when a large one does not.
+        // Otherwise small keys fit, although another large one does not.
         admin.command(&[b"CONFIG", b"SET", b"maxmemory", b"1mb"])?;
     }
     let began = load.tally(|_| true);
