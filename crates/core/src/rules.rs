@@ -5,6 +5,7 @@
 
 pub mod condition;
 pub mod cost;
+pub mod exclusion;
 mod index;
 pub mod placement;
 pub mod planning;
@@ -16,6 +17,7 @@ mod tree;
 
 pub use condition::{Condition, Test};
 pub use cost::Cost;
+pub use exclusion::Exclusion;
 pub use placement::Placement;
 pub use planning::{Planned, Request, RuleTrace};
 pub use rule::{FailurePolicy, Missing, Mode, Origin, Override, Rollout, Rule};

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) dialect: Dialect,
     pub(crate) grpc: GrpcConfig,
     pub(crate) proxies: TrustedProxies,
+    /// The load balancers whose connections begin with a PROXY protocol header.
+    pub(crate) proxy_protocol: TrustedProxies,
     /// How many leading bits of an address identify a client.
     pub(crate) prefixes: Prefixes,
     /// How long a shutdown waits for requests in flight.

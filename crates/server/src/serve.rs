@@ -2,10 +2,11 @@
 
 mod announce;
 pub(crate) mod edge;
+mod evictions;
 mod file_watcher;
 pub(crate) mod fleet;
 mod gate;
-mod listen;
+pub(crate) mod listen;
 mod maintenance;
 mod observe;
 mod readiness;
@@ -34,6 +35,7 @@ use crate::protocol::Protocol;
 use crate::stderr;
 use edge::auth::AccessPolicy;
 use edge::resp::OutputBudget;
+use evictions::Evictions;
 use fleet::Others;
 use gate::{Backed, Gate};
 use listen::connections::{ConnectionLimits, Connections};
@@ -71,6 +73,8 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         main.block_on(open(config.store, config.hashers, config.request_id_horizon, source, &calls))?;
     let fleet = main.block_on(fleet::of(&limiter))?;
     let (differences, others) = watch::channel(Others::default());
+    let (evicted, evictions) = watch::channel(Evictions::default());
+    let shared_store = limiter.redis_store();
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     // In the namespace of the rules, which separates fleets on one store.
@@ -93,13 +97,18 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         dialect: config.dialect,
         grpc: config.grpc,
         proxies: config.proxies,
+        proxy_protocol: config.proxy_protocol,
         prefixes: config.prefixes,
         others: fleet.is_some().then_some(others),
+        evictions: shared_store.is_some().then_some(evictions),
         ending: CancellationToken::new(),
     });
-    if let Some(fleet) = fleet {
+    let comparing = fleet.map(|fleet| {
         let (state, ending) = (Arc::clone(&state), state.ending.clone());
-        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending));
+        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending))
+    });
+    if let Some(store) = shared_store {
+        main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
@@ -113,6 +122,9 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         let mut all_answered = true;
         for worker in workers {
             all_answered &= worker.end().await?;
+        }
+        if let Some(comparing) = comparing {
+            comparing.await?;
         }
         let gate = state.gate.clone();
         tokio::task::spawn_blocking(move || gate.end()).await?;

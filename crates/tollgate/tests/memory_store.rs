@@ -12,7 +12,8 @@ use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{
-    Answer, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Decline, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token,
+    Verdict,
 };
 use tollgate_testkit::conformance::{Slots, check_against_model, counting_limits};
 
@@ -362,6 +363,26 @@ fn a_snapshot_restores_every_state_and_a_damaged_one_restores_nothing() {
     assert_eq!(old.save(&folder).unwrap(), keyspaces.len());
     assert_eq!(late.load(&folder).unwrap().expired, keyspaces.len());
     std::fs::remove_file(&folder).unwrap();
+}
+
+#[test]
+fn a_restored_lease_can_be_released_by_its_owner_only() {
+    let clock = clock();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
+    let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(30)).unwrap());
+    let ask = |store: &MemoryStore<&ManualClock>, operation| {
+        let mut plan = Plan::new();
+        plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
+        store.apply_now(&plan).answers[0].verdict
+    };
+    let old: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    ask(&old, Operation::Charge { cost: 1, token: Token(1) });
+    let mut bytes = Vec::new();
+    old.snapshot(&mut bytes).unwrap();
+    let new: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    new.restore(&mut bytes.as_slice()).unwrap();
+    assert_eq!(ask(&new, Operation::Release { token: Token(2) }), Verdict::Declined(Decline::NotHeld));
+    assert_eq!(ask(&new, Operation::Release { token: Token(1) }), Verdict::Done { amount: 1 });
 }
 
 /// Arbitrary bytes are rejected. The fuzz targets test the layouts inside a snapshot.

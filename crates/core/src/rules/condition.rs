@@ -1,5 +1,6 @@
 //! Conditions: which attribute values a request must have for a rule to match.
 
+use super::exclusion::Exclusion;
 use crate::attributes::Attributes;
 
 /// A test of one attribute.
@@ -22,6 +23,8 @@ pub enum Test {
     Glob(String),
     /// The value is a path that matches this pattern, segment by segment.
     Path(PathPattern),
+    /// The value passes a test and is not excluded.
+    Except(Box<Exclusion>),
 }
 
 /// A path pattern, such as `/v1/items/{id}` or `/files/{*rest}`.
@@ -72,6 +75,14 @@ impl Condition {
 }
 
 impl Test {
+    /// Returns the test that values must pass, without its exclusions.
+    pub fn required(&self) -> &Test {
+        match self {
+            Test::Except(exclusion) => exclusion.base().required(),
+            test => test,
+        }
+    }
+
     /// Whether the value passes the test.
     pub fn holds(&self, value: &str) -> bool {
         match self {
@@ -79,6 +90,7 @@ impl Test {
             Test::Prefix(prefix) => value.starts_with(prefix.as_str()),
             Test::Glob(pattern) => glob(pattern.as_bytes(), value.as_bytes()),
             Test::Path(pattern) => pattern.matches(value),
+            Test::Except(exclusion) => exclusion.holds(value),
         }
     }
 }

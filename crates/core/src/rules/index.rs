@@ -85,13 +85,13 @@ impl Index {
     }
 }
 
-/// Returns names for the tree entries of a test. A glob has none.
+/// Returns names for the tree entries of a test. A glob and a test with exclusions have none.
 fn entries(test: &Test) -> Vec<String> {
     match test {
         Test::OneOf(values) => values.iter().map(|value| format!("={value}")).collect(),
         Test::Prefix(prefix) => vec![format!("^{prefix}")],
         Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::entry).collect()],
-        Test::Glob(_) => Vec::new(),
+        Test::Glob(_) | Test::Except(_) => Vec::new(),
     }
 }
 

@@ -65,7 +65,7 @@ impl BoundAttributes {
         &self.id
     }
 
-    /// Identifies the pairs; `None` if there are none.
+    /// Identifies the pairs; `None` without pairs.
     pub(crate) const fn fingerprint(&self) -> Option<[u8; BoundAttributes::FINGERPRINT_BYTES]> {
         self.fingerprint
     }

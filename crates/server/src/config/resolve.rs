@@ -59,6 +59,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
             names: AttributeNames::new(attribute_names(layers)),
         },
         proxies: proxies(layers),
+        proxy_protocol: TrustedProxies::new(cidr_blocks(layers, "proxy_protocol"), ProxyHeader::None),
         prefixes: prefixes(layers),
         shutdown_timeout: duration(layers, "shutdown_timeout"),
         log: LogConfig {
@@ -362,8 +363,7 @@ fn dialect(layers: &Layers) -> Dialect {
 }
 
 fn proxies(layers: &mut Layers) -> TrustedProxies {
-    let blocks: Vec<Cidr> =
-        items(layers, "trusted_proxies").iter().filter_map(|(word, _)| word.parse().ok()).collect();
+    let blocks = cidr_blocks(layers, "trusted_proxies");
     let header = match scalar(layers, "proxy_header") {
         "forwarded" => ProxyHeader::Forwarded,
         "x-forwarded-for" => ProxyHeader::XForwardedFor,
@@ -381,6 +381,10 @@ fn proxies(layers: &mut Layers) -> TrustedProxies {
         layers.report("proxy_header", None, |at| Problem::error("no-proxies", at, message).help(help));
     }
     TrustedProxies::new(blocks, header)
+}
+
+fn cidr_blocks(layers: &Layers, name: &str) -> Vec<Cidr> {
+    items(layers, name).iter().filter_map(|(word, _)| word.parse().ok()).collect()
 }
 
 /// Returns the additional attribute names of descriptor entries, by key.

@@ -300,6 +300,17 @@ pub const SETTINGS: &[Setting] = &[
         "none",
         "Header field in which trusted proxies send the client's address",
     ),
+    Setting {
+        details: "A connection from these addresses must begin with a header of version 1 or 2, before TLS, and the address in it is \
+                  the client's. A header from any other address is refused as an invalid request.",
+        ..setting(
+            CLIENTS,
+            "proxy_protocol",
+            Kind::CidrBlocks,
+            "",
+            "Addresses of load balancers that send a PROXY protocol header on every connection, to any listener",
+        )
+    },
     setting(
         CLIENTS,
         "client_prefix_v4",

@@ -74,7 +74,13 @@ fn has_the_values_of(
     // No entry replaces the attributes of the message.
     assert_eq!(attributes.get("domain"), Some(message.domain.as_str()));
     assert_eq!(attributes.get("descriptor"), Some(keys.join(",").as_str()));
-    for (name, value) in attributes.iter().filter(|(name, _)| !matches!(*name, "domain" | "descriptor")) {
+    let is_index = |index: &str| {
+        index.parse::<usize>().is_ok_and(|index| message.descriptors.get(index) == Some(descriptor))
+    };
+    assert!(attributes.get("descriptor_index").is_some_and(is_index));
+    for (name, value) in
+        attributes.iter().filter(|(name, _)| !matches!(*name, "domain" | "descriptor" | "descriptor_index"))
+    {
         let is_sent = |entry: &Entry| name.starts_with(&entry.key) && entry.value == value;
         let is_renamed = |key: &str| entries.iter().any(|entry| entry.key == key && entry.value == value);
         let holds = match name {

@@ -439,4 +439,12 @@ impl Backed {
             Backed::Redis(limiter) => limiter.with_rules(look),
         }
     }
+
+    /// The store that servers share, if there is one.
+    pub(crate) fn redis_store(&self) -> Option<RedisStore> {
+        match self {
+            Backed::Memory(_) => None,
+            Backed::Redis(limiter) => Some(limiter.store().store.clone()),
+        }
+    }
 }

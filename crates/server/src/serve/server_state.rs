@@ -10,6 +10,7 @@ use tollgate::headers::Dialect;
 
 use super::edge::auth::AccessPolicy;
 use super::edge::resp::OutputBudget;
+use super::evictions::Evictions;
 use super::fleet::Others;
 use super::gate::Gate;
 use super::listen::connections::Connections;
@@ -41,10 +42,14 @@ pub(crate) struct ServerState {
     pub(crate) grpc: GrpcConfig,
     /// The proxies whose forwarding headers are used.
     pub(crate) proxies: TrustedProxies,
+    /// The load balancers whose connections begin with a PROXY protocol header.
+    pub(crate) proxy_protocol: TrustedProxies,
     /// The length of the address prefix that identifies a client.
     pub(crate) prefixes: Prefixes,
     /// How the other servers on the store differ; `None` if the store is not shared.
     pub(crate) others: Option<watch::Receiver<Others>>,
+    /// Whether the store evicts keys; `None` if the store is not shared.
+    pub(crate) evictions: Option<watch::Receiver<Evictions>>,
     /// Cancelled on shutdown: no new work is accepted, and requests in flight are answered.
     pub(crate) ending: CancellationToken,
 }
@@ -84,6 +89,9 @@ impl ServerState {
         );
         if let Some(others) = &self.others {
             others.borrow().write(&mut page);
+        }
+        if let Some(evictions) = &self.evictions {
+            evictions.borrow().write(&mut page);
         }
         let mut family =
             page.family("tollgate_build_info", Kind::Gauge, "Always 1; the version is in the label.");

@@ -31,7 +31,7 @@ pub(crate) struct Caller {
 /// The access that a route or a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
-    /// None: it is open to everybody, whatever they send.
+    /// No access: it is open to every caller.
     Nothing,
     /// Any scope.
     AnyScope,
@@ -41,6 +41,7 @@ pub(crate) enum Needs {
 /// The other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
+    /// The address of the client: that of the connection, or the one in the PROXY protocol header of a trusted load balancer.
     pub(crate) address: IpAddr,
     /// Whether it has sent a certificate that `tls_client_ca` signed.
     pub(crate) is_certified: bool,

@@ -54,7 +54,7 @@ where
 {
     let phase = PhaseCell::default();
     if peer.is_for_health {
-        // Such a place is not for waiting: the head of its only request is awaited as if it had begun.
+        // The timeout of the request head starts now, so that an idle client does not keep a place for health checks.
         phase.set(RequestPhase::Head);
     }
     let stream = TokioIo::new(TimeoutStream::new(stream, phase.clone()));

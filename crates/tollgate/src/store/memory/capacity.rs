@@ -69,8 +69,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Sets the cap on keys. The default is ten million.
     ///
     /// A key takes about 48 bytes under a window, bucket, meter or penalty, and 150 to 250 under the others. To these add 8
-    /// bytes for each part of a sliding window beyond six, 16 to 32 for each request in a log, and 48 to 96 for each lease
-    /// or reservation. Threads that insert at the same moment may exceed the cap by one key each.
+    /// bytes for each part of a sliding window beyond six, 16 to 32 for each request in a log, and 150 to 250 for each lease
+    /// (until its end) or reservation (until an hour after its end). Threads that insert at the same moment may exceed the cap by one key each.
     #[must_use]
     pub fn keys_max(self, keys_max: usize) -> MemoryStore<C> {
         let shard_bytes_max = default_state_bytes(keys_max) / SHARDS;

@@ -18,6 +18,13 @@ pub(crate) const DESCRIPTORS_MAX: usize = 32;
 const DOMAIN: &str = "domain";
 /// The attribute with the keys of a descriptor, in their order.
 const DESCRIPTOR: &str = "descriptor";
+/// The attribute with the index of a descriptor in its message.
+const DESCRIPTOR_INDEX: &str = "descriptor_index";
+/// The values of that attribute.
+const INDEXES: [&str; DESCRIPTORS_MAX] = [
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
+    "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31",
+];
 /// The attribute with an address, which is always written in its normal form.
 const IP: &str = "ip";
 
@@ -25,6 +32,8 @@ const IP: &str = "ip";
 #[derive(Debug)]
 pub(crate) struct DescriptorRequest<'m> {
     domain: &'m str,
+    /// Its index in the message.
+    index: &'static str,
     descriptor: &'m RateLimitDescriptor,
     /// All keys, joined in their order.
     keys: Cow<'m, str>,
@@ -91,7 +100,7 @@ pub(crate) fn read<'m>(
         }
         // 0 is the default of a message and means 1. In a descriptor, 0 is explicit: it charges nothing.
         let cost = descriptor.hits_addend.unwrap_or(u64::from((*hits_addend).max(1)));
-        Ok(DescriptorRequest::new(domain, descriptor, cost, names, prefixes))
+        Ok(DescriptorRequest::new(domain, INDEXES[index], descriptor, cost, names, prefixes))
     };
     descriptors.iter().enumerate().map(request).collect()
 }
@@ -99,6 +108,7 @@ pub(crate) fn read<'m>(
 impl<'m> DescriptorRequest<'m> {
     fn new(
         domain: &'m str,
+        index: &'static str,
         descriptor: &'m RateLimitDescriptor,
         cost: u64,
         names: &'m AttributeNames,
@@ -125,7 +135,7 @@ impl<'m> DescriptorRequest<'m> {
                 renamed.push((name, value));
             }
         }
-        DescriptorRequest { domain, descriptor, keys, numbered, renamed, cost }
+        DescriptorRequest { domain, index, descriptor, keys, numbered, renamed, cost }
     }
 
     /// The request of this descriptor, if it keeps the limits.
@@ -134,10 +144,11 @@ impl<'m> DescriptorRequest<'m> {
         // First: no entry replaces them.
         request.add(DOMAIN, self.domain)?;
         request.add(DESCRIPTOR, &self.keys)?;
+        request.add(DESCRIPTOR_INDEX, self.index)?;
         let mut numbered = self.numbered.iter().peekable();
         for (index, entry) in self.descriptor.entries.iter().enumerate() {
             let number = numbered.next_if(|(at, _)| *at == index);
-            if number.is_none() && entry.key != DOMAIN && entry.key != DESCRIPTOR {
+            if number.is_none() && ![DOMAIN, DESCRIPTOR, DESCRIPTOR_INDEX].contains(&entry.key.as_str()) {
                 request.add(&entry.key, &entry.value)?;
             }
         }
@@ -234,8 +245,8 @@ mod tests {
             ),
             // No entry replaces the attributes of the message.
             (
-                &[("domain", "other"), ("descriptor", "x")],
-                &[("domain", "shop"), ("descriptor", "domain,descriptor")],
+                &[("domain", "other"), ("descriptor", "x"), ("descriptor_index", "7")],
+                &[("domain", "shop"), ("descriptor", "domain,descriptor,descriptor_index")],
             ),
         ] {
             let message = message(&[entries]);
@@ -243,7 +254,7 @@ mod tests {
             let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
             let request = requests[0].check_request().expect("it is valid");
             let mut found: Vec<_> = request.attributes().iter().collect();
-            let mut expected = [expected, &[("domain", "shop")]].concat();
+            let mut expected = [expected, &[("domain", "shop"), ("descriptor_index", "0")]].concat();
             found.sort_unstable();
             expected.sort_unstable();
             expected.dedup();

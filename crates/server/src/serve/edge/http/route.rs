@@ -137,7 +137,7 @@ impl Route {
     /// The access that a caller needs.
     pub(super) const fn needs(self) -> Needs {
         Needs::Scope(match self {
-            // Who may take a lease may also give it back.
+            // A caller that may take a lease may also release it.
             Route::Check
             | Route::Batch
             | Route::Peek

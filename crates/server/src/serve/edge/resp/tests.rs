@@ -50,8 +50,10 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
         dialect: Dialect::default(),
         grpc: GrpcConfig::default(),
         proxies: TrustedProxies::default(),
+        proxy_protocol: TrustedProxies::default(),
         prefixes: Prefixes::default(),
         others: None,
+        evictions: None,
         ending: CancellationToken::new(),
     })
 }

@@ -162,7 +162,7 @@ impl<'b> ThrottleRequest<'b> {
             Verdict::Refused(Retry::At(at)) => (true, seconds(at - now)),
             Verdict::Refused(Retry::Never) => (true, -1),
             Verdict::Admitted { .. } => (false, -1),
-            Verdict::Done { .. } | Verdict::Declined(_) => return None,
+            Verdict::Done { .. } | Verdict::BookedLate { .. } | Verdict::Declined(_) => return None,
         };
         reply.array(5);
         reply.integer(limited.into());
