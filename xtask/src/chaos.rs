@@ -179,7 +179,7 @@ fn full(options: &Options) -> Result<Problems, DrillError> {
         problems.push(format!("full, noeviction: {refusing}"));
     }
     let evicting = fill_memory(&runtime, "allkeys-random", options.seed)?;
-    // Each evicted key gives its subject at most one limit more, and the evictions are reported.
+    // Evicted subjects start again. The store must report it.
     if evicting.evicted == 0 {
         problems.push(format!("full, allkeys-random: the evictions are not reported: {evicting}"));
     }

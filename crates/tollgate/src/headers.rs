@@ -179,7 +179,7 @@ pub fn retry_after_s(decision: &Decision) -> Option<u64> {
         return None;
     }
     if decision.source() == Source::Fallback {
-        // How long the store stays away is unknown.
+        // It is unknown how long the store stays down.
         return Some(FALLBACK_RETRY_S);
     }
     let wait = decision.retry_after()?;

@@ -164,6 +164,8 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
     let namespace = limiter.with_rules(namespace);
     match Fleet::join(&limiter.store().store, limiter.hashers(), &namespace).await {
         Ok(fleet) => Ok(Some(fleet)),
+        // The store has answered: the fault is in the configuration.
+        Err(error @ FleetError::OtherHashKey { .. }) => Err(Failure::new(error_chain(&error), error.hint())),
         Err(error) => Err(Failure::of_store(error_chain(&error), error.hint())),
     }
 }
@@ -248,7 +250,7 @@ impl Fleet {
 
     /// Reads the register.
     ///
-    /// If there is none, waits for servers that run to restore it. If the servers in it have other hash keys although the
+    /// If it does not exist, waits for servers that run to restore it. If the servers in it have other hash keys although the
     /// fleet has one of ours, waits until those that were killed are dropped: a change of keys may be going on.
     async fn register_of_others(&self) -> Result<Register, StoreError> {
         let began = Instant::now();

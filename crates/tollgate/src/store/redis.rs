@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Exactness, Outcome, Plan, Store, StoreError, Time};
 
 pub use error::RedisError;
-pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
+pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records, holds_max};
 pub use protocol::script_codec::ScriptCodec;
 pub use router::ServerStatus;
 pub use settings::{OpenError, RedisSettings, TOLERANCE_DEFAULT, TimeSource};
