@@ -165,7 +165,7 @@ pub(crate) fn rules_say_what_happens_while_the_store_is_down(recipe: &Recipe) {
     assert_eq!(site.shop.asked(), asked, "the shop is not asked");
 }
 
-/// What asking again does not help is no matter of time, and what cannot be read is the client's mistake.
+/// A denial has no wait, a key of any bytes is counted, and a key that is sent twice is the client's mistake.
 pub(crate) fn refusals_of_other_kinds_have_their_own_status(recipe: &Recipe) {
     let site = Site::with(recipe, &[], &|text| {
         text.replace("version: 1\n", "version: 1\ndeny: [{ when: { api_key: revoked }, reason: lost }]\n")
@@ -177,9 +177,15 @@ pub(crate) fn refusals_of_other_kinds_have_their_own_status(recipe: &Recipe) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("headers");
     std::fs::write(&file, b"x-api-key: \xff\n").expect("a file can be written");
-    let unreadable = site.get(2, "/search", &[&format!("@{}", file.display())]);
-    assert_eq!((unreadable.status, unreadable.header("retry-after")), (400, None), "{unreadable:?}");
+    // A key of any bytes is counted, as a subject of its own.
+    for left in (0..5).rev() {
+        let answer = site.get(2, "/search", &[&format!("@{}", file.display())]);
+        stands_at(recipe, &answer, "search-per-key", left);
+    }
+    is_refused(&site.get(2, "/search", &[&format!("@{}", file.display())]), "search-per-key");
     stands_at(recipe, &site.get(2, "/search", &[]), "search-per-key", 4);
+    let twice = site.get(2, "/search", &["x-api-key: a", "x-api-key: b"]);
+    assert_eq!((twice.status, twice.header("retry-after")), (400, None), "{twice:?}");
 }
 
 /// Tollgate is down: requests pass, without limit headers.

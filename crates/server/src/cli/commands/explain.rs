@@ -80,6 +80,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // A lease needs a token; this one is never used.
     let request = Request { attributes: &attributes, cost: args.request.cost, token: Token(1), id: None };
     let planned = rules.plan(&request, &hasher.clone().into(), now);
+    // What rules see: normal forms, and the readings of the path.
+    let values = rules.prepare(&attributes);
+    let prepared = values.as_ref().map(|values| values.replace_in(&attributes));
+    let request = Request { attributes: prepared.as_ref().unwrap_or(&attributes), ..request };
     let traces = match planned {
         Ok(Planned::Denied(_) | Planned::Bypassed(_)) => Vec::new(),
         _ => rules.explain(&request, &hasher, now),

@@ -21,8 +21,8 @@ pub(crate) struct EdgeError {
 enum ErrorKind {
     /// The request is malformed.
     BadRequest,
-    /// A part of the request exceeds a limit.
-    TooLarge,
+    /// The request cannot be counted: a part of it exceeds a limit or is missing. A gateway must not let it pass.
+    Uncountable,
     TokenRequired,
     UnknownToken,
     Forbidden,
@@ -40,10 +40,15 @@ impl EdgeError {
         EdgeError { kind: ErrorKind::BadRequest, message: message.into() }
     }
 
+    /// A request that cannot be counted, for example because a part is missing.
+    pub(crate) fn uncountable(message: impl Into<String>) -> EdgeError {
+        EdgeError { kind: ErrorKind::Uncountable, message: message.into() }
+    }
+
     /// A message of more bytes than a transport reads.
     pub(crate) fn message_too_large(bytes_max: usize) -> EdgeError {
         EdgeError {
-            kind: ErrorKind::TooLarge,
+            kind: ErrorKind::Uncountable,
             message: format!("the message has more than {bytes_max} bytes"),
         }
     }
@@ -89,7 +94,7 @@ impl EdgeError {
     /// The status of an HTTP response.
     pub(crate) const fn http_status(&self) -> StatusCode {
         match self.kind {
-            ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
+            ErrorKind::BadRequest | ErrorKind::Uncountable => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
             ErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
@@ -102,7 +107,7 @@ impl EdgeError {
     /// The `code` of a problem document. Programs depend on it.
     pub(crate) const fn problem_code(&self) -> &'static str {
         match self.kind {
-            ErrorKind::BadRequest | ErrorKind::TooLarge => "bad-request",
+            ErrorKind::BadRequest | ErrorKind::Uncountable => "bad-request",
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
@@ -121,7 +126,7 @@ impl EdgeError {
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
             ErrorKind::BadRequest
-            | ErrorKind::TooLarge
+            | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
@@ -133,7 +138,7 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::TooLarge | ErrorKind::CostAboveCapacity => return None,
+            ErrorKind::Uncountable | ErrorKind::CostAboveCapacity => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
             ErrorKind::Forbidden => Code::PermissionDenied,
@@ -146,7 +151,7 @@ impl EdgeError {
 
 impl From<RequestError> for EdgeError {
     fn from(error: RequestError) -> EdgeError {
-        let kind = if error.is_too_large() { ErrorKind::TooLarge } else { ErrorKind::BadRequest };
+        let kind = if error.is_too_large() { ErrorKind::Uncountable } else { ErrorKind::BadRequest };
         EdgeError { kind, message: error.to_string() }
     }
 }
@@ -227,6 +232,7 @@ mod tests {
             (RequestError::NoName.into(), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
             (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
             (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
+            (EdgeError::uncountable("x"), (400, "bad-request"), "ERR", None),
             (
                 auth(AuthError::TokenRequired, Protocol::Http),
                 (401, "unauthorized"),

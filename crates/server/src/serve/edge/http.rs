@@ -14,7 +14,6 @@ pub(crate) mod request_body;
 mod response;
 mod route;
 mod status_page;
-mod target;
 mod timeout_stream;
 
 use std::convert::Infallible;

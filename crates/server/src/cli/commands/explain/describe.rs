@@ -1,5 +1,6 @@
 //! Describes conditions, costs and overrides in words.
 
+use tollgate::core::path::PATH;
 use tollgate::core::rules::cost::ResolvedCost;
 use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, Test};
 use tollgate::core::{Attributes, OnFailure, Time};
@@ -20,6 +21,9 @@ pub(super) fn unmet_condition(
         Test::OneOf(values) => format!("must be {}", any_of(values)),
         Test::Prefix(prefix) => format!("must start with {}", quoted_unless_plain(prefix)),
         Test::Glob(pattern) => format!("must have the form {}", quoted_unless_plain(pattern)),
+        Test::Address(blocks) => {
+            format!("must be in {}", any_of(&blocks.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
         Test::Path(pattern) => {
             format!(
                 "must have the form {}",
@@ -27,7 +31,7 @@ pub(super) fn unmet_condition(
             )
         }
     };
-    format!("{attribute} {wanted}, but {}", is(attributes.get(attribute)))
+    format!("{attribute} {wanted}, but {}", is_in(attribute, attributes))
 }
 
 /// Describes met conditions: `action is search, method is GET`.
@@ -37,8 +41,19 @@ pub(super) fn met_conditions(conditions: &[Condition], attributes: &Attributes<'
     }
     let each = conditions
         .iter()
-        .map(|Condition { attribute, .. }| format!("{attribute} {}", is(attributes.get(attribute))));
+        .map(|Condition { attribute, .. }| format!("{attribute} {}", is_in(attribute, attributes)));
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// The value of an attribute, and the other readings of a path.
+fn is_in(attribute: &str, attributes: &Attributes<'_>) -> String {
+    let value = is(attributes.get(attribute));
+    match attributes.path_readings() {
+        others if attribute == PATH && !others.is_empty() => {
+            format!("{value}, also read as {}", any_of(others))
+        }
+        _ => value,
+    }
 }
 
 fn is(value: Option<&str>) -> String {
