@@ -48,18 +48,18 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     // SAFETY: the caller upholds the contract, which is also mimalloc's.
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(layout.size(), -1);
         // SAFETY: passed on unchanged.
-        unsafe { MiMalloc.dealloc(place, layout) }
+        unsafe { MiMalloc.dealloc(pointer, layout) }
     }
 
     // SAFETY: the caller upholds the contract, which is also mimalloc's.
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(layout.size(), -1);
         count(size, 1);
         // SAFETY: passed on unchanged.
-        unsafe { MiMalloc.realloc(place, layout, size) }
+        unsafe { MiMalloc.realloc(pointer, layout, size) }
     }
 }
 

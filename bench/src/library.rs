@@ -8,6 +8,8 @@ mod ratelimit;
 mod throttlecrab;
 mod tollgate;
 
+use tollgate_bench_report::thousands;
+
 use crate::contender::Entrant;
 use crate::rounds::{Effort, Row, Stage};
 use crate::script::Spread;
@@ -77,12 +79,4 @@ pub(crate) fn stages(effort: &Effort) -> Vec<Stage> {
 
 fn taking_part(entrants: &[Entrant], keys: u64) -> Vec<Entrant> {
     entrants.iter().filter(|entrant| keys <= entrant.keys_max).copied().collect()
-}
-
-/// Formats a number with a comma after each thousand.
-fn thousands(number: u64) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        _ => format!("{},{:03}", thousands(number / 1_000), number % 1_000),
-    }
 }

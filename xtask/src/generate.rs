@@ -1,8 +1,13 @@
 //! `cargo xtask gen`: writes the files that are generated from code, and checks that they are up to date.
 
-use crate::measure::Measurements;
-use crate::{pages, pictures, protobuf, reference};
+mod measure;
+mod pages;
+mod pictures;
+mod protobuf;
+mod reference;
+
 use anyhow::{Context, Result, anyhow, bail};
+use measure::Measurements;
 use std::path::Path;
 
 /// Folder of the pages and pictures that explain the algorithms.

@@ -5,16 +5,12 @@
 mod bench;
 mod chaos;
 mod generate;
-mod measure;
 mod oracle;
-mod pages;
-mod pictures;
-mod protobuf;
-mod reference;
 #[cfg(test)]
 mod scratch;
 mod setup;
 mod stage;
+mod svg;
 mod test;
 mod tidy;
 
@@ -40,11 +36,11 @@ enum Task {
     /// Prove the tree: format, tidy, clippy, tests, docs, generated files.
     ///
     /// Installs what the machine lacks, then runs the stages in order and streams their output. Each stage has
-    /// a budget in minutes and is stopped, with everything it started, when it leaves it. The first stage that
-    /// fails ends the run. A table at the end shows what each stage used of its budget.
+    /// a budget in minutes; a stage over budget is stopped with all processes that it started. The first stage that
+    /// fails ends the run. A table at the end shows how much of its budget each stage used.
     #[command(
         after_help = "Missing programs are installed with apt-get on Debian and its relatives, as root or through \
-                      a sudo that asks no password. Elsewhere the task names what to install, and fails."
+                      a sudo without a password. Elsewhere the task lists what to install, and fails."
     )]
     Test,
 
@@ -65,14 +61,14 @@ enum Task {
         Files below a folder named vendor or corpus are not ours, and are not read for style.")]
     Tidy,
 
-    /// Write the files that are made from code: pictures and reference pages.
+    /// Write the files that are generated from code: pictures and reference pages.
     ///
-    /// Run it after a change to what those files show, and commit the result with the change.
+    /// Run it after a change that these files show, and commit the result with the change.
     #[command(after_help = "Examples:\n  \
         cargo xtask gen            write what is missing or stale\n  \
         cargo xtask gen --check    write nothing; name what is missing or stale, and fail")]
     Gen {
-        /// Only compare, and fail when a file is missing or stale.
+        /// Only compare, and fail if a file is missing or stale.
         #[arg(long)]
         check: bool,
     },
@@ -114,10 +110,10 @@ enum Task {
     /// Compare figures of one run only, and do not use the machine for other work meanwhile.
     #[command(after_help = "Examples:\n  \
         cargo xtask bench                    everything; takes about a quarter of an hour and 8 GiB of memory\n  \
-        cargo xtask bench --suite redis      only what a check costs Redis\n  \
-        cargo xtask bench --suite serve      only what a decision costs over the network\n  \
-        cargo xtask bench --quick            does it still work? writes nothing\n  \
-        cargo xtask bench --again            page and pictures once more, from the last run")]
+        cargo xtask bench --suite redis      only the cost of a check in Redis\n  \
+        cargo xtask bench --suite serve      only the cost of a decision over the network\n  \
+        cargo xtask bench --quick            shows that the bench works; writes nothing\n  \
+        cargo xtask bench --again            writes page and pictures again, from the last run")]
     Bench(bench::Options),
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what must hold in the tree and no compiler checks.
+//! `cargo xtask tidy`: checks of the tree that the compiler does not make.
 //!
 //! Each check is a function from the files to the problems found, in a separate file. This file holds the table
 //! of checks and reports what they find.
@@ -124,7 +124,7 @@ mod planted {
         problems.iter().map(|problem| format!("{}:{}", problem.path, problem.line)).collect()
     }
 
-    /// On which lines the check found something in one file.
+    /// The lines of one file on which the check found something.
     pub(super) fn lines(check: fn(&Tree) -> Vec<Problem>, path: &str, text: &str) -> Vec<usize> {
         let mut lines: Vec<usize> =
             check(&Tree::of(&[(path, text)])).iter().map(|problem| problem.line).collect();

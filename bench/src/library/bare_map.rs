@@ -10,7 +10,7 @@ use crate::contender::{Decide, Entrant};
 
 pub(super) const KEYED: Entrant = Entrant::new(
     "bare map",
-    "no limiter: a sharded `hashbrown` table that finds a key by its keyed hash and adds to a number, and reads no clock",
+    "no limiter: a sharded `hashbrown` table that finds a key by its keyed hash and increments a number; it reads no clock",
     |_| Box::new(BareMap::new()),
 );
 

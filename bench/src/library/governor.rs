@@ -12,18 +12,18 @@ use crate::contender::{BURST, Decide, Entrant, PERIOD_S};
 
 pub(super) const DASHMAP: Entrant =
     Entrant::new("governor DashMap", "`RateLimiter::<String, _>::dashmap` and `check_key`", |_| {
-        Box::new(Keyed(RateLimiter::<String, DashMapStateStore<String>, DefaultClock, Unhurried>::dashmap(
-            quota(),
-        )))
+        Box::new(Keyed(
+            RateLimiter::<String, DashMapStateStore<String>, DefaultClock, NoMiddleware>::dashmap(quota()),
+        ))
     });
 
 pub(super) const HASHMAP: Entrant = Entrant::new(
     "governor HashMap",
-    "`RateLimiter::<String, _>::hashmap` and `check_key`: one lock for all",
+    "`RateLimiter::<String, _>::hashmap` and `check_key`: one lock for all keys",
     |_| {
-        Box::new(Keyed(RateLimiter::<String, HashMapStateStore<String>, DefaultClock, Unhurried>::hashmap(
-            quota(),
-        )))
+        Box::new(Keyed(
+            RateLimiter::<String, HashMapStateStore<String>, DefaultClock, NoMiddleware>::hashmap(quota()),
+        ))
     },
 );
 
@@ -32,14 +32,14 @@ pub(super) const DIRECT: Entrant =
         Box::new(Direct(RateLimiter::direct(quota())))
     });
 
-type Unhurried = NoOpMiddleware<<DefaultClock as Clock>::Instant>;
+type NoMiddleware = NoOpMiddleware<<DefaultClock as Clock>::Instant>;
 
 fn quota() -> Quota {
     let burst = NonZeroU32::new(BURST).expect("the burst is not zero");
     Quota::with_period(Duration::from_secs(PERIOD_S)).expect("the period is not zero").allow_burst(burst)
 }
 
-struct Keyed<S: KeyedStateStore<String>>(RateLimiter<String, S, DefaultClock, Unhurried>);
+struct Keyed<S: KeyedStateStore<String>>(RateLimiter<String, S, DefaultClock, NoMiddleware>);
 
 impl<S: KeyedStateStore<String> + Send + Sync> Decide for Keyed<S> {
     fn decide(&self, key: &String) -> bool {

@@ -25,7 +25,7 @@ pub(super) const ONE_RULE: Entrant = Entrant {
     every: 10,
     ..Entrant::new(
         "limitador, 1 of 20 rules",
-        "the same with 20 limits, of which one applies, from four attributes",
+        "the same with 20 limits and four attributes; one limit applies",
         |keys| Box::new(Limitador::new(keys, limits(), "search")),
     )
 };
@@ -33,7 +33,7 @@ pub(super) const ONE_RULE: Entrant = Entrant {
 pub(super) const THREE_RULES: Entrant = Entrant {
     keys_max: 1,
     every: 10,
-    ..Entrant::new("limitador, 3 of 20 rules", "the same, of which three apply", |keys| {
+    ..Entrant::new("limitador, 3 of 20 rules", "the same; three limits apply", |keys| {
         Box::new(Limitador::new(3 * keys, limits(), "export"))
     })
 };

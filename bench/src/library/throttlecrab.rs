@@ -9,7 +9,7 @@ use crate::contender::{BURST, Decide, Entrant, PERIOD_S};
 
 pub(super) const KEYED: Entrant = Entrant::new(
     "throttlecrab",
-    "`RateLimiter::rate_limit` on `PeriodicStore::new`; not made for threads, so behind a `parking_lot::Mutex`; its adaptive \
+    "`RateLimiter::rate_limit` on `PeriodicStore::new`; not thread-safe, so behind a `parking_lot::Mutex`; its adaptive \
      store scans the whole table for every decision once it is three quarters full",
     |_| Box::new(Throttlecrab(Mutex::new(RateLimiter::new(PeriodicStore::new())))),
 );

@@ -27,7 +27,7 @@ pub(super) enum Way {
     /// Calls that were encoded before the run, over one connection, one pipeline at a time.
     Script(Build),
     /// A store that this number of tasks call at once, over this number of connections. The store decides what it batches.
-    Store { lanes: usize, tasks: usize },
+    Store { connection_count: usize, tasks: usize },
 }
 
 /// A contender before its script is loaded.
@@ -49,8 +49,14 @@ impl Entrant {
     }
 
     /// A store with this number of connections, called by this number of tasks.
-    pub(super) const fn store(name: &'static str, what: &'static str, lanes: usize, tasks: usize) -> Entrant {
-        Entrant { name, what, way: Way::Store { lanes, tasks }, per_call: None, gives_back: false }
+    pub(super) const fn store(
+        name: &'static str,
+        what: &'static str,
+        connection_count: usize,
+        tasks: usize,
+    ) -> Entrant {
+        let way = Way::Store { connection_count, tasks };
+        Entrant { name, what, way, per_call: None, gives_back: false }
     }
 
     /// The same with this number of checks per call.

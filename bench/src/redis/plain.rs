@@ -23,7 +23,7 @@ pub(super) const TOKEN_BUCKET: Entrant = Entrant::new(
 pub(super) const FIXED_WINDOW: Entrant = Entrant::new(
     "plain fixed window",
     "`EVALSHA` of bench/src/redis/plain/fixed_window.lua: one counter; `INCR`, and `PEXPIRE` the first time; reads no \
-     clock, because the window is the key's life",
+     clock, because the window is the lifetime of the key",
     |connection, keys| load(connection, keys, include_str!("plain/fixed_window.lua"), HOUR_MS, PER_HOUR),
 );
 

@@ -86,8 +86,8 @@ impl Running {
                 let encoded = encoded.collect::<Result<_>>()?;
                 Sender::Script { contender, per_call, encoded, replies: Replies::default() }
             }
-            Way::Store { lanes, tasks } => {
-                let asked = AskedStore::open(connections.port, database, (lanes, tasks), &keys)?;
+            Way::Store { connection_count, tasks } => {
+                let asked = AskedStore::open(connections.port, database, (connection_count, tasks), &keys)?;
                 Sender::Store { asked, admitted: 0 }
             }
         };

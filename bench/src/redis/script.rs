@@ -52,7 +52,7 @@ pub(super) fn script(keys: Keys, pipelines: usize, gives_back: bool, seed: u64) 
                     Keys::Many(count) => index::sample(&mut random, count as usize, PIPELINE).into_vec(),
                 };
                 let check =
-                    |place| Check { key: drawn[place], ticket: at * PIPELINE + place + 1, gives_back: false };
+                    |index| Check { key: drawn[index], ticket: at * PIPELINE + index + 1, gives_back: false };
                 std::array::from_fn(check)
             }
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::core::algorithm::bucket::Bucket;
-use tollgate::core::{Item, Limit, Operation, Plan, Keyspace, Span, Store, Subject, SubjectHasher};
+use tollgate::core::{Item, Keyspace, Limit, Operation, Plan, Span, Store, Subject, SubjectHasher};
 use tollgate::store::redis::{RedisSettings, RedisStore};
 
 use super::contender::{Entrant, INTERVAL_US, PER_HOUR};
@@ -21,9 +21,9 @@ pub(super) const STORES: [Entrant; 4] = [
         2,
         PIPELINE,
     ),
-    Entrant::store("RedisStore, one lane", "the same over one connection", 1, PIPELINE),
+    Entrant::store("RedisStore, one connection", "the same over one connection", 1, PIPELINE),
     Entrant::store("RedisStore, 512 tasks", "the same from 512 tasks over 2 connections", 2, 512),
-    Entrant::store("RedisStore, 512 tasks, one lane", "the same from 512 tasks over one connection", 1, 512),
+    Entrant::store("512 tasks, one connection", "the same from 512 tasks over one connection", 1, 512),
 ];
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -47,12 +47,12 @@ impl AskedStore {
     pub(super) fn open(
         port: u16,
         database: usize,
-        (lanes, tasks): (usize, usize),
+        (connection_count, tasks): (usize, usize),
         keys: &[String],
     ) -> Result<AskedStore> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let settings = RedisSettings::url(&format!("redis://127.0.0.1:{port}/{database}"))?;
-        let store = runtime.block_on(settings.deadline(DEADLINE).connections(lanes).connect())?;
+        let store = runtime.block_on(settings.deadline(DEADLINE).connections(connection_count).connect())?;
         let hasher = SubjectHasher::new([7; 32]);
         let shared = SharedStore {
             store,

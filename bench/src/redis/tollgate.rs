@@ -11,7 +11,7 @@ use tollgate::core::algorithm::sliding_log::SlidingLog;
 use tollgate::core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate::core::calendar::{Calendar, Period};
 use tollgate::core::{
-    Answer, Item, Limit, Operation, Plan, Keyspace, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
 use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate::{Clock, SystemClock};
@@ -31,7 +31,7 @@ pub(super) const TOKEN_BUCKET: Entrant = Entrant::new(
 /// The same contender under its algorithm's name.
 const BESIDE_OTHERS: Entrant = Entrant {
     name: "tollgate token bucket",
-    what: "the same as tollgate, run beside the others",
+    what: "the same as tollgate, run together with the other algorithms",
     ..TOKEN_BUCKET
 };
 
@@ -46,7 +46,7 @@ const FIXED_WINDOW: Entrant =
 
 const SLIDING_WINDOW: Entrant = Entrant::new(
     "tollgate sliding window",
-    "the same with a window of one hour in 6 buckets, the oldest of which counts whole",
+    "the same with a window of one hour in 6 buckets, with strict counting",
     |connection, keys| {
         let window = SlidingWindow::new(PER_HOUR, HOUR, 6, Counting::Strict)?;
         load(connection, keys, Limit::SlidingWindow(window))
@@ -70,7 +70,7 @@ const CONCURRENCY: Entrant = Entrant {
 
 const QUOTA: Entrant = Entrant::new(
     "tollgate quota",
-    "the same with one month of the calendar; nothing is reserved",
+    "the same with a calendar month; nothing is reserved",
     |connection, keys| {
         let month = Calendar::new(Period::Month { day: 1 }, "UTC")?.around(SystemClock.now());
         load(connection, keys, Limit::Quota(Quota::new(PER_HOUR, 0, QuotaPeriod::Calendar(month))?))

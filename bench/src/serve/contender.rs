@@ -57,7 +57,7 @@ pub(super) struct Entrant {
 
 pub(super) const THROTTLE: Entrant = Entrant {
     name: "tollgate CL.THROTTLE",
-    what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, a limit that the caller brings",
+    what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, with a limit that the caller gives",
     server: Which::Tollgate,
     protocol: Protocol::Resp,
     path: "",
@@ -146,7 +146,7 @@ pub(super) const NGINX: Entrant = Entrant {
 
 pub(super) const BARE_POST: Entrant = Entrant {
     name: "bare hyper",
-    what: "no limiter: hyper reads the same `POST` as of tollgate check to its end and answers a fixed JSON, on the runtime and sockets of `tollgate serve`",
+    what: "no limiter: hyper reads the whole body of the same `POST` as tollgate check and answers a fixed JSON, on the runtime and sockets of `tollgate serve`",
     server: Which::Bare,
     protocol: Protocol::Http,
     path: "",
@@ -157,7 +157,7 @@ pub(super) const BARE_POST: Entrant = Entrant {
 
 pub(super) const BARE_GET: Entrant = Entrant {
     name: "bare hyper, no body",
-    what: "the same with the `GET` of tollgate authorize",
+    what: "the same with the same `GET` as tollgate authorize",
     request: AUTHORIZE.request,
     ..BARE_POST
 };
@@ -190,7 +190,7 @@ pub(super) const THROTTLECRAB_GRPC: Entrant = Entrant {
 
 pub(super) const BARE_TONIC: Entrant = Entrant {
     name: "bare tonic",
-    what: "no limiter: tonic reads the same message as tollgate RLS and answers that it may pass, on the runtime and sockets of `tollgate serve`",
+    what: "no limiter: tonic reads the same message as tollgate RLS and answers that the request may pass, on the runtime and sockets of `tollgate serve`",
     server: Which::Bare,
     begins: ADMITTED,
     holds: "",

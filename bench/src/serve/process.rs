@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::cpu;
 
 /// The longest time to start listening, and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 pub(super) struct Process {
@@ -23,8 +23,8 @@ pub(super) struct Process {
 impl Process {
     /// Starts the server and waits until it listens on these ports. Its output goes to a file in this folder.
     pub(super) fn start(name: &str, command: &mut Command, ports: &[u16], folder: &Path) -> Result<Process> {
-        let said = folder.join(format!("{name}.log"));
-        let log = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+        let log_path = folder.join(format!("{name}.log"));
+        let log = File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
         // Environment variables of the bench must not configure the server.
         let child = command
             .env_clear()
@@ -34,13 +34,13 @@ impl Process {
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
         let mut process = Process { child };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         for &port in ports {
             while TcpStream::connect(("127.0.0.1", port)).is_err() {
                 let ended = process.child.try_wait()?;
                 if ended.is_some() || Instant::now() > deadline {
-                    let said = fs::read_to_string(&said).unwrap_or_else(|error| error.to_string());
-                    bail!("{name} does not listen on port {port}: {said}");
+                    let text = fs::read_to_string(&log_path).unwrap_or_else(|error| error.to_string());
+                    bail!("{name} does not listen on port {port}: {text}");
                 }
                 thread::sleep(POLL);
             }
@@ -57,7 +57,7 @@ impl Process {
     fn ask_to_end(&mut self) -> Result<bool> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no process")?;
         kill_process(id, Signal::TERM)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if self.child.try_wait()?.is_some() {
                 return Ok(true);

@@ -1,8 +1,10 @@
 //! The report of a run, written by the bench and read by `cargo xtask bench`.
 
 mod figures;
+mod numbers;
 
 pub use figures::Figure;
+pub use numbers::thousands;
 use serde::{Deserialize, Serialize};
 
 /// One run of one suite.

@@ -62,6 +62,12 @@ pub(crate) struct Config {
     /// Number of worker threads; one per core by default.
     pub(crate) threads: usize,
     pub(crate) connections_max: usize,
+    /// Connections of one client address.
+    pub(crate) connections_max_per_address: usize,
+    /// Whether the HTTP listener serves control routes: only if it is on a loopback address and `admin` is unset.
+    pub(crate) control_on_http: bool,
+    /// Hosts besides this machine that loopback and control listeners serve.
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) dialect: Dialect,
     pub(crate) grpc: GrpcConfig,
     pub(crate) proxies: TrustedProxies,

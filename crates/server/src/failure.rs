@@ -54,9 +54,9 @@ pub(crate) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
+        let message = next.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
         }
         cause = next.source();
     }

@@ -42,7 +42,7 @@ fn unreadable(name: &str, error: &io::Error) -> Failure {
         ErrorKind::PermissionDenied => {
             "make it readable for you, or pass its text on standard input as `-`".to_owned()
         }
-        ErrorKind::FileTooLarge => "this is no rules file; check the path".to_owned(),
+        ErrorKind::FileTooLarge => "the file is too large for a rules file; check the path".to_owned(),
         _ => "check that the file can be opened by other programs".to_owned(),
     };
     Failure::new(format!("cannot read {name}: {error}"), hint)

@@ -22,6 +22,12 @@ pub mod settings {
     pub use crate::config::settings::{AcceptedIn, Kind, RENAMED, SETTINGS, Setting};
 }
 
+/// The names and meanings of all scopes, for the generated reference page.
+#[doc(hidden)]
+pub fn scopes() -> &'static [(&'static str, &'static str)] {
+    access::Scopes::WORDS
+}
+
 /// Runs the command line `tollgate` and returns its exit code.
 pub fn run() -> std::process::ExitCode {
     cli::run()

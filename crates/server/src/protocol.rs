@@ -6,16 +6,19 @@ pub(crate) enum Protocol {
     Http,
     Resp,
     Grpc,
+    /// HTTP for operators: control routes, metrics and health.
+    Admin,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 3] = [Protocol::Http, Protocol::Resp, Protocol::Grpc];
+    pub(crate) const ALL: [Protocol; 4] = [Protocol::Http, Protocol::Resp, Protocol::Grpc, Protocol::Admin];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Protocol::Http => "http",
             Protocol::Resp => "resp",
             Protocol::Grpc => "grpc",
+            Protocol::Admin => "admin",
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::stderr;
 use edge::auth::AccessPolicy;
 use fleet::Others;
 use gate::{Backed, Gate};
-use listen::connections::Connections;
+use listen::connections::{ConnectionLimits, Connections};
 use listen::listener::Listener;
 use listen::tls::Tls;
 use listen::worker::{self, Worker};
@@ -70,7 +70,13 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
         rules,
         access: ArcSwap::from_pointee(access),
         tls,
-        connections: Arc::new(Connections::new(config.connections_max)),
+        connections: Arc::new(Connections::new(ConnectionLimits {
+            max: config.connections_max as u64,
+            max_per_address: config.connections_max_per_address as u64,
+            prefixes: config.prefixes,
+        })),
+        control_on_http: config.control_on_http,
+        allowed_hosts: config.allowed_hosts,
         dialect: config.dialect,
         grpc: config.grpc,
         proxies: config.proxies,

@@ -1,4 +1,4 @@
-//! The lines of ACL files that the guide shows: each enough for everything Tollgate does, and nothing in it is too much.
+//! The ACL lines of the guide: each is sufficient for everything that Tollgate does, and no permission can be removed.
 
 use std::fs;
 use std::path::Path;
@@ -17,9 +17,9 @@ use tollgate_testkit::redis::{Admin, Cluster, Flavour, SentinelSet, Server, Valu
 
 const DAY: Span = Span::from_secs(86_400);
 const LONG: Duration = Duration::from_secs(10);
-/// Far more than a promotion takes, for a machine that is busy.
+/// Much longer than a promotion takes, because the machine may be busy.
 const PROMOTION_MAX: Duration = Duration::from_secs(40);
-/// The same line is what the store is tested with.
+/// The tests of the store use the same line.
 const STORE_TESTS: &str = include_str!("../../tollgate/tests/redis/connections.rs");
 
 /// The lines of the page, in its order: one server, servers behind sentinels, servers of a cluster, sentinels.
@@ -33,7 +33,7 @@ fn lines() -> [Vec<String>; 4] {
     lines.into_iter().map(words).collect::<Vec<_>>().try_into().expect("the page shows four lines")
 }
 
-/// As a shell takes it.
+/// The command on the page, quoted for a shell.
 fn quoted(line: &str) -> String {
     let words = line.split_whitespace().map(|word| match word.starts_with(['>', '~']) {
         true => format!("'{word}'"),
@@ -42,7 +42,7 @@ fn quoted(line: &str) -> String {
     format!("ACL SETUSER {}\n", words.collect::<Vec<_>>().join(" "))
 }
 
-/// What a line permits. That the user is there, its password, and taking away are no permissions.
+/// The permissions of a line: commands, keys and channels.
 fn permissions(words: &[String]) -> Vec<&String> {
     words.iter().filter(|word| word.starts_with(['+', '~', '&'])).collect()
 }
@@ -84,12 +84,12 @@ fn key(scope: &Keyspace) -> Key<'_> {
     scope.key(subject("user", "u"))
 }
 
-/// Everything there is to do: every operation, a long log, a request id, a script that is not known yet.
+/// Does everything that Tollgate does: every operation, a long log, a request id, a script that is not cached.
 fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), StoreError> {
     for server in servers {
         let mut admin = server.admin().expect("a connection");
         admin.flushall().expect("it can be emptied");
-        admin.script_flush().expect("it can forget");
+        admin.script_flush().expect("the script cache can be flushed");
     }
     let store = open(runtime, url);
     runtime.block_on(store.ready())?;
@@ -121,11 +121,11 @@ fn check_line(
     words: &[String],
     url: &str,
     servers: &[&Server],
-    apart: &[&str],
+    except: &[&str],
 ) {
     set_user_on(servers, words);
     everything(runtime, url, servers).unwrap_or_else(|error| panic!("{flavour}: {error:?}"));
-    for word in permissions(words).into_iter().filter(|word| !apart.contains(&word.as_str())) {
+    for word in permissions(words).into_iter().filter(|word| !except.contains(&word.as_str())) {
         set_user_on(servers, &without(words, word));
         match everything(runtime, url, servers) {
             Err(StoreError::Misconfigured(_)) => (),
@@ -172,7 +172,7 @@ fn the_acl_line_for_a_cluster_is_sufficient_and_minimal() {
         let servers: Vec<&Server> = primaries.iter().map(|&node| cluster.node(node)).collect();
         check_line(&runtime, flavour, &words, &url, &servers, &["+asking"]);
 
-        // A key of a slot that is on its way is made where the slot goes.
+        // While a slot moves, a new key is created on the target node.
         let scope = Keyspace::new("test", "asked-for").expect("a keyspace");
         let slot = slot_of(key(&scope).to_string().as_bytes());
         let from = cluster.owner(slot).expect("it has one");
@@ -219,7 +219,7 @@ fn the_acl_line_for_sentinels_is_sufficient_and_minimal() {
         runtime.block_on(store.ready()).unwrap_or_else(|error| panic!("{flavour}: {error:?}"));
         let _lacking: Vec<RedisStore> = users.iter().map(|(user, _)| open(&runtime, &url(user))).collect();
         for ((user, _), permission) in users.iter().zip(&permissions) {
-            // Where the primary is must be known; the others are for those who want to know it soon.
+            // Without these two, the primary is not found. The others only speed up a failover.
             if permission.ends_with("|master") || permission.ends_with("|get-master-addr-by-name") {
                 let settings = RedisSettings::url(&url(user)).expect("a URL");
                 match runtime.block_on(settings.connect()).map(drop) {
@@ -245,7 +245,7 @@ fn the_acl_line_for_sentinels_is_sufficient_and_minimal() {
     }
 }
 
-/// The users whom a sentinel denied something.
+/// The users to whom a sentinel denied a command.
 fn denied(set: &SentinelSet) -> Vec<String> {
     let mut users = Vec::new();
     for sentinel in 0..3 {

@@ -6,9 +6,9 @@
 //! intervals are.
 //!
 //! - **Over-admission.** Cost that was certainly admitted in a span (the record's interval is inside it) must not exceed
-//!   what the limit allows for the span. [`Answer::Unknown`] does not count.
+//!   what the limit allows for the span. [`CallResult::Unknown`] does not count.
 //! - **False refusal.** A refusal is justified if everything that may have counted against it leaves no room for it.
-//!   [`Answer::Unknown`] and [`Answer::Degraded`] count in full.
+//!   [`CallResult::Unknown`] and [`CallResult::Degraded`] count in full.
 //! - **Request ids.** However often an id was admitted, it is one charge.
 //!
 //! The guarantees by algorithm (`L` limit, `W` window, `b` bucket of a sliding window, `k = W/b`):
@@ -37,7 +37,7 @@
 //! - `start` was read before the call was made and `end` after the answer arrived, both on the store's clock, which was
 //!   never set back.
 //! - A charge that may have been given back (a refund, a lost race for several slots) is recorded as
-//!   [`Answer::Unknown`], with the end of the refund as its `end`. So is a reservation; its cost is the larger of what was
+//!   [`CallResult::Unknown`], with the end of the refund as its `end`. So is a reservation; its cost is the larger of what was
 //!   held and what was settled.
 //! - An admitted peek charges nothing and is not recorded.
 //!
@@ -78,7 +78,7 @@ pub struct Record {
     /// The request id, if the call carried one.
     pub id: Option<u128>,
     /// The answer to the caller.
-    pub answer: Answer,
+    pub answer: CallResult,
     /// How long a lease was held, for concurrency limits only. An admission without it never counts as over-admission and
     /// always counts against refusals.
     pub held: Option<Held>,
@@ -86,7 +86,7 @@ pub struct Record {
 
 /// The answer to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Answer {
+pub enum CallResult {
     /// Admitted by the store.
     Allow,
     /// Refused by the store.
@@ -116,7 +116,7 @@ pub struct History {
 
 impl Record {
     /// Creates a record of a call that took effect between `start` and `end`, inclusive: by node 0, without an id.
-    pub fn new(key: impl Into<String>, cost: u64, answer: Answer, start: Time, end: Time) -> Record {
+    pub fn new(key: impl Into<String>, cost: u64, answer: CallResult, start: Time, end: Time) -> Record {
         Record { start, end, node: 0, key: key.into(), cost, id: None, answer, held: None }
     }
 
@@ -192,20 +192,20 @@ impl FromIterator<Record> for History {
     }
 }
 
-impl Answer {
+impl CallResult {
     /// Returns its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Answer::Allow => "allow",
-            Answer::Refuse => "refuse",
-            Answer::Degraded => "degraded",
-            Answer::Unknown => "unknown",
+            CallResult::Allow => "allow",
+            CallResult::Refuse => "refuse",
+            CallResult::Degraded => "degraded",
+            CallResult::Unknown => "unknown",
         }
     }
 
     /// Whether the store may have charged the call.
     const fn may_charge(self) -> bool {
-        !matches!(self, Answer::Refuse)
+        !matches!(self, CallResult::Refuse)
     }
 }
 

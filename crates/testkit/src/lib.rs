@@ -5,7 +5,7 @@
 //! - `store`: the conformance suite that every store must pass ([`conformance`]), the [`model`] of Plans that it compares
 //!   with, the Lua [`twin`]s as machines, and a [`naive`] limiter that must fail.
 //! - `servers`: real Redis servers, sentinels and clusters ([`redis`]), a [`fault_proxy`], fault [`drill`]s under load, a real
-//!   `tollgate serve` ([`serving`]), and other programs that tests run ([`tools`]).
+//!   `tollgate serve` ([`serving`]), other programs that tests run ([`tools`]), and [`random`] numbers from a seed.
 //! - [`history`]: the history checker.
 
 pub mod history;
@@ -13,5 +13,5 @@ pub mod oracle;
 mod servers;
 mod store;
 
-pub use servers::{drill, fault_proxy, redis, serving, tools};
+pub use servers::{drill, fault_proxy, random, redis, serving, tools};
 pub use store::{conformance, model, naive, twin};

@@ -3,7 +3,7 @@
 pub mod drill;
 pub mod fault_proxy;
 mod ports;
-mod random;
+pub mod random;
 pub mod redis;
 pub mod serving;
 pub mod tools;

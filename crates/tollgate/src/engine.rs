@@ -34,7 +34,7 @@ pub use decision::{Decision, RuleDecision};
 pub use explain::{Account, Counted, Explanation, Reason, RuleExplanation, Standing};
 pub use follow_up::{FollowUpError, Returned};
 pub use keep_alive::KeepAlive;
-pub use sealed_receipts::InvalidReceipts;
+pub use sealed_receipts::{InvalidReceipts, ReceiptOwner};
 pub(crate) use setup::yaml;
 pub use setup::{BuildError, Setup};
 
@@ -180,7 +180,7 @@ impl<S> Clone for Engine<S> {
 impl<S: Store> Engine<S> {
     /// Decides, and charges every matched rule if the request is allowed.
     ///
-    /// A store that cannot answer is no error: the rules' failure policies answer for it.
+    /// A store that cannot answer is not an error: the rules' failure policies answer instead.
     pub async fn check(&self, request: Request<'_>) -> Result<Decision, CheckError> {
         self.decide(self.inner.rules.load(), request, Intent::Charge).await
     }

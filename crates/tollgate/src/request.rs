@@ -119,6 +119,14 @@ impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Request<'a> {
     }
 }
 
+/// For values that are variables: `[("api_key", &key)]`.
+impl<'a, const N: usize> From<[(&'a str, &'a String); N]> for Request<'a> {
+    #[inline]
+    fn from(attributes: [(&'a str, &'a String); N]) -> Request<'a> {
+        Request::from(attributes.map(|(name, value)| (name, value.as_str())))
+    }
+}
+
 impl<'a, K: AsRef<str>, V: AsRef<str>, const N: usize> From<&'a [(K, V); N]> for Request<'a> {
     fn from(attributes: &'a [(K, V); N]) -> Request<'a> {
         Request::from(attributes.as_slice())
@@ -198,7 +206,9 @@ mod tests {
         let mixed = vec![("action", "search".to_owned()), ("user", "u".to_owned())];
         let sorted: BTreeMap<String, String> = owned.iter().cloned().collect();
         let hashed: HashMap<&str, &str> = expected.into_iter().collect();
+        let (action, user) = ("search".to_owned(), "u".to_owned());
         for request in [
+            Request::from([("action", &action), ("user", &user)]),
             Request::from(expected),
             Request::from(&expected),
             Request::from(expected.as_slice()),

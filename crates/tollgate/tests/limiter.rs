@@ -71,8 +71,8 @@ mod acquire {
         let limiter = limiter(&[BUCKET]);
         let request = user().cost(2);
         assert!(limiter.check(&request).await.unwrap().allowed());
-        let said = limiter.check(&request).await.unwrap().retry_after();
-        assert_eq!(said, Some(ms(500)));
+        let wait = limiter.check(&request).await.unwrap().retry_after();
+        assert_eq!(wait, Some(ms(500)));
         let asked_at = Instant::now();
         let permit = limiter.acquire(&request, ms(500)).await.unwrap();
         assert!(permit.allowed());
@@ -141,7 +141,7 @@ mod acquire {
         assert!(limiter.check(user()).await.unwrap().allowed());
         assert_eq!(remaining(&limiter).await, [3, 9, 1]);
         assert!(timeout(ms(100), limiter.acquire(user(), ms(5_000))).await.is_err());
-        // The slot of a shaper is gone: 1.6 slots are still to drain, so 2 of 4 are left.
+        // The slot of the shaper stays booked: 1.6 slots have not drained yet, so 2 of 4 remain.
         assert_eq!(remaining(&limiter).await, [2, 9, 1]);
     }
 
@@ -281,7 +281,7 @@ mod reservations {
 
     #[tokio::test(start_paused = true)]
     async fn a_settled_reservation_counts_the_actual_cost() {
-        // Estimated 8. Other rules were charged that: they give back what was too much, and learn of no more.
+        // The estimate was 8. Other rules were charged the estimate: they give back the excess, but are not charged more.
         for (actual, left) in [(3, [97, 7]), (8, [92, 2]), (20, [80, 2])] {
             let limiter = limiter(&[QUOTA, WINDOW]);
             let reservation = reserve(&limiter, 8).await;
@@ -343,7 +343,7 @@ mod follow_ups {
         let limiter = limiter(&[BUCKET, WINDOW, SHAPER]);
         let decision = limiter.check(user().cost(2)).await.unwrap();
         advance(ms(250)).await;
-        // One has come back by itself already; the shaper takes nothing back.
+        // One unit has already come back by itself. The shaper gives nothing back.
         let returned = given(limiter.refund(&decision).await.unwrap());
         assert_eq!(returned, [("bucket".to_owned(), Ok(1)), ("window".to_owned(), Ok(2))]);
         assert_eq!(remaining(&limiter).await, [2, 10, 3]);
@@ -373,7 +373,7 @@ mod follow_ups {
         let expected = [("window", Ok(1)), ("leases", Ok(1)), ("gone", Err(Decline::NotHeld))];
         assert_eq!(returned, expected.map(|(rule, amount)| (rule.to_owned(), amount)));
         assert_eq!(remaining(&limiter).await, [10, 2]);
-        // A lease knows its owner, so the second time there is nothing to give.
+        // A lease is released by its token, so a second release gives nothing back.
         let again = given(limiter.refund_receipts(&receipts[1..2]).await.unwrap());
         assert_eq!(again, [("leases".to_owned(), Err(Decline::NotHeld))]);
     }
@@ -590,11 +590,11 @@ async fn check_all_charges_all_requests_or_none() {
         let rule = |rule: RuleDecision<'_>| (rule.allowed(), rule.remaining().unwrap());
         decisions.iter().map(|decision| decision.rules().map(rule).collect()).collect()
     };
-    // The account that both lead to is charged once, at the higher of their costs.
+    // Both requests have the same subject under this rule. It is charged once, with the higher cost.
     let first = limiter.check_all(&both).await.unwrap();
     assert_eq!(left(&first), [[(true, 1), (true, 97)], [(true, 6), (true, 97)]]);
     limiter.check_all(&both).await.unwrap();
-    // One is refused: the other one, which would have passed, is not charged, nor is what they share.
+    // If one request is refused, the other is not charged either.
     let refused = limiter.check_all(&both).await.unwrap();
     assert_eq!(refused.iter().map(|decision| decision.allowed()).collect::<Vec<_>>(), [false, true]);
     assert_eq!(left(&refused), [[(false, 0), (true, 94)], [(true, 3), (true, 94)]]);
@@ -700,7 +700,7 @@ mod watch {
     use super::*;
 
     /// Longer than any poll takes.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn a_watched_rules_file_is_reloaded_and_an_invalid_one_changes_nothing() {
@@ -717,7 +717,7 @@ mod watch {
         assert_eq!(limiter.check(user()).unwrap().limit(), Some(10));
 
         fs::write(&path, file(&["{ id: window, per: user, limt: 5/min }"])).unwrap();
-        let problem = reloads.recv_timeout(PATIENCE).unwrap().unwrap_err();
+        let problem = reloads.recv_timeout(TIMEOUT).unwrap().unwrap_err();
         assert!(problem.contains("`limt`"), "{problem}");
         assert_eq!(limiter.check(user()).unwrap().remaining(), Some(8), "the old rules stay in force");
 
@@ -725,10 +725,10 @@ mod watch {
         let new = folder.path().join("new.yaml");
         fs::write(&new, file(&[&WINDOW.replace("10/min", "500/min")])).unwrap();
         fs::rename(&new, &path).unwrap();
-        assert_eq!(reloads.recv_timeout(PATIENCE).unwrap(), Ok(1));
+        assert_eq!(reloads.recv_timeout(TIMEOUT).unwrap(), Ok(1));
         assert_eq!((limiter.check(user()).unwrap().limit(), limiter.rules_version()), (Some(500), 1));
 
         drop(limiter);
-        assert!(reloads.recv_timeout(PATIENCE).is_err(), "the thread ends with the limiter");
+        assert!(reloads.recv_timeout(TIMEOUT).is_err(), "the thread ends with the limiter");
     }
 }

@@ -4,7 +4,7 @@ pub(super) mod bars;
 pub(super) mod lines;
 
 use super::table::number;
-use crate::pictures::svg::Look;
+use crate::svg::Look;
 use bars::{Bar, Bars};
 use tollgate_bench_report::Figure;
 use tollgate_bench_report::{Report, Row};

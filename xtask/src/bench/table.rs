@@ -1,5 +1,7 @@
 //! A table, for the terminal and for a page.
 
+use tollgate_bench_report::thousands;
+
 /// Cells by line. Every line is as long as the head.
 pub(super) struct Table {
     pub(super) head: Vec<String>,
@@ -47,13 +49,6 @@ pub(super) fn number(value: f64) -> String {
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-fn thousands(number: u64) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        _ => format!("{},{:03}", thousands(number / 1_000), number % 1_000),
     }
 }
 

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("unicode-normalization", "spellings of one account name are one subject; its tables are compiled in"),
 ];
 
-/// Runtimes, I/O, and sources of randomness: none may come in through a dependency either.
+/// Runtimes, I/O, and sources of randomness. No dependency of a dependency may be one of these either.
 const DENIED: &[&str] = &[
     "async-executor",
     "async-io",

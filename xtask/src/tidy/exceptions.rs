@@ -51,7 +51,7 @@ fn is_silent_exception(tokens: &[Token<'_>]) -> bool {
     })
 }
 
-/// Whether `SAFETY:` stands on the line, or in the comment right above it.
+/// Whether `SAFETY:` is on the line, or in the comment directly above it.
 fn is_explained(text: &str, line: usize) -> bool {
     let lines: Vec<&str> = text.lines().take(line).collect();
     let Some((own, above)) = lines.split_last() else { return false };

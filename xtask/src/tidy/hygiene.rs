@@ -1,5 +1,4 @@
-//! Text that a diff shows as it is: no blanks at the end of a line, no tabs, a newline at the end, no path of
-//! one machine.
+//! Plain text: no blanks at the end of a line, no tabs, a newline at the end of the file, no path of one machine.
 
 use super::Problem;
 use super::tree::Tree;
@@ -20,8 +19,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
             if no_tabs && line.contains('\t') {
                 problem("a tab".to_owned(), "indent with blanks; write \\t in a string");
             }
-            for place in MACHINE_PATHS.iter().filter(|place| names_path(line, place)) {
-                let what = format!("a path of one machine: {place}");
+            for folder in MACHINE_PATHS.iter().filter(|folder| names_path(line, folder)) {
+                let what = format!("a path of one machine: {folder}");
                 problem(what, "say it from the root of the repository");
             }
         }
@@ -33,10 +32,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether the place is named as the beginning of a path, not inside of one.
-fn names_path(line: &str, place: &str) -> bool {
+/// Whether the folder is at the beginning of a path, not in the middle.
+fn names_path(line: &str, folder: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '~' | '}' | '/');
-    line.match_indices(place).any(|(at, _)| !line[..at].ends_with(goes_on))
+    line.match_indices(folder).any(|(at, _)| !line[..at].ends_with(goes_on))
 }
 
 #[cfg(test)]
@@ -56,9 +55,9 @@ mod tests {
         for (path, text, line) in cases {
             assert_eq!(lines(check, path, text), [line], "{path} {text:?}");
         }
-        for place in MACHINE_PATHS {
-            assert_eq!(lines(check, "a.toml", &format!("\nsee `{place}a`\n")), [2], "{place}");
-            assert_eq!(lines(check, "a.toml", &format!("get /v1{place}a\n")), [0; 0], "{place}");
+        for folder in MACHINE_PATHS {
+            assert_eq!(lines(check, "a.toml", &format!("\nsee `{folder}a`\n")), [2], "{folder}");
+            assert_eq!(lines(check, "a.toml", &format!("get /v1{folder}a\n")), [0; 0], "{folder}");
         }
     }
 

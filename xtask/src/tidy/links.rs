@@ -1,4 +1,4 @@
-//! Every link leads somewhere, and every page and picture of the docs can be reached.
+//! Every link has an existing target, and every page and picture of the docs can be reached by links.
 
 use super::Problem;
 use super::markdown::{anchors, links};

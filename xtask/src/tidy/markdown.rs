@@ -1,4 +1,4 @@
-//! Just enough of Markdown to see links and headings.
+//! A small parser of Markdown that finds links and headings.
 
 /// A link or a picture, as written.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Nothing is left over from the work: no marker for later, no debug macro, no test that is switched off.
+//! No leftovers: no marker for later work, no debug macro, no ignored test.
 
 use super::Problem;
 use super::rust::{Kind, Source};

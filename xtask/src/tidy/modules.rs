@@ -50,7 +50,7 @@ fn roots(tree: &Tree) -> Vec<String> {
     roots
 }
 
-/// Whether cargo takes this path in a package as the root of a target without being told.
+/// Whether cargo takes this path in a package as the root of a target by default.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
@@ -70,7 +70,7 @@ fn children(path: &str, is_root: bool, text: &str) -> Vec<String> {
     let base = if is_root || own == "mod.rs" { folder(path) } else { path.trim_end_matches(".rs") };
     let source = Source::read(text);
     let mut children = Vec::new();
-    // The modules opened with a brace around the place, and where each ends.
+    // The inline modules around the current token, and where each ends.
     let mut inline: Vec<(&str, usize)> = Vec::new();
     for at in 0..source.tokens.len() {
         while inline.last().is_some_and(|(_, end)| *end <= at) {
@@ -84,9 +84,9 @@ fn children(path: &str, is_root: bool, text: &str) -> Vec<String> {
         match source.kind(at + 2) {
             Some(Kind::Punct('{')) => inline.push((name, source.closing(at + 2))),
             Some(Kind::Punct(';')) => {
-                let place = [inside.as_slice(), &[name]].concat().join("/");
-                children.push(format!("{base}/{place}.rs"));
-                children.push(format!("{base}/{place}/mod.rs"));
+                let path = [inside.as_slice(), &[name]].concat().join("/");
+                children.push(format!("{base}/{path}.rs"));
+                children.push(format!("{base}/{path}/mod.rs"));
             }
             _ => {}
         }

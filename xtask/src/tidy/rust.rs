@@ -1,6 +1,6 @@
-//! Just enough of Rust's grammar to tell code from comments and text, and to see paths, modules and attributes.
+//! A small lexer of Rust: distinguishes code, comments and strings, and finds paths, modules and attributes.
 //!
-//! It expects code that compiles. On anything else it only terminates.
+//! It expects code that compiles. For other input it guarantees only that it terminates.
 
 /// What is in a source file.
 pub(super) struct Source<'a> {

@@ -73,7 +73,7 @@ impl Tree {
             || self.files.keys().any(|file| file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
     }
 
-    /// Our text files whose name ends so, with their text.
+    /// Our text files whose path ends with `ending`, with their text.
     pub(super) fn texts(&self, ending: &str) -> impl Iterator<Item = (&str, &str)> {
         self.files()
             .filter(move |file| file.is_ours() && file.path.ends_with(ending))
@@ -82,7 +82,7 @@ impl Tree {
 }
 
 impl File {
-    /// None for a binary file.
+    /// `None` for a binary file.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.contents {
             Contents::Text(text) => Some(text),
@@ -100,7 +100,7 @@ pub(super) fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// A path as seen from a folder, with `.` and `..` resolved. None when it leaves the tree.
+/// A path as seen from a folder, with `.` and `..` resolved. `None` if it leaves the tree.
 pub(super) fn join(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {

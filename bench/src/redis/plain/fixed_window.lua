@@ -1,5 +1,5 @@
--- One limit by fixed window, which begins with its first request and ends when the key does.
--- ARGV: how many milliseconds it lasts, how many may come in it.
+-- One fixed window. It begins with its first request and ends when the key expires.
+-- ARGV: length of the window in milliseconds, limit. Reply: admitted (1 or 0), remaining, wait in milliseconds.
 local limit = tonumber(ARGV[2])
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then

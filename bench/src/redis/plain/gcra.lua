@@ -1,5 +1,5 @@
--- One limit by GCRA. Under the key lies when the bucket is empty of debt again, in microseconds.
--- ARGV: how many microseconds bring one back, how many may come at once.
+-- One limit by GCRA. The value is the instant at which the debt is drained, in microseconds.
+-- ARGV: microseconds per unit, burst. Reply: admitted (1 or 0), remaining, wait in milliseconds.
 local interval, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -1,5 +1,5 @@
--- One limit by token bucket. Under the key lies a hash: how many tokens there were, and when, in microseconds.
--- ARGV: how many microseconds bring one back, how many the bucket holds.
+-- One token bucket. The value is a hash: the number of tokens, and the instant in microseconds at which it was that.
+-- ARGV: microseconds per token, capacity. Reply: admitted (1 or 0), remaining, wait in milliseconds.
 local interval, capacity = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -44,7 +44,9 @@ fn argument(setting: &Setting) -> Option<Arg> {
         .help(help(setting));
     Some(match setting.kind {
         // A list can be given at once, or one item per flag.
-        Kind::CidrBlocks | Kind::Scopes | Kind::AttributeNames => argument.action(ArgAction::Append),
+        Kind::CidrBlocks | Kind::Scopes | Kind::AttributeNames | Kind::Hosts => {
+            argument.action(ArgAction::Append)
+        }
         Kind::Bool => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         _ => argument,
     })
@@ -86,6 +88,7 @@ fn value_name(kind: Kind) -> &'static str {
         Kind::Bool => "BOOL",
         Kind::Choice(_) => "WORD",
         Kind::CidrBlocks => "BLOCKS",
+        Kind::Hosts => "HOSTS",
         Kind::Scopes => "SCOPES",
         Kind::LogFilter => "FILTER",
         Kind::AttributeNames => "KEY=ATTRIBUTE",

@@ -2,22 +2,23 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::core::{Cidr, Prefixes, ProxyHeader, SubjectHasher, SubjectHashers, TrustedProxies};
 use tollgate::headers::{Dialect, Reset};
-use tollgate_document::{Node, Problem, SourceSpan};
+use tollgate_document::{Entry, Node, Problem, SourceSpan};
 
 use super::layers::{Layers, Origin};
 use super::settings::{SETTINGS, variable_name};
 use super::{
     AttributeNames, Config, GrpcConfig, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes,
 };
-use crate::access::{Access, Digest, Scopes, Token};
+use crate::access::{Access, BoundAttributes, Digest, Scopes, Token};
 use crate::files;
 use crate::protocol::Protocol;
+use crate::serve::edge::http::is_loopback;
 use crate::store_url::{has_sentinels, settings_of};
 
 /// Resolves the configuration and reports problems to the layers. It must not be used if the layers then have errors.
@@ -27,9 +28,11 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
     let anonymous = match layers.get("anonymous") {
         Some(_) => scopes(layers, "anonymous"),
         None if has_credentials => Scopes::NONE,
-        None => Scopes::CHECK.and(Scopes::READ),
+        None => Scopes::CHECK_FAMILY.and(Scopes::READ),
     };
     let hashers = hashers(layers);
+    let connections_max = size(layers, "connections_max");
+    let http = address(layers, "http");
     let config = Config {
         rules: file(layers, "rules"),
         store: store(layers, hashers.is_some()),
@@ -40,7 +43,13 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         anonymous,
         certified: scopes(layers, "certified"),
         threads: layers.get("threads").map_or(cores, |_| size(layers, "threads")),
-        connections_max: size(layers, "connections_max"),
+        connections_max,
+        connections_max_per_address: match layers.get("connections_max_per_address") {
+            Some(_) => size(layers, "connections_max_per_address"),
+            None => (connections_max / 4).max(1),
+        },
+        control_on_http: layers.get("admin").is_none() && http.is_some_and(|at| is_loopback(at.ip())),
+        allowed_hosts: items(layers, "allowed_hosts").into_iter().map(|(host, _)| host).collect(),
         dialect: dialect(layers),
         grpc: GrpcConfig {
             reflection: scalar(layers, "grpc_reflection") == "true",
@@ -111,7 +120,15 @@ fn scopes(layers: &mut Layers, name: &str) -> Scopes {
             Problem::error("none-and-more", at, message).help("remove `none`, or the other scopes")
         });
     }
-    words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and)
+    let scopes = words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and);
+    let is_named_only =
+        |word: &str| Scopes::named(word).is_some_and(|scope| !scope.common(Scopes::NAMED_ONLY).is_none());
+    if let Some((word, span)) = words.iter().find(|(word, _)| is_named_only(word)) {
+        let message = format!("scope `{word}` in `{name}`: only tokens can have it");
+        let help = "remove it, and create a token with `tollgate token --name NAME --scopes change`";
+        layers.report(name, *span, |at| Problem::error("scope-needs-token", at, message).help(help));
+    }
+    scopes.without(Scopes::NAMED_ONLY)
 }
 
 /// Returns the path in a setting. Reports a problem if the file cannot be opened.
@@ -302,10 +319,22 @@ fn access(layers: &mut Layers) -> Access {
         let words = item.get("scopes").map(texts).unwrap_or_default();
         if let Some((_, Some(at))) = words.iter().find(|(word, _)| word == "none") {
             let message = format!("token `{name}` has no scope");
-            problems.push((*at, "useless-token", message, "give it check, read or admin, or remove it"));
+            problems.push((*at, "useless-token", message, "give it a scope, or remove it"));
         }
         let scopes = words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and);
-        tokens.push(Token { name: name.to_owned(), digest, scopes });
+        let pairs = item.get("attributes").map(Node::entries).unwrap_or_default();
+        let pair = |entry: &Entry| Some((entry.key.text()?.to_owned(), entry.value.text()?.to_owned()));
+        let bound = BoundAttributes::new(pairs.iter().filter_map(pair).collect());
+        if !bound.pairs().is_empty() && !Scopes::CHECK_FAMILY.allow(scopes) {
+            let message = format!(
+                "token `{name}` is bound to attributes and has the scope `{}`, which concerns all of them",
+                scopes.without(Scopes::CHECK_FAMILY)
+            );
+            let help =
+                "give a bound token only check, refund, report and record; use another token for the rest";
+            problems.push((span("scopes"), "bound-token-scope", message, help));
+        }
+        tokens.push(Token { name: name.to_owned(), digest, scopes, bound });
     }
     for (span, code, message, help) in problems {
         layers.report("tokens", Some(span), |at| Problem::error(code, at, message).help(help));
@@ -408,8 +437,4 @@ fn check_listeners(layers: &mut Layers, config: &Config, has_credentials: bool) 
             layers.report(name, None, |at| Problem::error("public-without-access", at, message).help(help));
         }
     }
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }

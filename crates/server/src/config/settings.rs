@@ -39,6 +39,8 @@ pub enum Kind {
     Choice(&'static [(&'static str, &'static str)]),
     /// A list of CIDR blocks.
     CidrBlocks,
+    /// A list of host names and addresses.
+    Hosts,
     /// A list of scopes, or `none`.
     Scopes,
     /// Tokens: names, digests and scopes.
@@ -198,6 +200,20 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         LISTENERS,
+        "admin",
+        Kind::Address,
+        "(the http listener if it is on a loopback address, otherwise off)",
+        "Address of the control listener: control routes, metrics, health and the status page",
+    ),
+    setting(
+        LISTENERS,
+        "allowed_hosts",
+        Kind::Hosts,
+        "",
+        "Hosts that loopback and control listeners serve besides localhost and loopback addresses",
+    ),
+    setting(
+        LISTENERS,
         "grpc_reflection",
         Kind::Bool,
         "false",
@@ -225,22 +241,22 @@ pub const SETTINGS: &[Setting] = &[
             "tokens",
             Kind::Tokens,
             "",
-            "Tokens of callers, as digests with scopes; `tollgate token` creates one",
+            "Tokens of callers, as digests with scopes and bound attributes; `tollgate token` creates one",
         )
     },
     setting(
         ACCESS,
         "anonymous",
         Kind::Scopes,
-        "(check, read; none with tokens or client CA)",
-        "Scopes of callers without a token or certificate",
+        "(check, refund, report, record, read; none with tokens or client CA)",
+        "Scopes of callers without a token or certificate; never change or admin",
     ),
     setting(
         ACCESS,
         "certified",
         Kind::Scopes,
-        "check, read",
-        "Scopes of callers whose client certificate tls_client_ca verifies",
+        "check",
+        "Scopes of callers whose client certificate tls_client_ca verifies; never change or admin",
     ),
     setting(
         ACCESS,
@@ -292,6 +308,13 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number(1, 1_000_000),
         "10000",
         "Maximum number of open connections; the server closes further ones at once",
+    ),
+    setting(
+        RUNTIME,
+        "connections_max_per_address",
+        Kind::Number(1, 1_000_000),
+        "(a quarter of connections_max)",
+        "Maximum number of open connections of one client address",
     ),
     setting(
         RUNTIME,
@@ -365,8 +388,9 @@ impl Kind {
             Kind::Bool => "`true` or `false`".to_owned(),
             Kind::Choice(_) => "a word, see below".to_owned(),
             Kind::CidrBlocks => "CIDR blocks, like `10.0.0.0/8`".to_owned(),
-            Kind::Scopes => "`check`, `read`, `admin`, or `none`".to_owned(),
-            Kind::Tokens => "a list of `name`, `digest` and `scopes`".to_owned(),
+            Kind::Hosts => "host names, like `tollgate.internal`".to_owned(),
+            Kind::Scopes => "scopes, or `none`".to_owned(),
+            Kind::Tokens => "a list of `name`, `digest`, `scopes` and `attributes`".to_owned(),
             Kind::LogFilter => "a filter".to_owned(),
             Kind::Endpoint => "a URL".to_owned(),
             Kind::AttributeNames => "`KEY=ATTRIBUTE` pairs".to_owned(),

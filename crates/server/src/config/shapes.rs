@@ -7,19 +7,14 @@ use std::time::Duration;
 use tollgate::core::Cidr;
 use tollgate::shorthand;
 use tollgate::store::redis::RedisSettings;
-use tollgate_document::shape::{Fields, Shape, check, choice, fields, list, number, text};
+use tollgate_document::shape::{Fields, Shape, check, choice, fields, list, map_of, number, text};
 use tollgate_document::{Node, Problem, Problems, SourceSpan, quote, suggest};
 
 use super::settings::{Kind, SETTINGS, Setting};
-use crate::access::Digest;
+use crate::access::{Digest, Scopes};
+use crate::serve::edge::request::NAME_BYTES_MAX;
 use crate::store_url::holds_password;
 
-const SCOPES: &[(&str, &str)] = &[
-    ("check", "Checks, and what follows them: refunds, leases, reports."),
-    ("read", "Reading: rules, metrics, explanations."),
-    ("admin", "Changes: resets."),
-    ("none", "No scope. It cannot be combined with others."),
-];
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The shape of a configuration file.
@@ -64,7 +59,8 @@ fn shape(kind: Kind) -> Shape {
         Kind::Bool => Shape::Bool,
         Kind::Choice(words) => choice(words),
         Kind::CidrBlocks => list(text("a CIDR block like 10.0.0.0/8").checked(cidr_block)).or_one().into(),
-        Kind::Scopes => list(choice(SCOPES)).or_one().into(),
+        Kind::Hosts => list(text("a host name like tollgate.internal").checked(host)).or_one().into(),
+        Kind::Scopes => list(choice(Scopes::WORDS)).or_one().into(),
         Kind::Tokens => list(token()).into(),
         Kind::LogFilter => {
             text("a log filter like info or info,tollgate=debug").checked(log_filter).no_number().into()
@@ -86,7 +82,12 @@ fn token() -> Fields {
             text("a digest like sha256:…").checked(digest),
             "The SHA-256 of the token, as `tollgate token` prints it.",
         )
-        .required("scopes", list(choice(SCOPES)).at_least(1).or_one(), "What the token permits.")
+        .required("scopes", list(choice(Scopes::WORDS)).at_least(1).or_one(), "What the token permits.")
+        .optional(
+            "attributes",
+            map_of("attribute values", text("an attribute name").checked(bound_name), text("a value")),
+            "The only values that the token may send for these attributes; it fills in absent ones.",
+        )
 }
 
 fn misplaced_secret(_: &str) -> Result<(), String> {
@@ -165,6 +166,19 @@ fn cidr_block(text: &str) -> Result<(), String> {
     text.parse::<Cidr>().map(drop).map_err(|error| error.to_string())
 }
 
+fn host(text: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    let has_port = text.parse::<std::net::IpAddr>().is_err() && text.contains(':');
+    if (1..=253).contains(&text.len()) && text.chars().all(plain) && !has_port {
+        Ok(())
+    } else {
+        Err(format!(
+            "invalid host {}: write a name or an address, without scheme, brackets and port",
+            quote(text)
+        ))
+    }
+}
+
 fn checked_attribute_name(text: &str) -> Result<(), String> {
     attribute_name(text).map(drop)
 }
@@ -192,6 +206,14 @@ pub(crate) fn token_name(text: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("invalid name {}: write up to 64 letters, digits, `-`, `_` and `.`", quote(text)))
+    }
+}
+
+fn bound_name(text: &str) -> Result<(), String> {
+    if (1..=NAME_BYTES_MAX).contains(&text.len()) {
+        Ok(())
+    } else {
+        Err(format!("invalid attribute name {}: write 1 to {NAME_BYTES_MAX} bytes", quote(text)))
     }
 }
 

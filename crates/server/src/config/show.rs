@@ -53,7 +53,7 @@ fn format_value(setting: &Setting, SettingValue { node, .. }: &SettingValue, lay
             };
             node.list().unwrap_or_default().iter().map(token).collect::<Vec<_>>().join("; ")
         }
-        Kind::CidrBlocks | Kind::Scopes | Kind::AttributeNames => join_texts(node),
+        Kind::CidrBlocks | Kind::Scopes | Kind::AttributeNames | Kind::Hosts => join_texts(node),
         _ => node.scalar().filter(|text| !text.starts_with(TOKEN_PREFIX)).unwrap_or_default().to_owned(),
     }
 }
@@ -66,6 +66,7 @@ fn join_texts(node: &Node) -> String {
 fn default_value(setting: &Setting, config: &Config) -> Option<String> {
     match setting.name {
         "threads" => Some(config.threads.to_string()),
+        "connections_max_per_address" => Some(config.connections_max_per_address.to_string()),
         "anonymous" => Some(config.anonymous.to_string()),
         _ => Some(setting.default.to_owned()).filter(|default| !default.is_empty()),
     }

@@ -158,14 +158,17 @@ request_id_horizon: 5min
 http: 0.0.0.0:8443
 resp: off
 grpc: '[::1]:9090'
+admin: 127.0.0.1:9000
+allowed_hosts: [tollgate.internal, 10.0.0.5]
 tls_certificate: cert.pem
 tls_key: cert.pem
 tls_client_ca: cert.pem
 tokens:
-  - {{ name: ci, digest: '{DIGEST}', scopes: [check, admin] }}
+  - {{ name: ci, digest: '{DIGEST}', scopes: [check, change] }}
+  - {{ name: acme, digest: '{}', scopes: [check, refund], attributes: {{ tenant: acme }} }}
   - {{ name: old.ci, digest: '{}', scopes: read }}
 anonymous: none
-certified: [admin]
+certified: [read]
 insecure: false
 trusted_proxies: [10.0.0.0/8, ::1]
 proxy_header: forwarded
@@ -174,6 +177,7 @@ client_prefix_v6: 56
 headers: x-ratelimit-delta
 threads: 7
 connections_max: 99
+connections_max_per_address: 9
 shutdown_timeout: 1min
 log_format: json
 log_filter: warn,tollgate=debug
@@ -181,6 +185,7 @@ log_refusals_per_second: 0
 traces_endpoint: http://localhost:4317
 traces_one_in: 10
 ",
+            DIGEST.replace("ad", "af"),
             DIGEST.replace("ad", "ae")
         ),
         &[],
@@ -201,12 +206,17 @@ traces_one_in: 10
             (Protocol::Http, Some("0.0.0.0:8443".parse().expect("an address"))),
             (Protocol::Resp, None),
             (Protocol::Grpc, Some("[::1]:9090".parse().expect("an address"))),
+            (Protocol::Admin, Some("127.0.0.1:9000".parse().expect("an address"))),
         ]
     );
     let tls = config.tls.as_ref().expect("there is TLS");
     assert_eq!(tls.client_ca, Some(folder.0.join("cert.pem")));
-    assert_eq!(config.access.scopes_of(&Digest::of(b"abc")), Some(Scopes::CHECK.and(Scopes::ADMIN)));
-    assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::ADMIN));
+    let token = |digest: Digest| config.access.find(&digest).expect("it is configured");
+    assert_eq!(token(Digest::of(b"abc")).scopes, Scopes::CHECK.and(Scopes::CHANGE));
+    let bound = token(DIGEST.replace("ad", "af").parse().expect("a digest"));
+    assert_eq!(bound.bound.pairs(), [("tenant".to_owned(), "acme".to_owned())]);
+    assert_eq!(bound.scopes, Scopes::CHECK.and(Scopes::REFUND));
+    assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::READ));
     assert!(config.proxies.trusts("10.9.8.7".parse().expect("an address")));
     assert!(!config.proxies.trusts("11.9.8.7".parse().expect("an address")));
     assert_eq!(config.proxies.header().name(), Some("forwarded"));
@@ -214,6 +224,8 @@ traces_one_in: 10
     assert_eq!(block.to_string(), "192.0.2.0/24");
     assert_eq!(config.dialect, Dialect::XRateLimit { reset: Reset::Delta });
     assert_eq!((config.threads, config.connections_max, config.shutdown_timeout.as_secs()), (7, 99, 60));
+    assert_eq!((config.connections_max_per_address, config.control_on_http), (9, false));
+    assert_eq!(config.allowed_hosts, ["tollgate.internal", "10.0.0.5"]);
     let log = &config.log;
     assert_eq!(
         (log.format, log.filter.as_str(), log.refusals_per_second),
@@ -228,11 +240,13 @@ fn defaults_are_safe() {
     let folder = Folder::new("defaults");
     let config = folder.valid("# nothing yet\n", &[], &[]);
     for (protocol, address) in config.addresses {
-        let is_on = protocol != Protocol::Grpc;
+        let is_on = !matches!(protocol, Protocol::Grpc | Protocol::Admin);
         assert_eq!(address.is_some_and(|address| address.ip().is_loopback()), is_on, "{protocol:?}");
     }
     assert_eq!(config.threads, CORES);
-    assert_eq!(config.anonymous, Scopes::CHECK.and(Scopes::READ), "only this machine can connect");
+    assert_eq!(config.connections_max_per_address, 2_500, "a quarter of the maximum");
+    assert_eq!(config.anonymous, Scopes::CHECK_FAMILY.and(Scopes::READ), "only this machine can connect");
+    assert_eq!(config.certified, Scopes::CHECK);
     assert!(matches!(config.store, StoreConfig::Memory { keys_max: 10_000_000 }));
     assert_eq!(config.dialect, Dialect::default());
     let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
@@ -252,12 +266,28 @@ fn defaults_are_safe() {
 }
 
 #[test]
+fn control_routes_are_on_http_only_if_it_is_loopback_and_admin_is_unset() {
+    let folder = Folder::new("control");
+    for (file, expected) in [
+        ("# nothing\n", true),
+        ("http: '[::1]:80'\n", true),
+        ("{ http: 0.0.0.0:80, insecure: true }", false),
+        ("{ http: 10.0.0.5:80, insecure: true }", false),
+        ("admin: off\n", false),
+        ("admin: 127.0.0.1:9000\n", false),
+        ("http: off\n", false),
+    ] {
+        assert_eq!(folder.valid(file, &[], &[]).control_on_http, expected, "{file}");
+    }
+}
+
+#[test]
 fn public_listener_requires_credentials_or_insecure() {
     let folder = Folder::new("public");
     let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
     let certificates = "{ tls_certificate: cert.pem, tls_key: cert.pem, tls_client_ca: cert.pem }";
     for address in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]:80"] {
-        for name in ["http", "resp", "grpc"] {
+        for name in ["http", "resp", "grpc", "admin"] {
             let problems = folder.problems("", &[], &[(name, address)]);
             assert!(
                 problems.contains("public-without-access") && problems.contains(&format!("--> --{name}:1:1")),
@@ -365,8 +395,12 @@ fn every_problem_of_a_file_is_reported_with_its_position_and_a_hint() {
             "bad-text",
             "64 hexadecimal digits",
         ),
+        ("allowed_hosts: 'http://x'", "1:16", "bad-text", "without scheme"),
         ("anonymous: chek", "1:12", "bad-choice", "did you mean `check`?"),
         ("anonymous: [none, read]", "1:13", "none-and-more", "remove `none`"),
+        ("anonymous: [check, change]", "1:20", "scope-needs-token", "only tokens can have it"),
+        ("{ anonymous: admin, insecure: true }", "1:14", "scope-needs-token", "only tokens can have it"),
+        ("certified: admin", "1:12", "scope-needs-token", "only tokens can have it"),
         ("insecure: yes", "1:11", "wrong-type", "write `true`"),
         ("trusted_proxies: 10.0.0.1/8", "1:18", "bad-text", "`10.0.0.0/8`"),
         ("trusted_proxies: 10.0.0.0/8", "1:18", "no-proxy-header", "proxy_header: x-forwarded-for"),
@@ -523,6 +557,17 @@ fn tokens_need_unique_names_and_digests_and_a_scope() {
             "the tokens `a` and `b` are the same",
         ),
         (format!("[{{ name: a, digest: '{DIGEST}', scopes: none }}]"), "token `a` has no scope"),
+        (format!("[{{ digest: '{DIGEST}', scopes: change }}]"), "missing key `name`"),
+        (
+            format!(
+                "[{{ name: a, digest: '{DIGEST}', scopes: [check, read], attributes: {{ tenant: a }} }}]"
+            ),
+            "is bound to attributes and has the scope `read`",
+        ),
+        (
+            format!("[{{ name: a, digest: '{DIGEST}', scopes: change, attributes: {{ tenant: a }} }}]"),
+            "is bound to attributes and has the scope `change`",
+        ),
         (format!("[{{ name: a, digest: '{DIGEST}', scopes: [] }}]"), "at least 1"),
         (format!("[{{ name: 'a b', digest: '{DIGEST}', scopes: check }}]"), "invalid name"),
     ] {

@@ -72,6 +72,7 @@ fn is_justified(error: &RequestError, read: &Value) {
         RequestError::EmptyId => id.is_empty(),
         RequestError::IdTooLong(len) => id.len() == *len && *len > ID_BYTES_MAX,
         RequestError::CostTooLarge(cost) => *cost > COST_MAX,
+        RequestError::Bound(_) => unreachable!("no token is involved"),
     };
     assert!(holds, "{error}");
 }

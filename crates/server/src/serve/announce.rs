@@ -17,22 +17,29 @@ pub(crate) fn ready(
 ) {
     let address = |wanted| addresses.iter().find(|(protocol, _)| *protocol == wanted).map(|(_, at)| *at);
     let (http, resp, grpc) = (address(Protocol::Http), address(Protocol::Resp), address(Protocol::Grpc));
+    let admin = address(Protocol::Admin);
     match log.format {
         LogFormat::Json => tracing::info!(
             event = "ready",
             http = http.map(|at| at.to_string()),
             resp = resp.map(|at| at.to_string()),
             grpc = grpc.map(|at| at.to_string()),
+            admin = admin.map(|at| at.to_string()),
             tls = has_tls,
             store,
             rules,
             "ready"
         ),
-        LogFormat::Text => stderr::write(&text([http, resp, grpc], has_tls, store, rules)),
+        LogFormat::Text => stderr::write(&text([http, resp, grpc, admin], has_tls, store, rules)),
     }
 }
 
-fn text([http, resp, grpc]: [Option<SocketAddr>; 3], has_tls: bool, store: &str, rules: &str) -> String {
+fn text(
+    [http, resp, grpc, admin]: [Option<SocketAddr>; 4],
+    has_tls: bool,
+    store: &str,
+    rules: &str,
+) -> String {
     let mut text = format!("tollgate {} is ready: {rules}, state {store}\n\n", env!("CARGO_PKG_VERSION"));
     let (s, tls) = if has_tls { ("s", " --tls") } else { ("", "") };
     let mut line = |what: std::fmt::Arguments<'_>| {
@@ -46,6 +53,9 @@ fn text([http, resp, grpc]: [Option<SocketAddr>; 3], has_tls: bool, store: &str,
     }
     if let Some(at) = grpc {
         line(format_args!("gRPC  http{s}://{at}"));
+    }
+    if let Some(at) = admin {
+        line(format_args!("admin http{s}://{at}"));
     }
     text.push_str("\nTry:\n\n");
     let mut line = |what: std::fmt::Arguments<'_>| {

@@ -15,6 +15,7 @@ use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, MemoryStore};
 use tollgate_document::Source;
 
+use super::edge::auth::Caller;
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
 use super::store_status::StoreStatus;
 
@@ -206,13 +207,14 @@ impl Gate {
     }
 
     /// The receipts of a decision as one authenticated text; `None` if nothing can be refunded.
-    pub(crate) fn seal(&self, decision: &Decision) -> Option<String> {
-        either!(self, limiter => limiter.sealed_receipts(decision))
+    pub(crate) fn seal(&self, decision: &Decision, caller: &Caller) -> Option<String> {
+        either!(self, limiter => limiter.seal_receipts_of(decision, caller.receipt_owner()))
     }
 
-    /// The receipts in a text that [`seal`](Gate::seal) wrote.
-    pub(crate) fn open(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
-        either!(self, limiter => limiter.open_receipts(sealed))
+    /// The receipts in a text that [`seal`](Gate::seal) wrote, if this caller may return them.
+    pub(crate) fn open(&self, sealed: &str, caller: &Caller) -> Result<Vec<Receipt>, InvalidReceipts> {
+        let (owner, receipts) = either!(self, limiter => limiter.open_receipts_of(sealed))?;
+        if caller.may_return(owner) { Ok(receipts) } else { Err(InvalidReceipts) }
     }
 
     /// Reports the result of an attempt to penalty limits.
@@ -224,21 +226,30 @@ impl Gate {
         either!(self, limiter => limiter.report(request, result).await)
     }
 
-    /// Deletes the consumption of the subjects that this request would be charged to.
-    pub(crate) async fn reset(&self, request: Request<'_>) -> Result<Vec<Returned>, FollowUpError> {
-        either!(self, limiter => limiter.reset(request).await)
+    /// Deletes the consumption of the subjects that this request would be charged to, under all rules or one of them, and
+    /// logs who did it. Returns the rules; none if no rule matched.
+    pub(crate) async fn reset(
+        &self,
+        edge: Edge,
+        caller: &Caller,
+        request: Request<'_>,
+        rule: Option<&str>,
+    ) -> Result<Vec<Returned>, FollowUpError> {
+        let reset = either!(self, limiter => limiter.reset_rules(request, |id| rule.is_none_or(|rule| rule == id)).await);
+        self.inner.recorder.reset(edge, caller.name(), &request, rule, &reset);
+        reset
     }
 
     /// Applies one operation to a key under a limit that the caller sent along.
     #[inline]
     pub(crate) fn throttle(
         &self,
-        edge: Edge,
+        (edge, caller): (Edge, &Caller),
         key: &str,
         limit: &Limit,
         operation: Operation,
     ) -> Call<Result<Throttled, ThrottleError>, PendingThrottle<'_>> {
-        let item = self.own_item(key, limit, operation);
+        let item = self.own_item(caller, key, limit, operation);
         match &self.inner.limiter {
             Backed::Memory(limiter) => {
                 let decided = limiter.store().apply_item(&item);
@@ -251,8 +262,13 @@ impl Gate {
     }
 
     #[inline]
-    fn own_item(&self, key: &str, limit: &Limit, operation: Operation) -> Item<'_> {
-        let subject = self.hashers().current().subject([("key", key)]);
+    fn own_item(&self, caller: &Caller, key: &str, limit: &Limit, operation: Operation) -> Item<'_> {
+        let hasher = self.hashers().current();
+        let subject = match caller.bound() {
+            None => hasher.subject([("key", key)]),
+            // Keys of callers with other bound attributes are other keys.
+            Some(bound) => hasher.subject([("bound", bound.id()), ("key", key)]),
+        };
         Item::new(self.inner.own_limits.key(subject), *limit, operation)
     }
 

@@ -17,7 +17,7 @@ use tollgate::Decision;
 use tollgate::core::SubjectHashers;
 use tollgate::core::decision::Source;
 use tollgate::core::rules::{Request, RuleSet};
-use tollgate::limiter::{CheckError, RuleDecision};
+use tollgate::limiter::{CheckError, FollowUpError, Returned, RuleDecision};
 
 use super::gate::{Edge, Origin};
 use crate::config::LogConfig;
@@ -117,9 +117,9 @@ impl Recorder {
         }
         if !decision.allowed()
             && tracing::enabled!(tracing::Level::INFO)
-            && let Some(untold) = self.refusals.pass(self.refusals_per_second)
+            && let Some(suppressed) = self.refusals.pass(self.refusals_per_second)
         {
-            log_refusal(origin.edge, request, decision, took, hashers, untold);
+            log_refusal(origin.edge, request, decision, took, hashers, suppressed);
         }
     }
 
@@ -128,9 +128,42 @@ impl Recorder {
         self.others.add(other::UNDECIDED);
         // Callers get the other errors, and can fix them.
         if let CheckError::Undecided(_) = error
-            && let Some(untold) = self.undecided.pass(1)
+            && let Some(suppressed) = self.undecided.pass(1)
         {
-            tracing::warn!(event = "undecided", edge = edge.name(), untold, "{error}");
+            tracing::warn!(event = "undecided", edge = edge.name(), suppressed, "{error}");
+        }
+    }
+
+    /// Logs a reset, with the name of the token that permitted it.
+    pub(crate) fn reset(
+        &self,
+        edge: Edge,
+        token: &str,
+        request: &Request<'_>,
+        rule: Option<&str>,
+        reset: &Result<Vec<Returned>, FollowUpError>,
+    ) {
+        let tenant = request.attributes.get("tenant").map(|tenant| excerpt(tenant, 64));
+        let (edge, rule) = (edge.name(), rule.map(|rule| excerpt(rule, 64)));
+        match reset {
+            Ok(returned) => {
+                let rules: Vec<&str> = returned.iter().map(|returned| returned.rule.as_str()).collect();
+                let rules = rules.join(",");
+                let matched = returned.len();
+                tracing::info!(
+                    event = "reset",
+                    edge,
+                    token,
+                    tenant,
+                    rule,
+                    matched,
+                    rules,
+                    "consumption was reset"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(event = "reset_failed", edge, token, tenant, rule, "{error}");
+            }
         }
     }
 
@@ -195,7 +228,7 @@ fn log_refusal(
     decision: &Decision,
     took: Option<Duration>,
     hashers: &SubjectHashers,
-    untold: u64,
+    suppressed: u64,
 ) {
     let headline = decision.headline();
     let subject = headline.and_then(|rule: RuleDecision<'_>| rule.rule().per.find(request.attributes).ok());
@@ -222,7 +255,7 @@ fn log_refusal(
         retry_after_ms = decision.retry_after().map(|wait| wait.as_millis() as u64),
         fallback = decision.source() == Source::Fallback,
         store_latency_us = took.map(|took| took.as_micros() as u64),
-        untold,
+        suppressed,
         "refused"
     );
 }

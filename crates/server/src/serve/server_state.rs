@@ -25,6 +25,10 @@ pub(crate) struct ServerState {
     pub(crate) access: ArcSwap<AccessPolicy>,
     pub(crate) tls: Option<Tls>,
     pub(crate) connections: Arc<Connections>,
+    /// Whether the HTTP listener serves control routes.
+    pub(crate) control_on_http: bool,
+    /// Hosts besides this machine that loopback and control listeners serve.
+    pub(crate) allowed_hosts: Vec<String>,
     /// The header fields that describe a client's limit.
     pub(crate) dialect: Dialect,
     pub(crate) grpc: GrpcConfig,

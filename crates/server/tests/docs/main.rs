@@ -123,7 +123,7 @@ fn every_tollgate_command_in_the_docs_exists() {
                 {
                     assert!(commands.contains(command), "{place}: unknown command");
                 }
-                // `cli.md` shows what a misspelled preset is answered with.
+                // `cli.md` shows the error for a misspelled preset.
                 if let [_, "presets", preset, ..] = words[..]
                     && is_name(preset)
                     && !page.ends_with("docs/reference/cli.md")
@@ -158,10 +158,9 @@ fn guides_name_only_metrics_and_log_events_of_the_reference() {
     }
 }
 
-/// The page of promises is worth as much as the tests that it names.
+/// Promises and decision records are worth as much as the tests that they name.
 #[test]
-fn every_test_named_by_the_promises_exists() {
-    let page = fs::read_to_string(root().join("docs/promises.md")).expect("the page");
+fn every_test_named_by_promises_and_decisions_exists() {
     let mut sources = Vec::new();
     for folder in ["crates", "xtask"] {
         collect_sources(&root().join(folder), &mut sources);
@@ -178,16 +177,26 @@ fn every_test_named_by_the_promises_exists() {
             Some(name.split(['(', '<']).next().unwrap_or(name).to_owned())
         })
         .collect();
-    let named: Vec<&str> = page
-        .split('`')
-        .skip(1)
-        .step_by(2)
+    let mut pages = vec![root().join("docs/promises.md")];
+    let records = fs::read_dir(root().join("docs/decisions")).expect("the decision records");
+    pages.extend(records.map(|entry| entry.expect("the decision records").path()));
+    let mut named = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).expect("the page");
+        for name in tests_named_in(&text) {
+            named += 1;
+            assert!(tests.contains(name), "{}: test `{name}` does not exist", page.display());
+        }
+    }
+    assert!(named > 40, "the pages name tests");
+}
+
+/// The code spans of a page that have the form of a test name.
+fn tests_named_in(page: &str) -> impl Iterator<Item = &str> {
+    let spans = page.split('`').skip(1).step_by(2);
+    spans
         .filter(|name| name.matches('_').count() > 2 && !name.contains([' ', '.', ':', '=']))
         .filter(|name| !name.starts_with("rate_limit_"))
-        .collect();
-    assert!(named.len() > 20, "the page names tests");
-    let missing: Vec<&&str> = named.iter().filter(|name| !tests.contains(**name)).collect();
-    assert!(missing.is_empty(), "docs/promises.md names tests that do not exist: {missing:?}");
 }
 
 fn collect_sources(folder: &Path, sources: &mut Vec<String>) {

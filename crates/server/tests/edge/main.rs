@@ -1,5 +1,6 @@
 //! The contract that all transports share: the limits of a request and the authorisation of callers.
 
+mod bound_tokens;
 mod proto;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Rules of other limiters, imported: what comes out is what went in, or says that it is not.
+//! Imports rules of other limiters. Everything is carried over or reported.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// Imports this text: the rules, what was said, and the exit code.
+/// Imports this text. Returns standard output, standard error and the exit code.
 fn imported(from: &str, file: &str) -> (String, String, Option<i32>) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file.yaml");
@@ -24,7 +24,7 @@ fn imported(from: &str, file: &str) -> (String, String, Option<i32>) {
     (text(&output.stdout).to_owned(), text(&output.stderr).to_owned(), output.status.code())
 }
 
-/// The limit and what remains of it after one request, by the rule that is nearest to its limit.
+/// Returns the decision of one check with these rules.
 fn decided(rules: &str, attributes: &[&str]) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("rules.yaml");
@@ -53,7 +53,7 @@ fn imported_rules_are_valid_and_count_as_before() {
 }
 
 #[test]
-fn a_descriptor_finds_the_numbers_that_it_found_there() {
+fn a_descriptor_gets_the_limit_that_it_had_before_the_import() {
     let file = include_str!("../../../../examples/gateways/envoy/ratelimit.yaml");
     let (rules, _, _) = imported("envoy", file);
     let search = ["domain=shop", "descriptor=action,api_key", "action=search"];
@@ -62,7 +62,7 @@ fn a_descriptor_finds_the_numbers_that_it_found_there() {
         ([&search[..], &["api_key=partner-x"]].concat(), Some(500)),
         ([&search[..], &["api_key=partner-acme"]].concat(), Some(9_000)),
         (vec!["domain=shop", "descriptor=remote_address", "remote_address=192.0.2.9"], Some(50)),
-        // Without limit, of another domain, and of a form for which there is nothing.
+        // Unlimited, another domain, and a descriptor without a rule.
         (vec!["domain=shop", "descriptor=remote_address", "remote_address=192.0.2.10"], None),
         (vec!["domain=other", "descriptor=remote_address", "remote_address=192.0.2.9"], None),
         (vec!["domain=shop", "descriptor=action", "action=search"], None),
@@ -142,10 +142,10 @@ fn an_invalid_file_is_not_imported_and_all_its_problems_are_reported() {
             ],
         ),
     ] {
-        let (rules, said, code) = imported(from, file);
+        let (rules, stderr, code) = imported(from, file);
         assert_eq!((rules.as_str(), code), ("", Some(2)), "{file}");
         for part in expected {
-            assert!(said.contains(part), "{file}\n{said}");
+            assert!(stderr.contains(part), "{file}\n{stderr}");
         }
     }
 }

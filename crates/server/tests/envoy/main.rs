@@ -1,4 +1,4 @@
-//! Envoy's rate limit service, as a client of gRPC sees it. Real Envoy is with the other gateways.
+//! Envoy's rate limit service, called by gRPC clients. `tests/gateways` runs real Envoy.
 
 mod corpus;
 mod import;

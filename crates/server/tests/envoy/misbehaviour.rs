@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that are slow, silent or hostile, byte by byte: they are left, and others are served.
+//! HTTP/2 clients that are slow, silent or hostile. The server disconnects them and serves the others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 
-use crate::rls::{Service, look};
+use crate::rls::{Service, peek};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -18,15 +18,15 @@ const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// Why a stream is taken back.
+/// The error code with which a client cancels a stream.
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
-/// The last word to a client that is too much.
+/// The error code for a client that causes excessive load.
 const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 11];
 
 /// A connection on which frames are written and read by hand.
 struct Connection(TcpStream);
 
-/// A frame: its type, its flags and what is in it.
+/// A frame: its type, flags and payload.
 type Frame = (u8, u8, Vec<u8>);
 
 impl Connection {
@@ -36,8 +36,8 @@ impl Connection {
         Connection(stream)
     }
 
-    /// The same, after what both sides say first.
-    fn greeted(service: &Service) -> Connection {
+    /// Opens a connection and sends the preface and settings.
+    fn with_preface(service: &Service) -> Connection {
         let mut connection = Connection::open(service);
         connection.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
         connection
@@ -48,12 +48,12 @@ impl Connection {
         self.0.write_all(bytes).is_ok()
     }
 
-    /// The next frame; none at the end.
+    /// The next frame; `None` at the end.
     fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         if let Err(error) = self.0.read_exact(&mut head) {
             let ended = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
-            assert!(ended.contains(&error.kind()), "it neither speaks nor ends: {error}");
+            assert!(ended.contains(&error.kind()), "the server neither sends nor closes: {error}");
             return None;
         }
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -62,7 +62,7 @@ impl Connection {
         Some((head[3], head[4], payload))
     }
 
-    /// The next frame of this type; those before it are passed over.
+    /// The next frame of this type. Frames before it are skipped.
     fn wait_for(&mut self, kind: u8, flags: u8) -> Option<Frame> {
         std::iter::from_fn(|| self.next()).find(|frame| (frame.0, frame.1) == (kind, flags))
     }
@@ -73,15 +73,15 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The header fields of a request, without compression: POST, http, the path, an authority, and gRPC.
-fn question() -> Vec<u8> {
+/// The header fields of a request, without compression: method, scheme, path, authority and content type.
+fn request_headers() -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let path = text("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
     [&[0x83, 0x86, 0x04][..], &path, &[0x01], &text("a"), &[0x0f, 0x10], &text("application/grpc")].concat()
 }
 
 fn others_are_served(service: &mut Service) {
-    assert!(service.ask(look(&[("user", "u")])).is_ok());
+    assert!(service.ask(peek(&[("user", "u")])).is_ok());
 }
 
 #[test]
@@ -99,70 +99,71 @@ fn a_client_without_a_preface_is_disconnected() {
 #[test]
 fn a_client_that_resets_many_streams_is_disconnected() {
     let mut service = Service::start(&[]);
-    let mut hostile = Connection::greeted(&service);
-    let question = question();
-    // One that it lets be is answered, if only because there is nothing in it.
-    assert!(hostile.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &question)));
+    let mut hostile = Connection::with_preface(&service);
+    let headers = request_headers();
+    // A request that is not reset is answered; without a message, with an error.
+    assert!(hostile.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &headers)));
     assert!(std::iter::from_fn(|| hostile.next()).any(|(kind, ..)| kind == HEADERS));
     let mut bursts = (1..100).map(|burst| {
         let streams = (0..50).map(|at| burst * 100 + at * 2 + 1);
-        let taken_back = streams.flat_map(|stream| {
-            let asked = frame(HEADERS, END_HEADERS, stream, &question);
-            [asked, frame(RST_STREAM, 0, stream, &CANCEL)].concat()
+        let reset = streams.flat_map(|stream| {
+            let opened = frame(HEADERS, END_HEADERS, stream, &headers);
+            [opened, frame(RST_STREAM, 0, stream, &CANCEL)].concat()
         });
-        // Once this is answered, everything before it has been read.
-        let bytes: Vec<u8> = taken_back.chain(frame(PING, 0, 0, b"are you?")).collect();
+        // The server answers the ping after it has read everything before it.
+        let bytes: Vec<u8> = reset.chain(frame(PING, 0, 0, b"8 bytes.")).collect();
         assert!(hostile.send(&bytes));
         let answers = |(kind, flags, _): &Frame| *kind == GOAWAY || (*kind, *flags) == (PING, ACK);
         std::iter::from_fn(|| hostile.next()).find(answers).expect("a response")
     });
-    let (_, _, last_word) = bursts.find(|(kind, ..)| *kind == GOAWAY).expect("it is turned away");
-    assert_eq!(last_word[4..8], ENHANCE_YOUR_CALM);
+    let (_, _, goaway) = bursts.find(|(kind, ..)| *kind == GOAWAY).expect("the server disconnects it");
+    assert_eq!(goaway[4..8], ENHANCE_YOUR_CALM);
     drop(bursts);
     while hostile.next().is_some() {}
     others_are_served(&mut service);
-    assert_eq!(service.standing(look(&[("user", "u")])).1[0].1, 10, "nothing was charged");
+    assert_eq!(service.codes(peek(&[("user", "u")])).1[0].1, 10, "nothing was charged");
 }
 
 #[test]
 fn a_client_that_ignores_pings_is_disconnected() {
     let mut service = Service::start(&[]);
-    let (mut gone, mut there) = (Connection::greeted(&service), Connection::greeted(&service));
+    let (mut silent, mut responsive) =
+        (Connection::with_preface(&service), Connection::with_preface(&service));
     let began = Instant::now();
-    let (_, _, asked) = there.wait_for(PING, 0).expect("it is asked whether it is there");
+    let (_, _, payload) = responsive.wait_for(PING, 0).expect("a ping");
     assert!(began.elapsed() > Duration::from_secs(15), "pings are rare");
-    assert!(there.send(&frame(PING, ACK, 0, &asked)));
-    assert!(gone.wait_for(PING, 0).is_some());
-    // It says nothing, and nothing more is said to it.
-    while gone.next().is_some() {}
+    assert!(responsive.send(&frame(PING, ACK, 0, &payload)));
+    assert!(silent.wait_for(PING, 0).is_some());
+    // Without a reply, the server closes the connection.
+    while silent.next().is_some() {}
     let elapsed = began.elapsed();
     assert!((Duration::from_secs(25)..Duration::from_secs(60)).contains(&elapsed), "{elapsed:?}");
-    // Who has answered is answered.
-    assert!(there.send(&frame(PING, 0, 0, b"are you?")));
-    assert_eq!(there.wait_for(PING, ACK).expect("it is there").2, b"are you?");
+    // The connection of the client that replied stays open.
+    assert!(responsive.send(&frame(PING, 0, 0, b"8 bytes.")));
+    assert_eq!(responsive.wait_for(PING, ACK).expect("a reply").2, b"8 bytes.");
     others_are_served(&mut service);
 }
 
 #[test]
 fn a_message_in_many_pieces_is_answered_as_one_in_one_piece() {
     let service = Service::start(&[]);
-    let message = look(&[("user", "u")]).encode_to_vec();
+    let message = peek(&[("user", "u")]).encode_to_vec();
     let whole = [&[0], &(message.len() as u32).to_be_bytes()[..], &message].concat();
     let responses = |pieces: &[&[u8]]| {
-        let mut client = Connection::greeted(&service);
-        assert!(client.send(&frame(HEADERS, END_HEADERS, 1, &question())));
+        let mut client = Connection::with_preface(&service);
+        assert!(client.send(&frame(HEADERS, END_HEADERS, 1, &request_headers())));
         let (last, others) = pieces.split_last().expect("a piece");
         for piece in others {
             assert!(client.send(&frame(DATA, 0, 1, piece)));
         }
         assert!(client.send(&frame(DATA, END_STREAM, 1, last)));
         let (_, _, mut answer) = client.wait_for(DATA, 0).expect("an answer");
-        // As far as it does not depend on the time: the code, the limit and the name of the rule.
+        // The part that does not depend on the time: the code, the limit and the name of the rule.
         answer.truncate(5 + 25);
         answer
     };
     let expected = responses(&[&whole]);
-    assert_eq!(expected[5..7], [8, 1], "that it may pass");
+    assert_eq!(expected[5..7], [8, 1], "the code OK");
     let bytes: Vec<&[u8]> = whole.chunks(1).collect();
     assert_eq!(responses(&bytes), expected);
     assert_eq!(responses(&[&[], &whole[..5], &[], &whole[5..], &[]]), expected);

@@ -1,4 +1,4 @@
-//! The service as a client of gRPC sees it.
+//! The calls of the service, made by a gRPC client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 use tollgate_testkit::redis::{Certificates, Flavour, Server};
-use tollgate_testkit::serving::Serving;
+use tollgate_testkit::serving::{Serving, create_token};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code as Status, Request};
 use tonic_health::pb::HealthCheckRequest;
@@ -55,12 +55,12 @@ impl Service {
     }
 
     pub(crate) fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
-        let asked = self.client.should_rate_limit(request);
-        self.runtime.block_on(asked).map(tonic::Response::into_inner)
+        let call = self.client.should_rate_limit(request);
+        self.runtime.block_on(call).map(tonic::Response::into_inner)
     }
 
     /// The overall code, and the code and what remains of every descriptor.
-    pub(crate) fn standing(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
+    pub(crate) fn codes(&mut self, request: RateLimitRequest) -> (Code, Vec<(Code, u32)>) {
         let answer = self.ask(request).expect("an answer");
         let codes = answer.statuses.iter().map(|status| (status.code(), status.limit_remaining)).collect();
         (answer.overall_code(), codes)
@@ -77,19 +77,19 @@ fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     RateLimitDescriptor { entries: entries.iter().map(entry).collect(), limit: None, hits_addend: None }
 }
 
-fn asked(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }
 }
 
-/// Looks at an account without charging it.
-pub(crate) fn look(entries: &[(&str, &str)]) -> RateLimitRequest {
-    asked("d", vec![RateLimitDescriptor { hits_addend: Some(0), ..descriptor(entries) }])
+/// A request that charges nothing.
+pub(crate) fn peek(entries: &[(&str, &str)]) -> RateLimitRequest {
+    request("d", vec![RateLimitDescriptor { hits_addend: Some(0), ..descriptor(entries) }])
 }
 
 #[test]
 fn a_response_has_a_status_headers_and_numbers() {
     let mut service = Service::start(&[]);
-    let answer = service.ask(asked("a", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
+    let answer = service.ask(request("a", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
     let header = |key: &str, value: &str| HeaderValue {
         key: key.to_owned(),
         value: value.to_owned(),
@@ -115,8 +115,8 @@ fn a_response_has_a_status_headers_and_numbers() {
         ..RateLimitResponse::default()
     };
     assert_eq!(answer.expect("an answer"), expected);
-    // The same address, written otherwise, is the same client; two a second come back while this is asked.
-    let mut all = asked("a", vec![descriptor(&[("remote_address", "::ffff:192.0.2.7")])]);
+    // Another spelling of the address is the same client. Some units may come back meanwhile.
+    let mut all = request("a", vec![descriptor(&[("remote_address", "::ffff:192.0.2.7")])]);
     all.hits_addend = 58;
     assert_eq!(service.ask(all.clone()).expect("an answer").overall_code(), Code::Ok);
     let refused = service.ask(all).expect("an answer");
@@ -132,7 +132,7 @@ fn a_response_has_a_status_headers_and_numbers() {
         statuses: vec![DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }],
         ..RateLimitResponse::default()
     };
-    let unknown = service.ask(asked("elsewhere", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
+    let unknown = service.ask(request("elsewhere", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
     assert_eq!(unknown.expect("an answer"), expected);
 }
 
@@ -141,18 +141,18 @@ fn descriptors_of_one_request_are_charged_all_or_none() {
     let mut service = Service::start(&[]);
     let both = |hits_addend| RateLimitRequest {
         hits_addend,
-        ..asked("d", vec![descriptor(&[("user", "u")]), descriptor(&[("tenant", "t")])])
+        ..request("d", vec![descriptor(&[("user", "u")]), descriptor(&[("tenant", "t")])])
     };
-    assert_eq!(service.standing(both(0)), (Code::Ok, vec![(Code::Ok, 9), (Code::Ok, 3)]));
-    assert_eq!(service.standing(both(3)), (Code::Ok, vec![(Code::Ok, 6), (Code::Ok, 0)]));
-    assert_eq!(service.standing(both(1)), (Code::OverLimit, vec![(Code::Ok, 6), (Code::OverLimit, 0)]));
-    assert_eq!(service.standing(look(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 6)]));
-    // What a descriptor says of itself beats what the request says.
+    assert_eq!(service.codes(both(0)), (Code::Ok, vec![(Code::Ok, 9), (Code::Ok, 3)]));
+    assert_eq!(service.codes(both(3)), (Code::Ok, vec![(Code::Ok, 6), (Code::Ok, 0)]));
+    assert_eq!(service.codes(both(1)), (Code::OverLimit, vec![(Code::Ok, 6), (Code::OverLimit, 0)]));
+    assert_eq!(service.codes(peek(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 6)]));
+    // The cost of a descriptor overrides the cost of the request.
     let mut own = both(1);
     own.descriptors[0].hits_addend = Some(4);
     own.descriptors[1] = descriptor(&[("tenant", "other")]);
-    assert_eq!(service.standing(own), (Code::Ok, vec![(Code::Ok, 2), (Code::Ok, 3)]));
-    // More than there ever is: refused, and said why.
+    assert_eq!(service.codes(own), (Code::Ok, vec![(Code::Ok, 2), (Code::Ok, 3)]));
+    // A cost above the capacity is refused with a reason.
     let answer = service.ask(both(11)).expect("an answer");
     assert_eq!(answer.overall_code(), Code::OverLimit);
     let why = answer.dynamic_metadata.expect("a reason").fields["reason"].kind.clone();
@@ -169,27 +169,27 @@ fn the_limit_of_a_descriptor_counts_independently_of_the_rules() {
     };
     let year = || limited(2, RateLimitUnit::Year);
     let tenant = || descriptor(&[("tenant", "t")]);
-    let answer = service.ask(asked("d", vec![tenant(), year()])).expect("an answer");
+    let answer = service.ask(request("d", vec![tenant(), year()])).expect("an answer");
     let limit = answer.statuses[1].current_limit.clone().expect("a limit");
     assert_eq!((limit.requests_per_unit, limit.unit()), (2, Unit::Year));
     assert_eq!((answer.statuses[0].limit_remaining, answer.statuses[1].limit_remaining), (3, 1));
     let again = (Code::Ok, vec![(Code::Ok, 2), (Code::Ok, 0)]);
-    assert_eq!(service.standing(asked("d", vec![tenant(), year()])), again);
-    // Refused by its own limit: the rules are not charged. The rule for users never was.
-    let refused = service.standing(asked("d", vec![tenant(), year()]));
+    assert_eq!(service.codes(request("d", vec![tenant(), year()])), again);
+    // The descriptor's own limit refuses, and no rule is charged. The rule per user was never charged.
+    let refused = service.codes(request("d", vec![tenant(), year()]));
     assert_eq!((refused.0, refused.1[1]), (Code::OverLimit, (Code::OverLimit, 0)));
-    assert_eq!(service.standing(look(&[("tenant", "t")])), (Code::Ok, vec![(Code::Ok, 2)]));
-    assert_eq!(service.standing(look(&[("user", "v")])), (Code::Ok, vec![(Code::Ok, 10)]));
-    // Refused by a rule: its own limit is not charged.
+    assert_eq!(service.codes(peek(&[("tenant", "t")])), (Code::Ok, vec![(Code::Ok, 2)]));
+    assert_eq!(service.codes(peek(&[("user", "v")])), (Code::Ok, vec![(Code::Ok, 10)]));
+    // A rule refuses, and the descriptor's own limit is not charged.
     let much = |hits| RateLimitDescriptor { hits_addend: Some(hits), ..tenant() };
     let three = || limited(3, RateLimitUnit::Year);
-    let refused = service.standing(asked("d", vec![three(), much(3)]));
+    let refused = service.codes(request("d", vec![three(), much(3)]));
     assert_eq!(refused.0, Code::OverLimit);
-    assert_eq!(service.standing(asked("d", vec![three()])), (Code::Ok, vec![(Code::Ok, 0)]));
-    // Nothing is allowed.
-    let none = service.standing(asked("d", vec![limited(0, RateLimitUnit::Second)]));
+    assert_eq!(service.codes(request("d", vec![three()])), (Code::Ok, vec![(Code::Ok, 0)]));
+    // A limit of 0 refuses everything.
+    let none = service.codes(request("d", vec![limited(0, RateLimitUnit::Second)]));
     assert_eq!(none, (Code::OverLimit, vec![(Code::OverLimit, 0)]));
-    let error = service.ask(asked("d", vec![limited(1, RateLimitUnit::Unknown)])).expect_err("no unit");
+    let error = service.ask(request("d", vec![limited(1, RateLimitUnit::Unknown)])).expect_err("no unit");
     assert_eq!(error.code(), Status::InvalidArgument);
 }
 
@@ -198,22 +198,22 @@ fn a_hundred_bad_requests_change_nothing() {
     let mut service = Service::start(&[]);
     let user = descriptor(&[("user", "u")]);
     let mut bad: Vec<(RateLimitRequest, &str)> = vec![
-        (asked("", vec![user.clone()]), "the domain is empty"),
-        (asked("d", vec![]), "the message has no descriptor"),
-        (asked("d", vec![user.clone(), descriptor(&[])]), "descriptor 1 has no entry"),
-        (asked("d", vec![user.clone(), descriptor(&[("", "u")])]), "an entry of descriptor 1 has no key"),
+        (request("", vec![user.clone()]), "the domain is empty"),
+        (request("d", vec![]), "the message has no descriptor"),
+        (request("d", vec![user.clone(), descriptor(&[])]), "descriptor 1 has no entry"),
+        (request("d", vec![user.clone(), descriptor(&[("", "u")])]), "an entry of descriptor 1 has no key"),
     ];
     for many in 33..60 {
-        bad.push((asked("d", vec![user.clone(); many]), "descriptors, more than 32"));
+        bad.push((request("d", vec![user.clone(); many]), "descriptors, more than 32"));
     }
     for many in 33..76 {
         let empty = vec![descriptor(&[]); many];
-        bad.push((asked("d", empty), "descriptors, more than 32"));
+        bad.push((request("d", empty), "descriptors, more than 32"));
     }
     for unit in [0, -1, 7, 99, i32::MAX] {
         let limit = Some(RateLimitOverride { requests_per_unit: 1, unit });
         let limited = RateLimitDescriptor { limit, ..user.clone() };
-        bad.push((asked("d", vec![user.clone(), limited]), "has an unknown unit"));
+        bad.push((request("d", vec![user.clone(), limited]), "has an unknown unit"));
     }
     // Refused, because a gateway may let requests pass when it gets an error.
     for (request, expected) in &bad {
@@ -225,12 +225,12 @@ fn a_hundred_bad_requests_change_nothing() {
     }
     for kib in 64..90 {
         let large = descriptor(&[("user", "u"), ("filler", &"x".repeat(kib * 1024))]);
-        let answer = service.ask(asked("d", vec![large])).expect("an answer");
+        let answer = service.ask(request("d", vec![large])).expect("an answer");
         assert_eq!(answer.overall_code(), Code::OverLimit);
         assert!(answer.dynamic_metadata.is_some_and(|reported| reported.fields.contains_key("reason")));
     }
     assert!(bad.len() + 26 > 100, "{}", bad.len());
-    assert_eq!(service.standing(look(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 10)]));
+    assert_eq!(service.codes(peek(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 10)]));
 }
 
 /// The message of a request whose values are bytes. Envoy copies what clients send.
@@ -308,7 +308,7 @@ fn invalid_messages_and_other_protocols_are_refused() {
     assert!(answer.starts_with("HTTP/2 200") && answer.contains("grpc-status: 3"), "{answer}");
     let answer = curl(&["--header", "content-type: application/json"]);
     assert!(answer.starts_with("HTTP/2 415"), "{answer}");
-    // The first frame of the server has the limit on streams. A client of HTTP/1.1 gets no response.
+    // The first frame of the server contains the limit on streams. An HTTP/1.1 client gets no response.
     let settings = first_bytes(at, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     let streams: Vec<u32> = settings[9..]
         .chunks(6)
@@ -320,10 +320,10 @@ fn invalid_messages_and_other_protocols_are_refused() {
 }
 
 /// The first frame that a server sends after these bytes; empty if it closes the connection.
-fn first_bytes(at: SocketAddr, said: &[u8]) -> Vec<u8> {
+fn first_bytes(at: SocketAddr, sent: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(at).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    stream.write_all(said).expect("it reads");
+    stream.write_all(sent).expect("it reads");
     let mut head = [0; 9];
     if stream.read_exact(&mut head).is_err() {
         return Vec::new();
@@ -337,22 +337,13 @@ fn first_bytes(at: SocketAddr, said: &[u8]) -> Vec<u8> {
 #[test]
 fn callers_without_the_scope_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut tokens, mut file) = (Vec::new(), String::from("tokens:\n"));
-    for scope in ["check", "read"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(["token", "--name", scope]).output();
-        let output = output.expect("it runs");
-        let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
-        let reported = String::from_utf8(output.stderr).expect("text");
-        let digest =
-            reported.split(['"', ' ', '\n', ',']).find(|word| word.starts_with("sha256:")).expect("a digest");
-        file += &format!("  - {{ name: {scope}, digest: \"{digest}\", scopes: [{scope}] }}\n");
-        tokens.push(token);
-    }
+    let tokens = ["check", "read"].map(|scope| create_token(env!("CARGO_BIN_EXE_tollgate"), scope));
     let path = folder.path().join("tollgate.yaml");
-    std::fs::write(&path, file).expect("a file can be written");
+    std::fs::write(&path, format!("tokens:\n{}\n{}\n", tokens[0].line, tokens[1].line))
+        .expect("a file can be written");
     let mut service = Service::start(&["--config", path.to_str().expect("text")]);
     let mut ask = |credentials: Option<&str>| {
-        let mut request = Request::new(asked("d", vec![descriptor(&[("user", "u")])]));
+        let mut request = Request::new(request("d", vec![descriptor(&[("user", "u")])]));
         if let Some(credentials) = credentials {
             request.metadata_mut().insert("authorization", credentials.parse().expect("a value"));
         }
@@ -364,8 +355,8 @@ fn callers_without_the_scope_are_refused() {
     };
     assert_eq!(ask(None), Err(Status::Unauthenticated));
     assert_eq!(ask(Some("Bearer tg_unknown")), Err(Status::Unauthenticated));
-    assert_eq!(ask(Some(&format!("Bearer {}", tokens[1]))), Err(Status::PermissionDenied));
-    assert_eq!(ask(Some(&format!("Bearer {}", tokens[0]))), Ok(()));
+    assert_eq!(ask(Some(&format!("Bearer {}", tokens[1].token))), Err(Status::PermissionDenied));
+    assert_eq!(ask(Some(&format!("Bearer {}", tokens[0].token))), Ok(()));
     // Health checks need no token.
     let check =
         async { HealthClient::new(service.channel.clone()).check(HealthCheckRequest::default()).await };
@@ -380,7 +371,7 @@ fn with_certificates_http2_runs_over_tls() {
     let (certificate, key) = (path(certificates.server()), path(certificates.key()));
     let service = Service::start(&["--tls-certificate", &certificate, "--tls-key", &key]);
     let at = service.server.grpc.expect("it speaks gRPC");
-    let message = asked("d", vec![descriptor(&[("user", "u")])]).encode_to_vec();
+    let message = request("d", vec![descriptor(&[("user", "u")])]).encode_to_vec();
     let file = folder.path().join("message");
     let head = [0, 0, 0, 0, u8::try_from(message.len()).expect("it is short")];
     std::fs::write(&file, [&head[..], &message].concat()).expect("a file can be written");
@@ -412,7 +403,7 @@ fn health_is_reported_until_shutdown_and_watchers_do_not_delay_it() {
         assert_eq!(long.code(), Status::OutOfRange);
         let mut watched = health.watch(named("")).await.expect("an answer").into_inner();
         assert_eq!(
-            watched.message().await.expect("a word").expect("a word").status(),
+            watched.message().await.expect("a status").expect("a status").status(),
             ServingStatus::Serving
         );
         watched
@@ -420,7 +411,7 @@ fn health_is_reported_until_shutdown_and_watchers_do_not_delay_it() {
     let began = Instant::now();
     service.server.signal("TERM");
     service.runtime.block_on(async {
-        let last = watched.message().await.expect("a word").map(|reported| reported.status());
+        let last = watched.message().await.expect("a status").map(|reported| reported.status());
         assert!(matches!(last, None | Some(ServingStatus::NotServing)), "{last:?}");
         assert!(watched.message().await.expect("the end").is_none());
     });
@@ -489,12 +480,12 @@ rules:
         rules,
         &["--store", &redis.url(), "--hash-key-file", key.to_str().expect("text"), "--store-deadline", "5s"],
     );
-    let of = |kinds: &[&str]| asked("d", kinds.iter().map(|kind| descriptor(&[(kind, "x")])).collect());
+    let of = |kinds: &[&str]| request("d", kinds.iter().map(|kind| descriptor(&[(kind, "x")])).collect());
     let both = of(&["user", "tenant"]);
-    assert_eq!(service.standing(both.clone()), (Code::Ok, vec![(Code::Ok, 9), (Code::Ok, 3)]));
+    assert_eq!(service.codes(both.clone()), (Code::Ok, vec![(Code::Ok, 9), (Code::Ok, 3)]));
     drop(redis);
-    assert_eq!(service.standing(both), (Code::OverLimit, vec![(Code::OverLimit, 0), (Code::Ok, 0)]));
-    assert_eq!(service.standing(of(&["tenant"])), (Code::Ok, vec![(Code::Ok, 0)]));
+    assert_eq!(service.codes(both), (Code::OverLimit, vec![(Code::OverLimit, 0), (Code::Ok, 0)]));
+    assert_eq!(service.codes(of(&["tenant"])), (Code::Ok, vec![(Code::Ok, 0)]));
     let degraded = service.ask(of(&["plan"])).expect("an answer");
     assert_eq!(degraded.overall_code(), Code::Ok);
     assert!(degraded.dynamic_metadata.is_some_and(|reported| reported.fields.contains_key("degraded")));

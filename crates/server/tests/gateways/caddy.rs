@@ -11,9 +11,9 @@ pub(crate) const CADDY: Recipe = Recipe {
     page: include_str!("../../../../docs/gateways/caddy.md"),
     files: &[("Caddyfile", "caddyfile"), ("rules.yaml", "yaml")],
     arguments: &["run", "--config", "Caddyfile"],
-    tells_allowed: true,
-    used_up: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
-    uncounted: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
+    shows_allowed: true,
+    refused_body: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
+    store_down_body: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn clients_of_caddy_see_what_the_page_promises() {
 
 #[test]
 fn caddy_refuses_targets_that_are_too_long() {
-    scenes::what_is_too_long_to_ask_about_does_not_pass(&CADDY);
+    scenes::targets_that_are_too_long_are_refused(&CADDY);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn nothing_a_client_of_caddy_sends_changes_who_is_charged() {
 
 #[test]
 fn behind_caddy_failure_policies_apply_while_the_store_is_down() {
-    scenes::rules_say_what_happens_while_the_store_is_down(&CADDY);
+    scenes::failure_policies_apply_while_the_store_is_down(&CADDY);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn behind_caddy_refusals_of_other_kinds_have_their_own_status() {
 
 #[test]
 fn caddy_times_out_when_tollgate_hangs() {
-    scenes::a_tollgate_that_hangs_is_not_waited_for(&CADDY);
+    scenes::requests_pass_soon_while_tollgate_hangs(&CADDY);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn behind_another_proxy_caddy_charges_its_clients() {
 
 #[test]
 fn caddy_sends_a_token() {
-    scenes::a_token_is_shown(&CADDY, &|text, token| {
+    scenes::a_token_is_sent(&CADDY, &|text, token| {
         let line = "header_up -X-Original-Method";
         text.replace(line, &format!("{line}\nheader_up Authorization \"{token}\""))
     });
@@ -89,10 +89,10 @@ fn the_short_form_of_caddy_adds_headers_to_refusals_only() {
         assert_eq!((answer.status, answer.header("ratelimit")), (200, None), "{answer:?}");
     }
     let refused = site.get(2, "/search", &[]);
-    assert!(refused.status == 429 && refused.body.starts_with(CADDY.used_up), "{refused:?}");
+    assert!(refused.status == 429 && refused.body.starts_with(CADDY.refused_body), "{refused:?}");
 }
 
 #[test]
 fn the_page_of_caddy_shows_the_files_that_are_tested() {
-    CADDY.is_on_its_page();
+    CADDY.assert_shown_on_its_page();
 }

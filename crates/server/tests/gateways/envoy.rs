@@ -18,9 +18,9 @@ pub(crate) const ENVOY: Recipe = Recipe {
         "--config-path",
         "envoy.yaml",
     ],
-    tells_allowed: true,
-    used_up: "",
-    uncounted: "",
+    shows_allowed: true,
+    refused_body: "",
+    store_down_body: "",
 };
 
 #[test]
@@ -32,18 +32,18 @@ fn clients_of_envoy_see_what_the_page_promises() {
         assert_eq!(seen(&answer)["path"], "/search");
         let policy = "\"search-per-key\";q=5;w=60";
         assert_eq!(answer.header("ratelimit-policy"), Some(policy), "{answer:?}");
-        let standing = answer.header("ratelimit").expect("a header");
-        assert!(standing.starts_with(&format!("\"search-per-key\";r={left};t=")), "{standing}");
+        let header = answer.header("ratelimit").expect("a header");
+        assert!(header.starts_with(&format!("\"search-per-key\";r={left};t=")), "{header}");
         assert_eq!(answer.header("retry-after"), None);
     }
-    // The shadow rule would have refused the last two: clients do not see it.
+    // The shadow rule would have refused the last two requests. Clients do not see that.
     let refused = site.get(2, "/search", &[key]);
     assert_eq!((refused.status, refused.body.as_str()), (429, ""), "{refused:?}");
     assert_eq!(refused.header("x-envoy-ratelimited"), Some("true"));
     assert!(refused.header("ratelimit").is_some_and(|field| field.starts_with("\"search-per-key\";r=0;t=")));
     let wait: u64 = refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a wait");
     assert!((1..=60).contains(&wait), "{wait}");
-    // Another key is another subject, and refusals charged nothing: six so far by this address.
+    // Another key is another subject. The refusal charged nothing: this address has been charged six times.
     assert_eq!(site.get(2, "/search", &["x-api-key: k-2"]).status, 200);
     let other = site.get(2, "/", &["x-forwarded-for: 203.0.113.7", "x-api-key: k-1"]);
     assert_eq!(other.status, 200);
@@ -100,5 +100,5 @@ fn a_key_that_is_not_utf_8_is_counted_and_not_let_through() {
 
 #[test]
 fn the_page_of_envoy_shows_the_files_that_are_tested() {
-    ENVOY.is_on_its_page();
+    ENVOY.assert_shown_on_its_page();
 }

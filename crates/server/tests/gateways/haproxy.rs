@@ -10,9 +10,9 @@ pub(crate) const HAPROXY: Recipe = Recipe {
     page: include_str!("../../../../docs/gateways/haproxy.md"),
     files: &[("haproxy.cfg", "haproxy"), ("tollgate.lua", "lua"), ("rules.yaml", "yaml")],
     arguments: &["-f", "haproxy.cfg"],
-    tells_allowed: true,
-    used_up: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
-    uncounted: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
+    shows_allowed: true,
+    refused_body: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
+    store_down_body: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
 };
 
 #[test]
@@ -22,7 +22,7 @@ fn clients_of_haproxy_see_what_the_page_promises() {
 
 #[test]
 fn haproxy_refuses_targets_that_are_too_long() {
-    scenes::what_is_too_long_to_ask_about_does_not_pass(&HAPROXY);
+    scenes::targets_that_are_too_long_are_refused(&HAPROXY);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn nothing_a_client_of_haproxy_sends_changes_who_is_charged() {
 
 #[test]
 fn behind_haproxy_failure_policies_apply_while_the_store_is_down() {
-    scenes::rules_say_what_happens_while_the_store_is_down(&HAPROXY);
+    scenes::failure_policies_apply_while_the_store_is_down(&HAPROXY);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn behind_haproxy_refusals_of_other_kinds_have_their_own_status() {
 
 #[test]
 fn haproxy_times_out_when_tollgate_hangs() {
-    scenes::a_tollgate_that_hangs_is_not_waited_for(&HAPROXY);
+    scenes::requests_pass_soon_while_tollgate_hangs(&HAPROXY);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn behind_another_proxy_haproxy_charges_its_clients() {
 
 #[test]
 fn haproxy_sends_a_token() {
-    scenes::a_token_is_shown(&HAPROXY, &|text, token| {
+    scenes::a_token_is_sent(&HAPROXY, &|text, token| {
         let line = "    retries 0\n";
         text.replace(line, &format!("{line}    http-request set-header Authorization \"{token}\"\n"))
     });
@@ -76,5 +76,5 @@ fn haproxy_sends_a_token() {
 
 #[test]
 fn the_page_of_haproxy_shows_the_files_that_are_tested() {
-    HAPROXY.is_on_its_page();
+    HAPROXY.assert_shown_on_its_page();
 }

@@ -1,13 +1,14 @@
-//! Gateways that ask Tollgate before they let a request through: real ones, with the very files of their pages.
+//! Real gateways that ask Tollgate before they forward a request, configured by the files that their pages show.
 
-mod answer;
 mod backend;
 mod caddy;
 mod envoy;
 mod haproxy;
 mod nginx;
 mod paths;
+mod public_host;
 mod recipe;
+mod response;
 mod rules;
 mod run;
 mod scenes;

@@ -11,9 +11,9 @@ pub(crate) const NGINX: Recipe = Recipe {
     page: include_str!("../../../../docs/gateways/nginx.md"),
     files: &[("nginx.conf", "nginx"), ("rules.yaml", "yaml")],
     arguments: &["-p", ".", "-e", "stderr", "-c", "nginx.conf"],
-    tells_allowed: true,
-    used_up: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded"}"#,
-    uncounted: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity"}"#,
+    shows_allowed: true,
+    refused_body: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded"}"#,
+    store_down_body: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity"}"#,
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn clients_of_nginx_see_what_the_page_promises() {
 
 #[test]
 fn nginx_refuses_targets_that_are_too_long() {
-    scenes::what_is_too_long_to_ask_about_does_not_pass(&NGINX);
+    scenes::targets_that_are_too_long_are_refused(&NGINX);
 }
 
 #[test]
@@ -33,12 +33,12 @@ fn nothing_a_client_of_nginx_sends_changes_who_is_charged() {
 
 #[test]
 fn behind_nginx_failure_policies_apply_while_the_store_is_down() {
-    scenes::rules_say_what_happens_while_the_store_is_down(&NGINX);
+    scenes::failure_policies_apply_while_the_store_is_down(&NGINX);
 }
 
 #[test]
 fn nginx_times_out_when_tollgate_hangs() {
-    scenes::a_tollgate_that_hangs_is_not_waited_for(&NGINX);
+    scenes::requests_pass_soon_while_tollgate_hangs(&NGINX);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn behind_another_proxy_nginx_charges_its_clients() {
 
 #[test]
 fn nginx_sends_a_token() {
-    scenes::a_token_is_shown(&NGINX, &|text, token| {
+    scenes::a_token_is_sent(&NGINX, &|text, token| {
         let line = "proxy_set_header Connection \"\";";
         text.replace(line, &format!("{line} proxy_set_header Authorization \"{token}\";"))
     });
@@ -90,5 +90,5 @@ fn with_deny_status_nginx_answers_403() {
 
 #[test]
 fn the_page_of_nginx_shows_the_files_that_are_tested() {
-    NGINX.is_on_its_page();
+    NGINX.assert_shown_on_its_page();
 }

@@ -1,4 +1,4 @@
-//! A gateway as its page shows it: its files are those of the page, only ports and patience are others.
+//! A gateway as its page shows it. Only ports and timeouts differ from the files of the page.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,43 +12,43 @@ pub(crate) struct Recipe {
     pub(crate) page: &'static str,
     /// The files that configure it, and the language in which the page shows each.
     pub(crate) files: &'static [(&'static str, &'static str)],
-    /// What starts it, in the folder of those files.
+    /// The arguments that start it in the folder of those files.
     pub(crate) arguments: &'static [&'static str],
-    /// Whether clients see in answers of the shop where they stand. If not, the shop sees it.
-    pub(crate) tells_allowed: bool,
-    /// The body when the limit of searches is used up, as far as it does not depend on the wait.
-    pub(crate) used_up: &'static str,
-    /// The body when an order cannot be counted.
-    pub(crate) uncounted: &'static str,
+    /// Whether allowed responses have the limit headers. Otherwise the shop gets them.
+    pub(crate) shows_allowed: bool,
+    /// The body of a refused search, up to the wait.
+    pub(crate) refused_body: &'static str,
+    /// The body of a refused order while the store is down.
+    pub(crate) store_down_body: &'static str,
 }
 
-/// The ports of the files, and those that stand for them here.
+/// Ports in the files, and the free ports that replace them.
 pub(crate) type Ports<'a> = &'a [(u16, u16)];
 
 impl Recipe {
     /// A copy of its folder in `examples/gateways`, with other ports and the given changes.
     pub(crate) fn copy(&self, ports: Ports<'_>, change: &dyn Fn(String) -> String) -> TempDir {
         let copy = tempfile::tempdir().expect("a folder");
-        // Programs that give up their rights still look into it.
+        // Programs that drop their privileges still read it.
         fs::set_permissions(copy.path(), fs::Permissions::from_mode(0o755)).expect("a folder of ours");
         for entry in fs::read_dir(self.examples()).expect("there are examples") {
             let from = entry.expect("an entry").path();
             let name = from.file_name().expect("a name");
             let text = with_ports(&change(fs::read_to_string(&from).expect("text")), ports);
-            // A machine that is busy with other tests takes longer than one should wait in production.
+            // On a machine that is busy with other tests, the timeouts of the page are too short.
             let text = text.replace("250ms", "20s").replace("0.25s", "20s");
             fs::write(copy.path().join(name), text).expect("a file can be written");
         }
         copy
     }
 
-    /// One of its files, as it is.
+    /// The text of one of its files.
     pub(crate) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.examples().join(name)).expect("text")
     }
 
-    /// Asserts that the page shows the files, all of each.
-    pub(crate) fn is_on_its_page(&self) {
+    /// Asserts that the page shows the files completely.
+    pub(crate) fn assert_shown_on_its_page(&self) {
         for (name, language) in self.files {
             let text = self.text(name);
             assert!(
@@ -56,7 +56,7 @@ impl Recipe {
                 "the page does not show {name} as it is:\n{text}"
             );
         }
-        for body in [self.used_up, self.uncounted] {
+        for body in [self.refused_body, self.store_down_body] {
             assert!(self.page.contains(body), "the page does not show {body}");
         }
     }
@@ -66,7 +66,7 @@ impl Recipe {
     }
 }
 
-/// The text with other ports. Numbers are compared whole and once, because one port may contain another.
+/// Replaces ports in a text. Whole numbers are compared, and each is replaced once.
 fn with_ports(text: &str, ports: Ports<'_>) -> String {
     let pieces = text.split_inclusive(|c: char| !c.is_ascii_digit());
     let pieces = pieces.map(|piece| {

@@ -1,4 +1,4 @@
-//! The rules of the examples, before the linter.
+//! Lints the rules of the examples.
 
 use std::process::Command;
 
@@ -17,9 +17,9 @@ fn the_linter_knows_every_attribute_of_the_gateways() {
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .expect("the binary runs");
-        let said = String::from_utf8_lossy(&lint.stdout) + String::from_utf8_lossy(&lint.stderr);
-        // Who may choose its address is what the pages are about; there is nothing else to say.
-        assert!(lint.status.success() && said.contains("1 file, 1 note\n"), "{said}");
-        assert!(said.contains("note[counted-by-address]"), "{said}");
+        let output = String::from_utf8_lossy(&lint.stdout) + String::from_utf8_lossy(&lint.stderr);
+        // The pages explain how clients could choose their address. There is no other finding.
+        assert!(lint.status.success() && output.contains("1 file, 1 note\n"), "{output}");
+        assert!(output.contains("note[counted-by-address]"), "{output}");
     }
 }

@@ -1,4 +1,4 @@
-//! The scripts that show each gateway at work, run as people run them; only the ports are others.
+//! Runs the example script of each gateway, on free ports.
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::nginx::NGINX;
 use crate::recipe::Recipe;
 use crate::traefik::TRAEFIK;
 
-/// What the script prints, line by line.
+/// Runs the script and returns the lines that it prints.
 fn printed(recipe: &Recipe) -> Vec<String> {
     let folder = recipe.copy(&[8080, 8081, 9090, 9901, 10_000].map(|port| (port, free_port())), &|text| text);
     let (tool, path) = (recipe.tool.command(), tempfile::tempdir().expect("a folder"));
@@ -39,7 +39,7 @@ fn shows_five_and_a_refusal(recipe: &Recipe) {
     assert_eq!(printed.len(), 6, "{printed:?}");
     for (line, left) in printed[..5].iter().zip((0..5).rev()) {
         let expected_start = format!("200 \"search-per-key\";r={left};t=");
-        let is_right = if recipe.tells_allowed { line.starts_with(&expected_start) } else { line == "200" };
+        let is_right = if recipe.shows_allowed { line.starts_with(&expected_start) } else { line == "200" };
         assert!(is_right, "{left} left: {printed:?}");
     }
     let (expected_start, wait) = printed[5].rsplit_once(' ').expect("a wait");

@@ -1,4 +1,4 @@
-//! A shop behind a gateway: it answers every request with what it was asked.
+//! A shop behind a gateway. It answers every request with a JSON copy of the request.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ impl Shop {
         Shop { address, asked }
     }
 
-    /// How many requests came so far.
+    /// The number of requests so far.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -47,7 +47,7 @@ fn serve(mut stream: &TcpStream, asked: &AtomicUsize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The next request, with its header fields by name in lower case; none at the end.
+/// Reads the next request; `None` at the end. Header names are in lower case.
 fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Value>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {

@@ -1,4 +1,4 @@
-//! A shop, a gateway before it, and the Tollgate that the gateway asks: real processes, ended with the test.
+//! A shop, a gateway in front of it, and the Tollgate that the gateway asks. All are real processes, which end with the test.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use tollgate_testkit::serving::Serving;
 use tollgate_testkit::tools::free_port;
 
-use crate::answer::Answer;
 use crate::recipe::Recipe;
+use crate::response::Response;
 use crate::shop::Shop;
 
-/// On a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long, because the machine may be busy with other tests.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Site {
     pub(crate) server: Serving,
@@ -33,7 +33,7 @@ impl Site {
         Site::with(recipe, &[], &|text| text)
     }
 
-    /// The same with more settings of the server, and with changed files.
+    /// Starts all three with additional settings of the server and with changed files.
     pub(crate) fn with(recipe: &Recipe, settings: &[&str], change: &dyn Fn(String) -> String) -> Site {
         let shop = Shop::open();
         Site::start_all(recipe, shop.address.port(), Some(shop), settings, change)
@@ -84,12 +84,12 @@ impl Site {
             .command()
             .args(recipe.arguments)
             .current_dir(folder.path())
-            // Where some of them keep what they want to find again.
+            // Some gateways store data in the home folder.
             .env("HOME", folder.path())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be shared"))
             .stderr(log)
-            // So that workers end with it.
+            // So that a signal to the group also ends worker processes.
             .process_group(0)
             .spawn()
             .expect("the gateway runs");
@@ -98,39 +98,39 @@ impl Site {
         site
     }
 
-    /// Waits until a request comes back from the shop, asked from an address that no test asks from.
+    /// Waits until the shop answers a request. Its address is not used by any test.
     fn wait(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let is_ready = |site: &Site| site.ask(1, "/ready", &[]).is_some_and(|answer| answer.status == 200);
         while !is_ready(self) {
-            let ended = self.gateway.try_wait().expect("a child can be looked at");
+            let ended = self.gateway.try_wait().expect("the state of the child");
             assert!(
                 ended.is_none() && Instant::now() < deadline,
-                "it does not serve: {ended:?}\n{}",
+                "the gateway does not serve: {ended:?}\n{}",
                 fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
             );
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Asks as 127.0.0.`from`, with more arguments for curl; `None` if there is no response.
-    fn ask(&self, from: u8, path: &str, args: &[&str]) -> Option<Answer> {
+    /// Sends a request from 127.0.0.`from`, with more arguments for curl; `None` if there is no response.
+    fn ask(&self, from: u8, path: &str, args: &[&str]) -> Option<Response> {
         let (from, url) = (format!("127.0.0.{from}"), format!("http://127.0.0.1:{}{path}", self.port));
-        Answer::to(&[&["--interface", &from, &url], args].concat())
+        Response::fetch(&[&["--interface", &from, &url], args].concat())
     }
 
-    /// Asks as 127.0.0.`from`, with more arguments for curl.
-    pub(crate) fn curl(&self, from: u8, path: &str, args: &[&str]) -> Answer {
-        self.ask(from, path, args).unwrap_or_else(|| panic!("no answer for {path} {args:?}"))
+    /// Sends a request from 127.0.0.`from`, with more arguments for curl.
+    pub(crate) fn curl(&self, from: u8, path: &str, args: &[&str]) -> Response {
+        self.ask(from, path, args).unwrap_or_else(|| panic!("no response to {path} {args:?}"))
     }
 
-    /// Asks with these header fields.
-    pub(crate) fn get(&self, from: u8, path: &str, headers: &[&str]) -> Answer {
+    /// Sends a GET request with these header fields.
+    pub(crate) fn get(&self, from: u8, path: &str, headers: &[&str]) -> Response {
         let args: Vec<&str> = headers.iter().flat_map(|header| ["--header", header]).collect();
         self.curl(from, path, &args)
     }
 
-    /// Ends Tollgate without a word.
+    /// Kills Tollgate.
     pub(crate) fn kill_tollgate(&mut self) {
         self.server.signal("KILL");
         assert_eq!(self.server.exit_code(), None, "a signal ended it");
@@ -140,14 +140,14 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let group = format!("-{}", self.gateway.id());
-        // It may have ended by itself.
+        // The gateway may have exited already.
         drop(Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status());
         drop(self.gateway.wait());
     }
 }
 
-/// What the shop was asked, as it answered.
-pub(crate) fn seen(answer: &Answer) -> Value {
+/// The request that the shop received, from its response.
+pub(crate) fn seen(answer: &Response) -> Value {
     assert_eq!(answer.status, 200, "{answer:?}");
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }

@@ -11,9 +11,9 @@ pub(crate) const TRAEFIK: Recipe = Recipe {
     page: include_str!("../../../../docs/gateways/traefik.md"),
     files: &[("traefik.yaml", "yaml"), ("routes.yaml", "yaml"), ("rules.yaml", "yaml")],
     arguments: &["--configFile=traefik.yaml"],
-    tells_allowed: false,
-    used_up: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
-    uncounted: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
+    shows_allowed: false,
+    refused_body: r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,"code":"quota-exceeded","violated-policies":["search-per-key"],"rule":"search-per-key","retry_after_ms":"#,
+    store_down_body: r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"The service can do less than usual for now","status":503,"code":"temporary-reduced-capacity","violated-policies":["orders-per-address"],"rule":"orders-per-address"}"#,
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn clients_of_traefik_see_what_the_page_promises() {
 
 #[test]
 fn traefik_refuses_targets_that_are_too_long() {
-    scenes::what_is_too_long_to_ask_about_does_not_pass(&TRAEFIK);
+    scenes::targets_that_are_too_long_are_refused(&TRAEFIK);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn nothing_a_client_of_traefik_sends_changes_who_is_charged() {
 
 #[test]
 fn behind_traefik_failure_policies_apply_while_the_store_is_down() {
-    scenes::rules_say_what_happens_while_the_store_is_down(&TRAEFIK);
+    scenes::failure_policies_apply_while_the_store_is_down(&TRAEFIK);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn behind_another_proxy_traefik_charges_its_clients_and_trusts_that_proxy() {
             ("        authRequestHeaders:", "        trustForwardHeader: true"),
         ],
     );
-    // What the page warns of: a header that the other proxy hands on for its client.
+    // The page warns of this: the other proxy passes on a header of its client.
     let headers = ["x-forwarded-for: 127.0.0.55", "x-forwarded-uri: /free"];
     let asked = seen(&site.get(200, "/search", &headers));
     let value = asked["headers"]["ratelimit"].as_str().expect("a header");
@@ -66,5 +66,5 @@ fn behind_another_proxy_traefik_charges_its_clients_and_trusts_that_proxy() {
 
 #[test]
 fn the_page_of_traefik_shows_the_files_that_are_tested() {
-    TRAEFIK.is_on_its_page();
+    TRAEFIK.assert_shown_on_its_page();
 }

@@ -1,6 +1,6 @@
-//! What depends on settings: access, trusted proxies and header dialects.
+//! Settings over HTTP: access, trusted proxies and header dialects.
 
-use std::process::Command;
+use tollgate_testkit::serving::create_token;
 
 use super::client::{Client, request};
 use super::start;
@@ -10,23 +10,22 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// A new token and its digest, as `tollgate token` prints them.
 fn token() -> (String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").output().expect("the binary runs");
-    let text =
-        String::from_utf8(output.stdout).expect("text") + &String::from_utf8(output.stderr).expect("text");
-    let token = text.split_whitespace().find(|word| word.starts_with("tg_")).expect("a token");
-    let digest = text.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
-    (token.to_owned(), digest.to_owned())
+    let created = create_token(env!("CARGO_BIN_EXE_tollgate"), "check");
+    (created.token, created.digest)
 }
 
 #[test]
 fn tokens_permit_what_their_scopes_say_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
-    let ((checks, checks_digest), (reads, reads_digest)) = (token(), token());
+    let scopes = ["check", "refund", "report", "record", "metrics", "read", "change", "admin"];
+    let mut tokens = vec![(String::new(), "none"), ("guessed".to_owned(), "none")];
+    let mut config = "tokens:\n".to_owned();
+    for scope in scopes {
+        let (token, digest) = token();
+        tokens.push((token, scope));
+        config += &format!("  - {{ name: {scope}, digest: \"{digest}\", scopes: [{scope}] }}\n");
+    }
     let file = folder.path().join("tollgate.yaml");
-    let config = format!(
-        "tokens:\n  - {{ name: checks, digest: \"{checks_digest}\", scopes: [check] }}\n  \
-         - {{ name: reads, digest: \"{reads_digest}\", scopes: [read] }}\n"
-    );
     std::fs::write(&file, config).expect("a file can be written");
     let serving = start(&["--rules", RULES, "--config", file.to_str().expect("a path of text")]);
     let mut client = Client::connect(serving.http);
@@ -35,34 +34,32 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
         ("POST", "/v1/check", "check"),
         ("POST", "/v1/check/batch", "check"),
         ("POST", "/v1/peek", "check"),
-        ("POST", "/v1/refund", "check"),
+        ("POST", "/v1/refund", "refund"),
         ("POST", "/v1/leases", "check"),
         ("POST", "/v1/leases/renew", "check"),
         ("POST", "/v1/leases/release", "check"),
-        ("POST", "/v1/report", "check"),
+        ("POST", "/v1/report", "report"),
+        ("POST", "/v1/reset", "change"),
         ("GET", "/v1/authorize", "check"),
         ("POST", "/v1/explain", "read"),
         ("GET", "/v1/rules", "read"),
-        ("GET", "/metrics", "read"),
+        ("GET", "/metrics", "metrics"),
         ("GET", "/", "read"),
         ("GET", "/healthz", ""),
         ("GET", "/readyz", ""),
         ("GET", "/openapi.json", ""),
     ] {
-        for (shown, scope) in [
-            ("", "none"),
-            ("Bearer guessed", "none"),
-            (&format!("Bearer {checks}"), "check"),
-            (&format!("bearer {reads}"), "read"),
-        ] {
-            let fields = [JSON, ("authorization", shown)];
-            let fields = if shown.is_empty() { &fields[..1] } else { &fields[..] };
+        for (token, scope) in &tokens {
+            let shown = format!("Bearer {token}");
+            let fields = [JSON, ("authorization", &*shown)];
+            let fields = if token.is_empty() { &fields[..1] } else { &fields[..] };
             client.send(&request(method, path, fields, check.as_bytes()));
             let answer = client.answer();
             let what = format!("{method} {path} with {scope}");
-            if needs.is_empty() || needs == scope {
+            // The scope `read` includes `metrics`.
+            if needs.is_empty() || needs == *scope || (needs, *scope) == ("metrics", "read") {
                 assert!(![401, 403].contains(&answer.status), "{what}: {answer:?}");
-            } else if scope == "none" {
+            } else if *scope == "none" {
                 problem(&answer, 401, "unauthorized");
                 assert_eq!(answer.header("www-authenticate"), Some(r#"Bearer realm="tollgate""#), "{what}");
             } else {
@@ -70,6 +67,49 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
             }
         }
     }
+}
+
+#[test]
+fn a_reset_needs_the_scope_change_and_is_logged_with_the_token() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (token, digest) = token();
+    let file = folder.path().join("tollgate.yaml");
+    let config = format!(
+        "anonymous: [check, read]\ntokens:\n  - {{ name: operator, digest: \"{digest}\", scopes: [change] }}\n"
+    );
+    std::fs::write(&file, config).expect("a file can be written");
+    let serving = start(&["--rules", RULES, "--config", file.to_str().expect("a path of text")]);
+    let mut client = Client::connect(serving.http);
+    let authorization = format!("Bearer {token}");
+    let mut reset = |body: &str| {
+        client.send(&request(
+            "POST",
+            "/v1/reset",
+            &[JSON, ("authorization", &authorization)],
+            body.as_bytes(),
+        ));
+        client.answer()
+    };
+    let mut other = Client::connect(serving.http);
+    assert_eq!(other.post("/v1/check", &search("jane", 5)).status, 200);
+    assert_eq!(other.post("/v1/check", &search("jane", 1)).status, 429);
+    problem(&other.post("/v1/reset", r#"{"attributes":{"user":"jane"}}"#), 401, "unauthorized");
+    // Another rule, or attributes that no rule matches: nothing happens, and the response says so.
+    let of = |rule: &str| format!(r#"{{"attributes":{{"user":"jane","action":"search"}},"rule":"{rule}"}}"#);
+    problem(&reset(&of("other")), 422, "nothing-matched");
+    problem(&reset(r#"{"attributes":{"nobody":"x"}}"#), 422, "nothing-matched");
+    problem(&reset(r#"{"rule":"per-user"}"#), 400, "bad-request");
+    assert_eq!(other.post("/v1/check", &search("jane", 1)).status, 429);
+    let answer = reset(&of("per-user"));
+    assert_eq!((answer.status, answer.json()["rules"][0]["rule"].as_str()), (200, Some("per-user")));
+    assert_eq!(other.post("/v1/check", &search("jane", 5)).status, 200);
+    let mut logged = serving.wait_for("reset");
+    while logged["matched"] == 0 {
+        logged = serving.wait_for("reset");
+    }
+    assert_eq!((&logged["token"], &logged["edge"]), (&"operator".into(), &"http".into()));
+    assert_eq!((&logged["rules"], &logged["rule"]), (&"per-user".into(), &"per-user".into()));
+    assert!(!serving.text().contains("jane"), "no value of a subject is logged");
 }
 
 #[test]
@@ -107,7 +147,7 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
     let file = file.to_str().expect("a path of text");
     let trusting =
         start(&["--rules", file, "--trusted-proxies", "127.0.0.0/8", "--proxy-header", "x-forwarded-for"]);
-    let wary = start(&["--rules", file]);
+    let untrusting = start(&["--rules", file]);
     let ask = |server: &tollgate_testkit::serving::Serving, fields: &[(&str, &str)]| {
         let mut client = Client::connect(server.http);
         client.send(&request("GET", "/v1/authorize", fields, b""));
@@ -122,13 +162,13 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
             ("x-forwarded-for", client),
         ]
     };
-    // The rule matches by what the proxy says, and counts by whom it names.
+    // The rule matches the forwarded request, and counts the forwarded client.
     assert_eq!(ask(&trusting, &from("203.0.113.1")), (200, true));
     assert_eq!(ask(&trusting, &from("203.0.113.1")), (429, true));
     assert_eq!(
         ask(&trusting, &from("198.51.100.7, 203.0.113.1")),
         (429, true),
-        "the left end is the client's own"
+        "the client may have written the left end"
     );
     assert_eq!(ask(&trusting, &from("203.0.113.2")), (200, true));
     let nginx = [
@@ -143,10 +183,10 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
         let written = [nginx[0], ("x-original-uri", path), nginx[2], nginx[3]];
         assert_eq!(ask(&trusting, &written), (429, true), "{path}");
     }
-    // Nor does a dot at the end of the host, which names the same one.
+    // A trailing dot names the same host.
     let dotted = [nginx[0], nginx[1], ("x-forwarded-host", "shop.example."), nginx[3]];
     assert_eq!(ask(&trusting, &dotted), (429, true));
-    // What a client adds of the other family does not get it past.
+    // Forwarding headers that differ are an error.
     let both = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-forwarded-uri", "/free")];
     assert_eq!(ask(&trusting, &both), (400, false));
     let twice = [nginx[0], nginx[1], nginx[2], nginx[3], ("x-original-uri", "/free")];
@@ -157,6 +197,6 @@ fn forwarding_headers_are_used_from_trusted_proxies_only() {
     assert_eq!(ask(&trusting, &with_token), (429, true));
     // Headers of other peers are ignored.
     for _ in 0..3 {
-        assert_eq!(ask(&wary, &from("203.0.113.1")), (200, false));
+        assert_eq!(ask(&untrusting, &from("203.0.113.1")), (200, false));
     }
 }

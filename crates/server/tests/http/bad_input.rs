@@ -3,7 +3,7 @@
 use super::client::{Client, request};
 use super::{problem, search, served};
 
-/// Where it is sent, the body, and words of the fix.
+/// A path, a body, and a part of the error that names the fix.
 type Bad = (&'static str, &'static str, &'static str);
 
 /// Answered with 400.
@@ -92,7 +92,7 @@ const BODIES: &[Bad] = &[
     ("/v1/check", r#"{"attributes":{},"id":7}"#, "a string in quotes"),
     ("/v1/check", r#"{"attributes":{},"id":null}"#, "a string in quotes"),
     ("/v1/check", r#"{"attributes":{},"id":["a"]}"#, "a string in quotes"),
-    // The others.
+    // Other paths.
     ("/v1/peek", r#"{"attributes":{},"cost":-1}"#, "a whole number from 0"),
     ("/v1/peek", "{}", "attributes is missing"),
     ("/v1/explain", "[]", "an object with attributes, cost"),
@@ -129,8 +129,8 @@ const BODIES: &[Bad] = &[
     ("/v1/report", r#"{"attributes":{},"result":"failure","cost":1}"#, "use attributes, result"),
 ];
 
-/// Bodies that are made rather than written.
-fn made() -> Vec<(&'static str, Vec<u8>, u16, &'static str)> {
+/// Bodies that are too long to write down: path, body, status, and a part of the error.
+fn generated() -> Vec<(&'static str, Vec<u8>, u16, &'static str)> {
     let attributes = |count: usize| {
         let each: Vec<String> = (0..count).map(|n| format!(r#""a{n}":"x""#)).collect();
         format!(r#"{{"attributes":{{{}}}}}"#, each.join(","))
@@ -157,10 +157,10 @@ fn made() -> Vec<(&'static str, Vec<u8>, u16, &'static str)> {
     ]
 }
 
-/// A method, a path, header fields, the status and a word of the answer.
+/// A method, a path, header fields, the status, and a part of the error.
 type Head = (&'static str, &'static str, &'static [(&'static str, &'static str)], u16, &'static str);
 
-/// The head's own: method, path, header fields, status and words of the fix.
+/// Requests whose head is invalid.
 const HEADS: &[Head] = &[
     ("POST", "/v1/check", &[], 415, "Content-Type: application/json"),
     ("POST", "/v1/check", &[("content-type", "")], 415, "Content-Type: application/json"),
@@ -223,8 +223,8 @@ fn bad_input_gets_an_error_with_the_fix_and_changes_nothing() {
         client.send(&request("POST", path, &[JSON], body.as_bytes()));
         expect_error(&mut client, &format!("{path} {body}"), 400, fix);
     }
-    for (path, body, status, fix) in made() {
-        // A connection may be closed on who sends too much.
+    for (path, body, status, fix) in generated() {
+        // The server may close the connection after a request that is too large.
         let mut client = Client::connect(serving.http);
         client.send(&request("POST", path, &[JSON], &body));
         expect_error(&mut client, &String::from_utf8_lossy(&body[..body.len().min(80)]), status, fix);

@@ -1,4 +1,4 @@
-//! The smallest HTTP client that can also misbehave.
+//! A small HTTP client that can also send invalid and incomplete requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any response takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {
     stream: TcpStream,
-    /// What has been read and not been looked at.
+    /// Bytes that were received and not parsed yet.
     rest: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -36,7 +36,7 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket has a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket has a timeout");
         stream.set_nodelay(true).expect("a socket can be set");
         Client { stream, rest: Vec::new() }
     }
@@ -45,23 +45,23 @@ impl Client {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&mut self, path: &str, body: &str) -> Response {
         self.send(&request("POST", path, &[("content-type", "application/json")], body.as_bytes()));
         self.answer()
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> Response {
         self.send(&request("GET", path, &[], b""));
         self.answer()
     }
 
-    /// The next answer.
-    pub(crate) fn answer(&mut self) -> Answer {
+    /// The next response.
+    pub(crate) fn answer(&mut self) -> Response {
         self.answer_to(true)
     }
 
-    /// The next answer; one to HEAD has no body, whatever its head says.
-    pub(crate) fn answer_to(&mut self, has_body: bool) -> Answer {
+    /// The next response. A response to HEAD has no body, whatever its length says.
+    pub(crate) fn answer_to(&mut self, has_body: bool) -> Response {
         let end = loop {
             if let Some(end) = self.rest.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end;
@@ -74,7 +74,7 @@ impl Client {
         let fields = lines.filter_map(|line| line.split_once(':'));
         let headers: Vec<_> =
             fields.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-        let mut answer = Answer { status: status.parse().expect("a number"), headers, body: String::new() };
+        let mut answer = Response { status: status.parse().expect("a number"), headers, body: String::new() };
         let len = answer.header("content-length").map_or(0, |len| len.parse().expect("a number"));
         let len = if has_body { len } else { 0 };
         while self.rest.len() < len {
@@ -89,13 +89,13 @@ impl Client {
         self.rest.is_empty() && !self.read_more()
     }
 
-    /// Reads whatever comes until the server closes the connection.
+    /// Reads until the server closes the connection.
     pub(crate) fn read_to_end(&mut self) {
         while self.read_more() {}
     }
 
-    /// Whether all that came is an answer with this status, or nothing.
-    pub(crate) fn is_told(&self, status: u16) -> bool {
+    /// Whether the received bytes are a response with this status, or nothing was received.
+    pub(crate) fn has_status_or_nothing(&self, status: u16) -> bool {
         self.rest.is_empty() || self.rest.starts_with(format!("HTTP/1.1 {status} ").as_bytes())
     }
 
@@ -112,7 +112,7 @@ impl Client {
     }
 }
 
-/// A request with its length.
+/// Encodes a request, with its content length.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n").into_bytes();
     for (name, value) in headers {

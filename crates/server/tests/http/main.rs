@@ -3,12 +3,14 @@
 mod access;
 mod bad_input;
 mod client;
+mod control;
 mod corpus;
 mod described;
 mod misbehaviour;
 mod page;
+mod shares;
 
-use client::{Answer, Client, request};
+use client::{Client, Response, request};
 use serde_json::{Value, json};
 use tollgate_testkit::serving::Serving;
 
@@ -28,8 +30,8 @@ fn search(user: &str, cost: u64) -> String {
     json!({ "attributes": { "action": "search", "user": user }, "cost": cost }).to_string()
 }
 
-/// A problem with this status and code; its document.
-fn problem(answer: &Answer, status: u16, code: &str) -> Value {
+/// Asserts a problem with this status and code. Returns the document.
+fn problem(answer: &Response, status: u16, code: &str) -> Value {
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{answer:?}");
     let document = answer.json();
@@ -64,7 +66,7 @@ fn a_check_returns_the_decision_and_a_refusal_is_a_problem() {
     assert_eq!(retry_after, Some(wait_ms.div_ceil(1_000)));
     assert!(refused.header("ratelimit").is_some());
 
-    // What is on a list, and what no rule knows.
+    // A deny list, a rule that denies, and a request that no rule matches.
     problem(&client.post("/v1/check", &search("mallory", 1)), 403, "denied");
     problem(&client.post("/v1/check", r#"{"attributes":{"action":"retired","user":"u"}}"#), 403, "denied");
     let unmatched = client.post("/v1/check", r#"{"attributes":{}}"#);
@@ -72,9 +74,9 @@ fn a_check_returns_the_decision_and_a_refusal_is_a_problem() {
     let unmatched = unmatched.json();
     assert_eq!((&unmatched["source"], &unmatched["receipt"]), (&json!("unmatched"), &Value::Null));
 
-    // A cost that no wait makes admissible.
+    // A cost above the capacity.
     let document = problem(&client.post("/v1/check", &search("jane", 6)), 413, "cost-above-capacity");
-    let detail = document["detail"].as_str().expect("it says why");
+    let detail = document["detail"].as_str().expect("a reason");
     assert!(detail.contains("cost 6") && detail.contains("capacity 5"), "{detail}");
 }
 
@@ -128,7 +130,7 @@ fn a_batch_is_answered_check_by_check_and_in_order() {
     assert_eq!(statuses, [200, 429, 413, 200]);
     assert_eq!((&answers[0]["remaining"], &answers[3]["remaining"]), (&json!(2), &json!(0)));
     assert_eq!(answers[1]["code"], "quota-exceeded");
-    // One that cannot be read, and none is made.
+    // If one check is invalid, none is made.
     let broken = json!([check("joan", 1), { "attributes": 1 }]).to_string();
     problem(&client.post("/v1/check/batch", &broken), 400, "bad-request");
     assert_eq!(client.post("/v1/peek", &search("joan", 5)).status, 200);
@@ -152,7 +154,7 @@ fn a_lease_is_held_renewed_and_released_by_its_receipt() {
     assert_eq!(client.post("/v1/leases/release", &receipt).json(), gone);
     assert_eq!(client.post("/v1/leases", &export).status, 200);
 
-    // Where nothing is held, nothing is charged.
+    // Without a concurrency rule, nothing is charged.
     problem(&client.post("/v1/leases", &search("jane", 1)), 422, "no-lease");
     let charged = client.post("/v1/check", &search("jane", 5));
     assert_eq!(charged.status, 200);

@@ -1,4 +1,4 @@
-//! Every request that the page about HTTP shows is sent, and answered as the page says.
+//! Sends every request that the HTTP page shows, and compares the response with the page.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::start;
 
-/// What differs from run to run.
+/// Members whose numbers differ from run to run.
 const VARYING: [&str; 3] = ["retry_after_ms", "reset_at_ms", "expires_at_ms"];
 
-/// The blocks of a page by what is said of them after the backticks.
+/// The fenced blocks of a page, each with its language.
 fn blocks(page: &str) -> Vec<(&str, String)> {
     let mut blocks: Vec<(&str, String)> = Vec::new();
     let mut is_open = false;
@@ -32,8 +32,8 @@ fn blocks(page: &str) -> Vec<(&str, String)> {
     blocks
 }
 
-/// The same, with what varies taken out where it is there: a number stays a number, and a receipt a receipt.
-fn settled(mut value: Value) -> Value {
+/// Replaces numbers and receipts that differ from run to run.
+fn mask(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
             for (name, member) in members.iter_mut() {
@@ -42,17 +42,17 @@ fn settled(mut value: Value) -> Value {
                         "a number".into()
                     }
                     Value::String(_) if name == "receipt" => "a receipt".into(),
-                    other => settled(other),
+                    other => mask(other),
                 };
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| *item = settled(item.take())),
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = mask(item.take())),
         _ => (),
     }
     value
 }
 
-/// A header field without the seconds it counts down.
+/// A header field without its seconds, which count down.
 fn untimed(line: &str) -> &str {
     let end = line.find(";t=").or_else(|| line.starts_with("retry-after: ").then_some("retry-after: ".len()));
     &line[..end.unwrap_or(line.len())]
@@ -90,7 +90,7 @@ fn every_request_of_the_http_page_is_answered_as_the_page_shows() {
             if let Some(new) = found["receipt"].as_str() {
                 receipt = new.to_owned();
             }
-            assert_eq!(settled(found), settled(read(shown)), "{command}");
+            assert_eq!(mask(found), mask(read(shown)), "{command}");
         }
         count += 1;
     }

@@ -1,11 +1,11 @@
-//! A client that sends any bytes, and compares those that come back.
+//! A client that sends any bytes and compares the reply.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// On a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Long, because the machine may be busy with other tests.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {
     stream: TcpStream,
@@ -15,7 +15,7 @@ impl Client {
     pub(crate) fn connect(at: SocketAddr) -> Client {
         let stream = TcpStream::connect(at).expect("it listens");
         stream.set_nodelay(true).expect("a socket");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         Client { stream }
     }
 
@@ -23,7 +23,7 @@ impl Client {
         self.stream.write_all(bytes).expect("it reads");
     }
 
-    /// One line of an answer, without its end.
+    /// One line of a reply, without its line break.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -34,7 +34,7 @@ impl Client {
         String::from_utf8(line).expect("text").trim_end().to_owned()
     }
 
-    /// Sends these and expects exactly those.
+    /// Sends `sent` and expects exactly `expected`.
     pub(crate) fn expect(&mut self, sent: &[u8], expected: &[u8]) {
         self.send(sent);
         let mut found = vec![0; expected.len()];
@@ -47,13 +47,13 @@ impl Client {
         );
     }
 
-    /// Sends no more, and takes all that comes until the other side ends.
+    /// Closes the sending side, and reads until the server closes the connection.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.stream.shutdown(Shutdown::Write).expect("a socket");
         self.rest()
     }
 
-    /// All that comes until the other side ends.
+    /// Reads until the server closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).expect("an end");
@@ -72,7 +72,7 @@ pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The same from text with blanks.
+/// Encodes a command from words that are separated by blanks.
 pub(crate) fn say(text: &str) -> Vec<u8> {
     command(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! Every session that the page about this protocol shows is held with redis-cli, and goes as the page says.
+//! Runs every session that the RESP page shows with redis-cli, and compares the output with the page.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ const PAGE: &str = "docs/reference/resp.md";
 const PROMPT: &str = "127.0.0.1:6380> ";
 
 #[test]
-fn every_session_of_the_page_goes_as_it_shows() {
+fn every_session_of_the_resp_page_prints_what_the_page_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join(PAGE)).expect("the page can be read");
     let blocks: Vec<&str> =
@@ -31,15 +31,15 @@ fn every_session_of_the_page_goes_as_it_shows() {
         let mut input = cli.stdin.take().expect("it is piped");
         input.write_all((commands.join("\n") + "\n").as_bytes()).expect("it reads");
         drop(input);
-        let said = cli.wait_with_output().expect("it ends").stdout;
-        let said = String::from_utf8(said).expect("text");
-        let said: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+        let printed = cli.wait_with_output().expect("it ends").stdout;
+        let printed = String::from_utf8(printed).expect("text");
+        let printed: Vec<&str> = printed.lines().filter(|line| !line.is_empty()).collect();
         let masked = |lines: &[&str]| lines.iter().map(|line| mask(line)).collect::<Vec<_>>().join("\n");
-        assert_eq!(masked(&said), masked(&shown), "{commands:?}");
+        assert_eq!(masked(&printed), masked(&shown), "{commands:?}");
     }
 }
 
-/// Instants differ from run to run.
+/// Replaces instants, which differ from run to run.
 fn mask(line: &str) -> String {
     let words = line.split(' ').map(|word| {
         let digits = word.bytes().filter(u8::is_ascii_digit).count();

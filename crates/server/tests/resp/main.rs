@@ -1,4 +1,4 @@
-//! The Redis protocol (RESP), spoken to a real server by real clients, and by one that sends anything.
+//! The Redis protocol (RESP): real clients, and one that sends any bytes, against a real server.
 
 mod client;
 mod docs;
@@ -11,7 +11,7 @@ use client::{Client, command, say};
 use proptest::prelude::*;
 use tollgate_server::fuzzing;
 use tollgate_testkit::redis::{Flavour, Server};
-use tollgate_testkit::serving::Serving;
+use tollgate_testkit::serving::{Serving, create_token};
 use tollgate_testkit::tools::Tool;
 
 const FRESH: &[u8] = b"*5\r\n:0\r\n:16\r\n:16\r\n:-1\r\n:0\r\n";
@@ -101,7 +101,7 @@ fn a_bad_command_gets_an_error_with_the_fix_and_changes_nothing() {
     client.expect(&say("TG.PEEK user u COST 0"), full);
 }
 
-/// What a word of the table stands for.
+/// The bytes of a word in the table.
 fn unescaped(word: &str) -> Vec<u8> {
     let Some((before, after)) = word.split_once('\\') else {
         return if word == "\"\"" { Vec::new() } else { word.as_bytes().to_vec() };
@@ -150,7 +150,7 @@ fn invalid_bytes_get_an_error_and_close_the_connection() {
     ] {
         let shown = sent.get(..40).unwrap_or(&sent).escape_ascii().to_string();
         let mut client = Client::connect(server.resp);
-        // What comes before it is answered, what comes after it is not.
+        // Commands before the invalid bytes are answered, commands after them are not.
         client.expect(&say("PING"), b"+PONG\r\n");
         client.send(&sent);
         client.send(b"\r\nCL.THROTTLE k 15 30 60 5\r\n");
@@ -189,7 +189,7 @@ fn ten_thousand_pipelined_commands_are_answered_in_order() {
         expected += &format!("${}\r\n{text}\r\n", text.len());
     }
     client.expect(&sent, expected.as_bytes());
-    // As many that are charged: all together exactly what there is.
+    // 10,000 charges: exactly the limit is admitted.
     client.send(&say("CL.THROTTLE row 999 1 3600").repeat(10_000));
     let answers = String::from_utf8(client.finish()).expect("text");
     assert_eq!(answers.matches("*5\r\n:0\r\n:1000\r\n").count(), 1_000);
@@ -200,7 +200,7 @@ fn ten_thousand_pipelined_commands_are_answered_in_order() {
 fn a_client_that_reads_late_gets_everything() {
     let server = start(&[]);
     let mut client = Client::connect(server.resp);
-    // Answers of several megabytes to questions of some kilobytes.
+    // Replies of several megabytes to commands of some kilobytes.
     client.send(&b"COMMAND\r\n".repeat(2_000));
     client.send(&say("ECHO last"));
     let answers = client.finish();
@@ -269,7 +269,7 @@ fn an_id_is_charged_once() {
 fn a_token_permits_what_its_scopes_say() {
     let folder = tempfile::tempdir().expect("a folder");
     let (asks, asks_line) = token("check");
-    let (rules, rules_line) = token("check,admin");
+    let (rules, rules_line) = token("check,change");
     let config = folder.path().join("tollgate.yaml");
     let text = format!("anonymous: none\ntokens:\n{asks_line}\n{rules_line}\n");
     fs::write(&config, text).expect("a file can be written");
@@ -285,8 +285,8 @@ fn a_token_permits_what_its_scopes_say() {
     client.expect(&say("PING"), b"+PONG\r\n");
     client.expect(&say("CL.THROTTLE k 15 30 60 0"), FRESH);
     client.send(&say("TG.RESET user u"));
-    assert!(client.line().starts_with("-NOPERM this needs a token with the scope 'admin'"));
-    // A wrong token takes nothing away, a reset does.
+    assert!(client.line().starts_with("-NOPERM this needs a token with the scope 'change'"));
+    // An unknown token does not change the scopes; `RESET` removes them.
     client.send(&say("AUTH nonsense"));
     assert!(client.line().starts_with("-WRONGPASS"));
     client.expect(&say("PING"), b"+PONG\r\n");
@@ -299,16 +299,20 @@ fn a_token_permits_what_its_scopes_say() {
     client.send(&say("QUIT"));
     assert!(client.rest().ends_with(b"+OK\r\n"));
 
-    // What was counted can be forgotten by those who may.
+    // The scope `admin` permits `TG.RESET`.
     let admin = |args: &str| {
         let given = ["--no-auth-warning", "-a", &rules];
         redis_cli(&server, &[given.as_slice(), &args.split(' ').collect::<Vec<_>>()].concat())
     };
     assert!(admin("TG.CHECK user u COST 7").contains("remaining\n13\n"));
     assert_eq!(admin("TG.RESET user u"), "requests-per-client\n");
+    assert_eq!(server.wait_for("reset")["token"], "check-change");
+    assert!(
+        admin("TG.RESET nobody x").contains("ERR no rule matches these attributes, so nothing was reset")
+    );
     assert!(admin("TG.PEEK user u COST 0").contains("remaining\n20\n"));
 
-    // Who has not shown a token cannot send much.
+    // Without a token, only short commands are accepted.
     for sent in [command(&[b"AUTH", &[b'x'; 129]]), b"*9\r\n".to_vec(), vec![b'x'; 256]] {
         let mut client = Client::connect(server.resp);
         client.send(&sent);
@@ -317,16 +321,10 @@ fn a_token_permits_what_its_scopes_say() {
     }
 }
 
-/// A token with these scopes, and its line of a configuration.
+/// A new token with these scopes, and its line for the configuration.
 fn token(scopes: &str) -> (String, String) {
-    let name = scopes.replace(',', "-");
-    let run = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["token", "--name", &name, "--scopes", scopes])
-        .output()
-        .expect("the binary runs");
-    let line =
-        String::from_utf8_lossy(&run.stderr).lines().find(|line| line.contains("sha256:")).map(str::to_owned);
-    (succeeded(run).trim().to_owned(), line.expect("a line for the configuration"))
+    let created = create_token(env!("CARGO_BIN_EXE_tollgate"), scopes);
+    (created.token, created.line)
 }
 
 #[test]
@@ -372,7 +370,7 @@ fn with_redis_pipelined_commands_are_batched_and_answered_in_order() {
     let calls: u32 = calls.and_then(|calls| calls.parse().ok()).expect("calls of the script");
     assert!(calls <= 100, "{calls} calls for 500 checks");
 
-    // A store that is gone: own limits are not decided, rules by their policies.
+    // While the store is down, `CL.THROTTLE` is an error, and failure policies answer for rules.
     redis.kill9().expect("it can be killed");
     client.send(&say("CL.THROTTLE row 999 1 3600"));
     let line = client.line();
@@ -421,7 +419,7 @@ fn the_corpus_of_the_fuzz_target_holds_truncated_and_changed() {
     }
 }
 
-/// Words that commands are made of, and some that they are not made of.
+/// Words of commands, and random bytes.
 fn words() -> impl Strategy<Value = Vec<u8>> {
     let known =
         ["CL.THROTTLE", "TG.CHECK", "user", "COST", "ID", "0", "1", "15", "-1", "9007199254740991", ""];

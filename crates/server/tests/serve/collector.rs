@@ -17,7 +17,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 /// Spans are sent in batches, every five seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
@@ -61,6 +61,6 @@ impl Collector {
     }
 
     pub(crate) fn next(&self) -> Span {
-        self.spans.recv_timeout(PATIENCE).expect("a span comes")
+        self.spans.recv_timeout(TIMEOUT).expect("a span comes")
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate serve` as it is run: started, watched, reloaded, ended.
+//! `tollgate serve` as a process: start, metrics, reload, shutdown.
 
 mod collector;
 
@@ -32,7 +32,7 @@ fn put(folder: &Path, name: &str, text: &str) -> String {
     path.to_str().expect("a path of text").to_owned()
 }
 
-/// Asks with curl: the status and the body.
+/// Sends a request with curl. Returns the status and the body.
 fn curl(args: &[&str]) -> (u16, String) {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "20", "--write-out", "\n%{http_code}"])
@@ -159,6 +159,8 @@ fn certificates_are_sent_required_and_replaced() {
         &authority,
         "--anonymous",
         "none",
+        "--certified",
+        "check,read",
     ]);
     let url = format!("https://{}/v1/rules", server.http);
     let (client, client_key) = (path(certificates.client()), path(certificates.client_key()));
@@ -178,7 +180,7 @@ fn certificates_are_sent_required_and_replaced() {
     assert_eq!(redis_cli(&["--cert", &client, "--key", &client_key]), "PONG\n");
     assert_ne!(redis_cli(&[]), "PONG\n");
 
-    // They are replaced; a client that knows only the first authority does not trust the new ones.
+    // After the replacement, a client that trusts only the first authority rejects the new certificate.
     let next = Certificates::generate(other.path()).expect("certificates");
     fs::copy(next.key(), &key).expect("a file can be copied");
     fs::copy(next.server(), &certificate).expect("a file can be copied");
@@ -320,7 +322,7 @@ fn a_check_is_a_span_in_the_trace_of_its_caller() {
         assert_eq!(curl(&["-H", "content-type: application/json", "-H", &header, "-d", body, &url]).0, 200);
     };
     let trace = "0af7651916cd43dd8448eb211c80319c";
-    // The first of a million, then one whose caller is traced, then one whose caller is not.
+    // The first check is sampled (one in a million). Of the others, only the one with a traced caller has a span.
     ask("none");
     ask(&format!("00-{trace}-b7ad6b7169203331-01"));
     ask(&format!("00-{trace}-b7ad6b7169203331-00"));
@@ -355,10 +357,10 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
         .args(shared(three.as_str(), other.as_str()))
         .output()
         .expect("the binary runs");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(3), "{said}");
-    assert!(said.contains("another hash key") && said.contains("previous_hash_key_file"), "{said}");
-    assert!(!said.contains(KEY), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("another hash key") && stderr.contains("previous_hash_key_file"), "{stderr}");
+    assert!(!stderr.contains(KEY), "{stderr}");
 
     let second = start(&shared(five.as_str(), key.as_str()));
     let own = |server: &Serving| {

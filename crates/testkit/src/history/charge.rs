@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Time};
 
-use super::{Answer, Held, Record};
+use super::{CallResult, Held, Record};
 
 /// A charge that took effect, if at all, between two instants in microseconds, inclusive.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl<'h> Charges<'h> {
     }
 
     fn add(&mut self, call: &'h Record) {
-        if call.answer == Answer::Allow {
+        if call.answer == CallResult::Allow {
             self.certain.push(Charge::of(call));
         }
         self.possible.push(Charge::of(call));
@@ -63,10 +63,10 @@ impl<'h> Charges<'h> {
     fn add_attempts(&mut self, attempts: &[&'h Record], horizon: Span) {
         let start = attempts.iter().map(|call| call.start).min().unwrap_or(Time::ZERO);
         let last_end = attempts.iter().map(|call| call.end).max().unwrap_or(Time::MAX);
-        let held = attempts.iter().filter(|call| call.answer == Answer::Allow).find_map(|call| call.held);
+        let held = attempts.iter().filter(|call| call.answer == CallResult::Allow).find_map(|call| call.held);
         let held = held.or_else(|| attempts.iter().find_map(|call| call.held));
         let admitted =
-            attempts.iter().filter(|call| call.answer == Answer::Allow).min_by_key(|call| call.end);
+            attempts.iter().filter(|call| call.answer == CallResult::Allow).min_by_key(|call| call.end);
         let cost = attempts.iter().map(|call| call.cost).min().unwrap_or(0);
         let once =
             admitted.map(|call| Charge { start: start.us(), end: call.end.us(), cost, held, record: call });

@@ -15,7 +15,7 @@ use super::charge::{Charge, Charges};
 use super::possible::{Active, Peaks, active, active_in_life};
 use super::rolling::RollingPeriods;
 use super::verdict::{Unchecked, Verdict, Violation};
-use super::{Answer, History, Record, ids};
+use super::{CallResult, History, Record, ids};
 
 /// Default time for which a store remembers a request id.
 pub const ID_HORIZON_DEFAULT: Span = Span::from_secs(60);
@@ -102,7 +102,7 @@ struct KeyCheck<'h> {
 
 impl<'h> KeyCheck<'h> {
     fn new(key: &'h str, calls: &[&'h Record], id_horizon: Span) -> KeyCheck<'h> {
-        let refusals = calls.iter().copied().filter(|call| call.answer == Answer::Refuse).collect();
+        let refusals = calls.iter().copied().filter(|call| call.answer == CallResult::Refuse).collect();
         KeyCheck { key, charges: Charges::of(calls, id_horizon), refusals }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use tollgate_core::Span;
 
-use super::{Answer, Record};
+use super::{CallResult, Record};
 
 /// Two calls with one id that contradict each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ fn of_one_id(mut calls: Vec<&Record>, horizon: Span) -> Vec<IdConflict> {
     calls.sort_by_key(|call| (call.start, call.end));
 
     let admissions: Vec<&Record> =
-        calls.iter().copied().filter(|call| call.answer == Answer::Allow).collect();
+        calls.iter().copied().filter(|call| call.answer == CallResult::Allow).collect();
     let mut found = Vec::new();
     for pair in admissions.windows(2) {
         if !same_content(pair[0], pair[1]) {
@@ -54,7 +54,7 @@ fn of_one_id(mut calls: Vec<&Record>, horizon: Span) -> Vec<IdConflict> {
         }
     }
     let Some(first) = admissions.iter().copied().min_by_key(|call| call.end) else { return found };
-    for &refusal in calls.iter().filter(|call| call.answer == Answer::Refuse) {
+    for &refusal in calls.iter().filter(|call| call.answer == CallResult::Refuse) {
         if first.end < refusal.start && same_content(first, refusal) {
             found.push(conflict(Broken::AdmittedThenRefused, first, refusal));
         }

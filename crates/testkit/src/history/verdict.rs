@@ -6,7 +6,7 @@ use std::fmt;
 use tollgate_core::Time;
 
 use super::ids::IdConflict;
-use super::{Answer, Record};
+use super::{CallResult, Record};
 
 /// Largest number of findings of one kind that a report lists.
 const SHOWN_MAX: usize = 10;
@@ -68,13 +68,13 @@ pub struct Counts {
     pub records: u64,
     /// Keys.
     pub keys: u64,
-    /// Records answered [`Answer::Allow`].
+    /// Records answered [`CallResult::Allow`].
     pub allowed: u64,
-    /// Records answered [`Answer::Refuse`].
+    /// Records answered [`CallResult::Refuse`].
     pub refused: u64,
-    /// Records answered [`Answer::Degraded`].
+    /// Records answered [`CallResult::Degraded`].
     pub degraded: u64,
-    /// Records answered [`Answer::Unknown`].
+    /// Records answered [`CallResult::Unknown`].
     pub unknown: u64,
     /// Records that repeat an earlier id.
     pub repeated: u64,
@@ -104,13 +104,13 @@ impl Violation {
 }
 
 impl Counts {
-    pub(super) fn add(&mut self, answer: Answer) {
+    pub(super) fn add(&mut self, answer: CallResult) {
         self.records += 1;
         *match answer {
-            Answer::Allow => &mut self.allowed,
-            Answer::Refuse => &mut self.refused,
-            Answer::Degraded => &mut self.degraded,
-            Answer::Unknown => &mut self.unknown,
+            CallResult::Allow => &mut self.allowed,
+            CallResult::Refuse => &mut self.refused,
+            CallResult::Degraded => &mut self.degraded,
+            CallResult::Unknown => &mut self.unknown,
         } += 1;
     }
 }

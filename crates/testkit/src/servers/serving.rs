@@ -13,6 +13,34 @@ use serde_json::Value;
 /// Timeout for a log line, on a machine that is busy with other tests.
 const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A token that `tollgate token` has created.
+pub struct NewToken {
+    /// The token itself, which a caller sends.
+    pub token: String,
+    /// Its digest, `sha256:` and hexadecimal digits.
+    pub digest: String,
+    /// The line for `tokens:` in a configuration file.
+    pub line: String,
+}
+
+/// Creates a token with these scopes, separated by commas.
+pub fn create_token(binary: &str, scopes: &str) -> NewToken {
+    let name = scopes.replace(',', "-");
+    let output = Command::new(binary)
+        .args(["token", "--name", &name, "--scopes", scopes])
+        .output()
+        .expect("the binary runs");
+    assert!(output.status.success(), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    let line = stderr.lines().find(|line| line.contains("sha256:")).expect("a line for the configuration");
+    let digest = line.split('"').find(|word| word.starts_with("sha256:")).expect("a digest");
+    NewToken {
+        token: String::from_utf8(output.stdout).expect("text").trim().to_owned(),
+        digest: digest.to_owned(),
+        line: line.to_owned(),
+    }
+}
+
 /// A server process and its addresses.
 pub struct Serving {
     /// The address of the HTTP port.
@@ -21,6 +49,8 @@ pub struct Serving {
     pub resp: SocketAddr,
     /// The address of the gRPC port, if it is on and the log is JSON.
     pub grpc: Option<SocketAddr>,
+    /// The address of the control listener, if it is separate and the log is JSON.
+    pub admin: Option<SocketAddr>,
     child: Child,
     lines: Receiver<String>,
     all: Arc<Mutex<String>>,
@@ -57,7 +87,8 @@ impl Serving {
             }
         });
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut serving = Serving { http: nowhere, resp: nowhere, grpc: None, child, lines, all };
+        let mut serving =
+            Serving { http: nowhere, resp: nowhere, grpc: None, admin: None, child, lines, all };
         serving.find_ports();
         serving
     }
@@ -70,9 +101,10 @@ impl Serving {
                 let address = |field: &str| event[field].as_str().and_then(|at| at.parse().ok());
                 found = (address("http"), address("resp"));
                 self.grpc = address("grpc");
+                self.admin = address("admin");
             } else if let Some((_, at)) = line.split_once("://") {
-                let place = if line.trim_start().starts_with("HTTP") { &mut found.0 } else { &mut found.1 };
-                *place = at.trim().parse().ok();
+                let address = if line.trim_start().starts_with("HTTP") { &mut found.0 } else { &mut found.1 };
+                *address = at.trim().parse().ok();
             }
         }
         (self.http, self.resp) = (found.0.expect("a port"), found.1.expect("a port"));

@@ -125,12 +125,12 @@ impl Store {
     }
 
     /// Charges, and remembers the id like a correct store.
-    pub(crate) fn charge(&mut self, at: u64, cost: u64, id: Option<u128>) -> Answer {
+    pub(crate) fn charge(&mut self, at: u64, cost: u64, id: Option<u128>) -> CallResult {
         let known = id.and_then(|id| self.ids.get(&id));
         let remembered =
             |&&(at, charged): &&(u64, u64)| self.now < at + self.id_horizon_us && charged == cost;
         if known.filter(remembered).is_some() {
-            return Answer::Allow;
+            return CallResult::Allow;
         }
         let token = Token(self.notes.len() as u128 + 1);
         match self.operate(at, &Operation::Charge { cost, token }) {
@@ -138,9 +138,9 @@ impl Store {
                 if let Some(id) = id {
                     self.ids.insert(id, (self.now, cost));
                 }
-                Answer::Allow
+                CallResult::Allow
             }
-            StoreVerdict::Refused(_) => Answer::Refuse,
+            StoreVerdict::Refused(_) => CallResult::Refuse,
             other => panic!("{other:?} is no answer to a charge"),
         }
     }
@@ -185,15 +185,15 @@ impl Store {
             }
         };
         let answer = match act.fate {
-            Fate::RequestLost => Answer::Unknown,
+            Fate::RequestLost => CallResult::Unknown,
             Fate::Answered => self.charge(at, cost, id),
             Fate::ReplyLost => {
                 self.charge(at, cost, id);
-                Answer::Unknown
+                CallResult::Unknown
             }
             Fate::PolicyAnswered => {
                 self.charge(at, cost, id);
-                Answer::Degraded
+                CallResult::Degraded
             }
         };
         let note = Record::new(KEY, cost, answer, start, end).by(self.notes.len() as u32);

@@ -58,10 +58,10 @@ fn every_flipped_answer_is_detected() {
                 if record.cost == 0 {
                     continue;
                 }
-                record.answer = if was == Answer::Allow { Answer::Refuse } else { Answer::Allow };
+                record.answer = if was == CallResult::Allow { CallResult::Refuse } else { CallResult::Allow };
                 let what = record.clone();
                 let verdict = checker.check(&records.into_iter().collect());
-                let seen = if was == Answer::Allow {
+                let seen = if was == CallResult::Allow {
                     verdict.falsely_refused.iter().any(|found| found.refused.as_ref() == Some(&what))
                 } else {
                     !verdict.over_admitted.is_empty()
@@ -126,7 +126,7 @@ fn incorrect_stores_are_detected() {
         store.now += 3;
         let at = Time::from_us(store.now);
         let charged = store.charge(store.now, 2, None);
-        let answer = if n % 2 == 0 { Answer::Unknown } else { charged };
+        let answer = if n % 2 == 0 { CallResult::Unknown } else { charged };
         store.notes.push(Record::new(KEY, 2, answer, at, at).with_id(id));
     }
     let verdict = Checker::new(limits[4](2)).check(&store.notes.into_iter().collect());

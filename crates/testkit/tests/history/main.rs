@@ -31,7 +31,7 @@ use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::calendar::Periods;
 use tollgate_core::{Limit, Operation, Span, State, Time, Token, Verdict as StoreVerdict};
-use tollgate_testkit::history::{Answer, Broken, Checker, Held, History, Record, Unchecked, Verdict};
+use tollgate_testkit::history::{Broken, CallResult, Checker, Held, History, Record, Unchecked, Verdict};
 
 const KEY: &str = "key";
 
@@ -84,24 +84,24 @@ fn us(us: u64) -> Span {
     Span::from_us(us)
 }
 
-fn call(answer: Answer, cost: u64, start: u64, end: u64) -> Record {
+fn call(answer: CallResult, cost: u64, start: u64, end: u64) -> Record {
     Record::new(KEY, cost, answer, Time::from_us(start), Time::from_us(end))
 }
 
 fn allow(cost: u64, start: u64, end: u64) -> Record {
-    call(Answer::Allow, cost, start, end)
+    call(CallResult::Allow, cost, start, end)
 }
 
 fn refuse(cost: u64, start: u64, end: u64) -> Record {
-    call(Answer::Refuse, cost, start, end)
+    call(CallResult::Refuse, cost, start, end)
 }
 
 fn unknown(cost: u64, start: u64, end: u64) -> Record {
-    call(Answer::Unknown, cost, start, end)
+    call(CallResult::Unknown, cost, start, end)
 }
 
 fn degraded(cost: u64, start: u64, end: u64) -> Record {
-    call(Answer::Degraded, cost, start, end)
+    call(CallResult::Degraded, cost, start, end)
 }
 
 fn held(cost: u64, start: u64, end: u64, lease_us: u64) -> Record {

@@ -80,7 +80,8 @@ fn a_hundred_thousand_calls_take_seconds() {
                 store.now += n % 4;
                 let (start, end) = (store.now - n % 50, store.now + n % 37);
                 let answer = store.charge(store.now, 1 + n % 3, None);
-                let flipped = if answer == Answer::Allow { Answer::Refuse } else { Answer::Allow };
+                let flipped =
+                    if answer == CallResult::Allow { CallResult::Refuse } else { CallResult::Allow };
                 let answer = if wrong_answers && n % 2 == 0 { flipped } else { answer };
                 let note = call(answer, 1 + n % 3, start, end);
                 let lease = Held::leased(note.start, note.end, us(96));

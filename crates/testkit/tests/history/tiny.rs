@@ -23,19 +23,19 @@ fn explainable(
             .filter(|(index, _)| *index != next)
             .map(|(_, call)| call.clone())
             .collect();
-        let never = matches!(call.answer, Answer::Unknown | Answer::Degraded);
+        let never = matches!(call.answer, CallResult::Unknown | CallResult::Degraded);
         if never && explainable(kind, state, ids, at, &rest) {
             return true;
         }
         (at.max(call.start.us())..=call.end.us()).any(|now| {
             let known = call.id.and_then(|id| ids.get(&id));
             if known.is_some() {
-                return call.answer != Answer::Refuse && explainable(kind, state, ids, now, &rest);
+                return call.answer != CallResult::Refuse && explainable(kind, state, ids, now, &rest);
             }
             let token = Token(left.len() as u128);
             let operation = Operation::Charge { cost: call.cost, token };
             let step = kind.limit.decide(state.as_ref(), Time::from_us(now), &operation);
-            let answer = if step.answer.is_admitted() { Answer::Allow } else { Answer::Refuse };
+            let answer = if step.answer.is_admitted() { CallResult::Allow } else { CallResult::Refuse };
             if !never && answer != call.answer {
                 return false;
             }
@@ -67,10 +67,10 @@ fn every_possible_history_is_accepted() {
         tiny(meter(2, 3)),
     ];
     let answer = prop_oneof![
-        3 => Just(Answer::Allow),
-        2 => Just(Answer::Refuse),
-        1 => Just(Answer::Unknown),
-        1 => Just(Answer::Degraded),
+        3 => Just(CallResult::Allow),
+        2 => Just(CallResult::Refuse),
+        1 => Just(CallResult::Unknown),
+        1 => Just(CallResult::Degraded),
     ];
     let id = proptest::option::weighted(0.3, 1_u128..3);
     let calls = proptest::collection::vec((0_u64..12, 0_u64..4, 1_u64..3, answer, id), 2..6);

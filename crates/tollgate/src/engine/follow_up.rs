@@ -72,20 +72,30 @@ impl<S: Store> Engine<S> {
     /// Reports to penalty rules how an attempt ended. The amount is the number of failures on record. Rules of other
     /// kinds are left out.
     pub async fn report(&self, request: Request<'_>, result: Report) -> Result<Vec<Returned>, FollowUpError> {
-        let mut returned = self.on_every_rule(request, Operation::Report { result }).await?;
+        let mut returned = self.on_rules(request, Operation::Report { result }, |_| true).await?;
         returned.retain(|returned| returned.amount != Err(Decline::NotSupported));
         Ok(returned)
     }
 
     /// Deletes the consumption of the request's subjects under every rule that matches the request.
     pub async fn reset(&self, request: Request<'_>) -> Result<Vec<Returned>, FollowUpError> {
-        self.on_every_rule(request, Operation::Reset).await
+        self.reset_rules(request, |_| true).await
     }
 
-    async fn on_every_rule(
+    /// Like [`reset`](Engine::reset), under the matching rules whose id `is_reset` accepts.
+    pub async fn reset_rules(
+        &self,
+        request: Request<'_>,
+        is_reset: impl Fn(&str) -> bool + Send,
+    ) -> Result<Vec<Returned>, FollowUpError> {
+        self.on_rules(request, Operation::Reset, is_reset).await
+    }
+
+    async fn on_rules(
         &self,
         request: Request<'_>,
         operation: Operation,
+        is_meant: impl Fn(&str) -> bool + Send,
     ) -> Result<Vec<Returned>, FollowUpError> {
         let active = self.inner.rules.load();
         // Nothing is charged: any cost and token that a Plan accepts will do.
@@ -94,7 +104,7 @@ impl<S: Store> Engine<S> {
         let planned = active.rules.plan(&request, &self.inner.hashers, now)?;
         let Planned::Plan { plan: matched, .. } = planned else { return Ok(Vec::new()) };
         let mut plan = Plan::new();
-        for item in matched.items() {
+        for item in matched.items().iter().filter(|item| is_meant(item.key.keyspace().rule())) {
             plan.push(Item { operation, ..*item })?;
         }
         Ok(self.follow_up(&plan).await?)

@@ -32,7 +32,7 @@ impl KeepAlive {
         &self.decision
     }
 
-    /// Whether a lease has ended although it was to be kept: others may hold its place.
+    /// Whether a lease has ended before it was released. Other holders may have its place.
     pub fn is_lost(&self) -> bool {
         *self.is_lost.borrow()
     }

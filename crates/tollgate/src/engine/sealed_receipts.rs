@@ -20,6 +20,14 @@ pub(super) struct ReceiptSeals {
     keys: SmallVec<[[u8; 32]; 2]>,
 }
 
+/// Who may return receipts, as the caller of the engine identifies its clients: the hash of a tenant, for example.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiptOwner(pub [u8; ReceiptOwner::BYTES]);
+
+impl ReceiptOwner {
+    const BYTES: usize = 16;
+}
+
 /// The text was not sealed with this hash key, or was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid receipt; return it unchanged, to the server that issued it or one with the same hash key")]
@@ -30,9 +38,14 @@ impl ReceiptSeals {
         ReceiptSeals { keys: hashers.iter().map(|hasher| hasher.key_for(PURPOSE)).collect() }
     }
 
-    /// The seal, then each receipt after its length, as base64.
-    fn seal(&self, receipts: &[Receipt]) -> String {
+    /// The seal, the owner if there is one, then each receipt after its length, as base64. A length of zero precedes the
+    /// owner, because no receipt is empty.
+    fn seal(&self, owner: Option<ReceiptOwner>, receipts: &[Receipt]) -> String {
         let mut bytes = vec![0; SEAL_LEN];
+        if let Some(ReceiptOwner(owner)) = owner {
+            bytes.push(0);
+            bytes.extend_from_slice(&owner);
+        }
         for receipt in receipts {
             let encoded = receipt.encode();
             // A rule id has at most 64 bytes, and all other fields have a fixed length.
@@ -44,12 +57,17 @@ impl ReceiptSeals {
         URL_SAFE_NO_PAD.encode(&bytes)
     }
 
-    fn open(&self, text: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
+    fn open(&self, text: &str) -> Result<(Option<ReceiptOwner>, Vec<Receipt>), InvalidReceipts> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidReceipts)?;
         let (seal, mut rest) = bytes.split_at_checked(SEAL_LEN).ok_or(InvalidReceipts)?;
         let mut seals = self.keys.iter().map(|key| seal_of(key, rest));
         if !seals.any(|known| constant_time_eq(&known, seal)) {
             return Err(InvalidReceipts);
+        }
+        let mut owner = None;
+        if let [0, more @ ..] = rest {
+            let (bytes, receipts) = more.split_first_chunk().ok_or(InvalidReceipts)?;
+            (owner, rest) = (Some(ReceiptOwner(*bytes)), receipts);
         }
         let mut receipts = Vec::new();
         while let [len, more @ ..] = rest {
@@ -57,7 +75,7 @@ impl ReceiptSeals {
             receipts.push(Receipt::decode(encoded).map_err(|_| InvalidReceipts)?);
             rest = others;
         }
-        Ok(receipts)
+        Ok((owner, receipts))
     }
 }
 
@@ -70,12 +88,25 @@ fn seal_of(key: &[u8; 32], bytes: &[u8]) -> [u8; SEAL_LEN] {
 impl<S: Store> Engine<S> {
     /// The [receipts](Decision::receipts) of a decision as one sealed text; `None` if there are no receipts.
     pub fn sealed_receipts(&self, decision: &Decision) -> Option<String> {
-        let receipts = decision.receipts();
-        (!receipts.is_empty()).then(|| self.inner.seals.seal(&receipts))
+        self.seal_receipts_of(decision, None)
     }
 
-    /// Opens a text that was sealed here or by another limiter with the same hash key.
+    /// Like [`sealed_receipts`](Engine::sealed_receipts), for an owner. The text names the owner.
+    pub fn seal_receipts_of(&self, decision: &Decision, owner: Option<ReceiptOwner>) -> Option<String> {
+        let receipts = decision.receipts();
+        (!receipts.is_empty()).then(|| self.inner.seals.seal(owner, &receipts))
+    }
+
+    /// Opens a text that was sealed here or by another limiter with the same hash key, whoever owns it.
     pub fn open_receipts(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
+        self.open_receipts_of(sealed).map(|(_, receipts)| receipts)
+    }
+
+    /// Like [`open_receipts`](Engine::open_receipts), with the owner. The caller decides whether the owner may return them.
+    pub fn open_receipts_of(
+        &self,
+        sealed: &str,
+    ) -> Result<(Option<ReceiptOwner>, Vec<Receipt>), InvalidReceipts> {
         self.inner.seals.open(sealed)
     }
 }
@@ -83,6 +114,7 @@ impl<S: Store> Engine<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Setup;
     use crate::{HashKey, HashKeys, LocalLimiter, Request};
 
     const RULES: &str = "
@@ -126,6 +158,24 @@ rules:
         assert_eq!(limiter(new.clone()).open_receipts(&text), Err(InvalidReceipts));
         let changing = limiter(HashKeys::rotating(new, old).unwrap());
         assert_eq!(changing.open_receipts(&text), Ok(receipts));
+    }
+
+    #[test]
+    fn an_owner_is_sealed_with_the_receipts() {
+        let engine = Setup::default().rules_yaml(RULES).hash_key(HashKey::new([7; 32]));
+        let engine = engine.build(crate::MemoryStore::new()).unwrap();
+        let attributes = tollgate_core::Attributes::from_iter([("user", "u")]);
+        let decision = engine.check_now(tollgate_core::rules::Request::new(&attributes)).unwrap();
+        let owner = Some(ReceiptOwner([9; 16]));
+        let text = engine.seal_receipts_of(&decision, owner).unwrap();
+        assert_eq!(engine.open_receipts_of(&text), Ok((owner, decision.receipts())));
+        let unowned = engine.sealed_receipts(&decision).unwrap();
+        assert_eq!(engine.open_receipts_of(&unowned), Ok((None, decision.receipts())));
+        // The owner cannot be removed: the seal covers it.
+        let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        bytes.drain(SEAL_LEN..SEAL_LEN + 1 + ReceiptOwner::BYTES);
+        let cut = URL_SAFE_NO_PAD.encode(bytes);
+        assert_eq!(engine.open_receipts_of(&cut), Err(InvalidReceipts));
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn written(dialect: Dialect, decision: &Decision) -> Vec<String> {
     dialect.fields(decision).iter().map(|field| field.to_string()).collect()
 }
 
-/// What is written about one rule that has been charged `cost` in one go.
+/// The fields of one rule after one charge of `cost`.
 fn policy(limit: &str, cost: u64) -> Vec<String> {
     let decision = check(&limiter(&format!("  - {{ id: one, per: api_key, limit: {{ {limit} }} }}")), cost);
     assert!(decision.allowed());
@@ -34,7 +34,7 @@ const SEARCH: &str =
 
 #[test]
 fn every_dialect_has_the_same_numbers() {
-    // 223 of 240 are owed, at 2 a second: all are back after 111.5 s.
+    // 223 of 240 are used, and 2 come back each second: all are available after 111.5 s.
     let decision = check(&limiter(SEARCH), 223);
     for (dialect, expected) in [
         (
@@ -71,7 +71,7 @@ fn every_dialect_has_the_same_numbers() {
 fn a_refusal_has_retry_after_in_every_dialect() {
     let limiter = limiter(SEARCH);
     check(&limiter, 240);
-    // Three more are there after 1.5 s, one after 0.5 s.
+    // Three more are available after 1.5 s, one after 0.5 s.
     for (cost, wait) in [(3, "retry-after: 2"), (1, "retry-after: 1")] {
         let refused = check(&limiter, cost);
         for dialect in
@@ -217,7 +217,7 @@ fn read_list(value: &str) -> Vec<(String, Vec<(String, String)>)> {
         .collect()
 }
 
-/// What a reader must find, by hand: fifteen digits, printable ASCII.
+/// The form that a field must have: at most fifteen digits, printable ASCII.
 fn cut(number: u64) -> String {
     number.min(999_999_999_999_999).to_string()
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
-use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
 
 use super::*;
+use crate::store::down::DownStore;
 use crate::{Limiter, LocalLimiter, Request};
 
 const RULES: &str = "
@@ -14,21 +14,6 @@ rules:
 deny:
   - { when: { tenant: theirs }, reason: a secret between us }
 ";
-
-/// A store that never answers.
-struct Down;
-
-impl Store for Down {
-    async fn apply(&self, _: &Plan<'_>) -> Result<Outcome, StoreError> {
-        Err(StoreError::Transient("unreachable".into()))
-    }
-
-    fn apply_unawaited(&self, _: &Plan<'_>) {}
-
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-}
 
 fn document(problem: &Problem<'_>) -> Value {
     serde_json::from_str(&problem.to_json()).unwrap()
@@ -79,7 +64,7 @@ fn a_request_that_is_denied_is_forbidden_without_a_reason() {
 
 #[tokio::test]
 async fn a_refusal_by_failure_policy_is_status_503() {
-    let limiter = Limiter::builder().custom_store(Down).rules_yaml(RULES).build().await.unwrap();
+    let limiter = Limiter::builder().custom_store(DownStore).rules_yaml(RULES).build().await.unwrap();
     let refused = limiter.check(request(("tenant", "acme"))).await.unwrap();
     assert_eq!(
         document(&Problem::of_refusal(&refused).unwrap()),

@@ -12,11 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
-use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
+use tollgate_core::Time;
 use tower_layer::Layer;
 
 use super::*;
 use crate::headers::{Dialect, Reset};
+use crate::store::down::DownStore;
 use crate::{Limiter, LocalLimiter, ManualClock};
 
 type Answered = Result<Response<String>, Infallible>;
@@ -287,21 +288,6 @@ async fn the_service_that_was_polled_ready_is_called() {
     }
 }
 
-/// A store that never answers.
-struct Down;
-
-impl Store for Down {
-    async fn apply(&self, _: &Plan<'_>) -> Result<Outcome, StoreError> {
-        Err(StoreError::Transient("unreachable".into()))
-    }
-
-    fn apply_unawaited(&self, _: &Plan<'_>) {}
-
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-}
-
 #[tokio::test]
 async fn a_request_that_a_failure_policy_allows_is_marked_degraded() {
     let rules = "
@@ -314,7 +300,7 @@ rules:
         let degraded = request.extensions().get::<Degraded>().is_some();
         ready(Ok::<_, Infallible>(Response::new(format!("degraded: {degraded}"))))
     });
-    let limiter = Limiter::builder().custom_store(Down).rules_yaml(rules).build().await.unwrap();
+    let limiter = Limiter::builder().custom_store(DownStore).rules_yaml(rules).build().await.unwrap();
     let service = TollgateLayer::new(limiter).layer(inner);
     for (path, body) in [("/soft", "degraded: true"), ("/open", "degraded: false")] {
         let response = service.clone().oneshot(get(path)).await.unwrap();

@@ -5,7 +5,7 @@ use crate::bench::pictures::bars::Bar;
 use crate::bench::pictures::lines::{Line, Lines};
 use crate::bench::pictures::{Picture, bar_look, cpu_bars, drawn, is_ours};
 use crate::bench::table::number;
-use crate::pictures::svg::Look;
+use crate::svg::Look;
 use tollgate_bench_report::Figure;
 use tollgate_bench_report::Report;
 

@@ -1,7 +1,7 @@
 //! Horizontal bars, each with its name on the left and its value on the right.
 
 use crate::bench::table::number;
-use crate::pictures::svg::{Anchor, Look, Spot, Svg};
+use crate::svg::{Anchor, Look, Spot, Svg};
 
 /// One picture.
 pub(in crate::bench) struct Bars<'a> {
@@ -10,7 +10,7 @@ pub(in crate::bench) struct Bars<'a> {
     /// The alternative text.
     pub(in crate::bench) description: &'a str,
     pub(in crate::bench) bars: &'a [Bar],
-    /// A bar that would be longer than this is cut, and says so.
+    /// A longer bar is cut, and drawn with a mark.
     pub(in crate::bench) cut_at: f64,
 }
 

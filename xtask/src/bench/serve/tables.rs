@@ -11,7 +11,7 @@ pub(super) fn all(report: &Report) -> Vec<Titled> {
     titled([
         ("RESP, 64 connections: CPU ns of the server per decision", resp_cpu(report)),
         ("RESP, 64 connections: decisions per second", resp_speed(report)),
-        ("HTTP, 64 connections, one request at once on each", one_row(report, "http", BARE_HYPER)),
+        ("HTTP, 64 connections, one request at a time on each", one_row(report, "http", BARE_HYPER)),
         ("gRPC, 10 connections, 32 calls at once on each", one_row(report, "grpc", BARE_TONIC)),
     ])
 }
@@ -24,7 +24,7 @@ fn resp(report: &Report) -> Option<[&Row; 3]> {
 fn resp_cpu(report: &Report) -> Table {
     let mut table = Table::new([
         "RESP",
-        "1 at once",
+        "1 at a time",
         "x bare echo",
         "16 at once",
         "x bare echo",
@@ -45,7 +45,7 @@ fn resp_cpu(report: &Report) -> Table {
 }
 
 fn resp_speed(report: &Report) -> Table {
-    let mut table = Table::new(["RESP", "1 at once", "16 at once", "64 at once"]);
+    let mut table = Table::new(["RESP", "1 at a time", "16 at once", "64 at once"]);
     let Some(rows) = resp(report) else { return table };
     for Measured { contender, .. } in &rows[0].results {
         let cells = rows.iter().map(|row| or_dash(row.of(contender), per_second));

@@ -18,7 +18,7 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
             ratio("resp-64", THROTTLE, THROTTLECRAB),
         ),
         target(
-            "RESP, one at once: CPU of a `CL.THROTTLE` against a bare echo",
+            "RESP, one at a time: CPU of a `CL.THROTTLE` against a bare echo",
             1.25,
             ratio("resp-1", THROTTLE, BARE_ECHO),
         ),

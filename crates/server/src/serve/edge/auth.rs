@@ -1,8 +1,13 @@
 //! Authentication and authorisation of callers. They are the same on every transport.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use crate::access::{Access, Digest, Scopes};
+use tollgate::engine::ReceiptOwner;
+
+use super::excerpt::Excerpt;
+use super::request::{CheckRequest, RequestError};
+use crate::access::{Access, BoundAttributes, Digest, Scopes, Token};
 
 /// Who may do what. Replaced as a whole when the configuration is read again.
 pub(crate) struct AccessPolicy {
@@ -13,6 +18,24 @@ pub(crate) struct AccessPolicy {
     pub(crate) certified: Scopes,
 }
 
+/// An authenticated caller, or an anonymous one.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    scopes: Scopes,
+    token: Option<Arc<Token>>,
+    is_certified: bool,
+}
+
+/// The access that a route or a command needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Needs {
+    /// None: it is open to everybody, whatever they send.
+    Nothing,
+    /// Any scope.
+    AnyScope,
+    Scope(Scopes),
+}
+
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
@@ -21,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) is_certified: bool,
     /// The number of the connection among those of its protocol, from 1.
     pub(crate) connection: u64,
+    /// Whether the server is full, and the connection has one of the places for health checks only.
+    pub(crate) is_for_health: bool,
 }
 
 /// What a caller sent to prove who it is, besides the certificate of its connection.
@@ -61,41 +86,118 @@ impl AccessPolicy {
         !self.tokens.is_empty() || !self.anonymous.is_none()
     }
 
-    /// What a caller may do. A token gives its own scopes and no others; an unknown one is refused.
+    /// Who a caller is. A token gives its own scopes and no others; an unknown one is refused.
     ///
     /// The time that this takes does not depend on which token it is.
     pub(crate) fn authenticate(
         &self,
         peer: &Peer,
         credentials: Credentials<'_>,
-    ) -> Result<Scopes, AuthError> {
-        let found = match credentials {
-            Credentials::None if peer.is_certified => return Ok(self.anonymous.and(self.certified)),
-            Credentials::None => return Ok(self.anonymous),
-            Credentials::Token(token) => self.tokens.scopes_of(&Digest::of(token)),
-            Credentials::Digest(digest) => self.tokens.scopes_of(&digest),
-            Credentials::Unreadable => None,
+    ) -> Result<Caller, AuthError> {
+        let digest = match credentials {
+            Credentials::None => {
+                let scopes =
+                    if peer.is_certified { self.anonymous.and(self.certified) } else { self.anonymous };
+                return Ok(Caller { scopes, token: None, is_certified: peer.is_certified });
+            }
+            Credentials::Token(token) => Digest::of(token),
+            Credentials::Digest(digest) => digest,
+            Credentials::Unreadable => return Err(AuthError::UnknownToken),
         };
-        found.ok_or(AuthError::UnknownToken)
+        let token = self.tokens.find(&digest).ok_or(AuthError::UnknownToken)?;
+        let (scopes, token) = (token.scopes, Some(Arc::clone(token)));
+        Ok(Caller { scopes, token, is_certified: peer.is_certified })
     }
 
-    /// Whether a caller may do what needs these scopes. What needs none is open to everybody, whatever they send.
+    /// Who a caller is, if it may do what has these needs. What needs nothing is open to everybody, whatever they send.
     pub(crate) fn authorize(
         &self,
         peer: &Peer,
         credentials: Credentials<'_>,
-        needed: Scopes,
-    ) -> Result<(), AuthError> {
-        if needed.is_none() {
-            return Ok(());
+        needs: Needs,
+    ) -> Result<Caller, AuthError> {
+        if needs == Needs::Nothing {
+            return Ok(Caller::NOBODY);
         }
-        let scopes = self.authenticate(peer, credentials)?;
-        match credentials {
-            _ if scopes.allow(needed) => Ok(()),
-            Credentials::None => Err(AuthError::TokenRequired),
-            _ => Err(AuthError::Forbidden(needed)),
+        let caller = self.authenticate(peer, credentials)?;
+        caller.authorize(needs)?;
+        Ok(caller)
+    }
+}
+
+impl Caller {
+    /// A caller without any scope.
+    pub(crate) const NOBODY: Caller = Caller { scopes: Scopes::NONE, token: None, is_certified: false };
+
+    /// Whether it may do what has these needs.
+    #[inline]
+    pub(crate) fn authorize(&self, needs: Needs) -> Result<(), AuthError> {
+        match needs {
+            Needs::Scope(scope) if self.scopes.allow(scope) => Ok(()),
+            Needs::Nothing => Ok(()),
+            Needs::AnyScope if !self.scopes.is_none() => Ok(()),
+            // A token can give what is missing.
+            _ if self.token.is_none() => Err(AuthError::TokenRequired),
+            Needs::AnyScope => Err(AuthError::TokenRequired),
+            Needs::Scope(scope) => Err(AuthError::Forbidden(scope)),
         }
     }
+
+    /// Whether it has no scope.
+    pub(crate) const fn has_no_scope(&self) -> bool {
+        self.scopes.is_none()
+    }
+
+    /// How logs name it.
+    pub(crate) fn name(&self) -> &str {
+        match &self.token {
+            Some(token) => &token.name,
+            None if self.is_certified => "(certified)",
+            None => "(anonymous)",
+        }
+    }
+
+    /// The attribute values that its token is bound to; `None` if it may send any.
+    #[inline]
+    pub(crate) fn bound(&self) -> Option<&BoundAttributes> {
+        self.token.as_deref().map(|token| &token.bound).filter(|bound| !bound.pairs().is_empty())
+    }
+
+    /// The request with the attribute values that the token is bound to. Absent ones are filled in, and other values are
+    /// refused. A request id is valid for the same bound attributes only.
+    #[inline]
+    pub(crate) fn bind<'a>(&'a self, request: CheckRequest<'a>) -> Result<CheckRequest<'a>, RequestError> {
+        match self.bound() {
+            None => Ok(request),
+            Some(bound) => bind(bound, request),
+        }
+    }
+
+    /// The owner of the receipts that it gets.
+    pub(crate) fn receipt_owner(&self) -> Option<ReceiptOwner> {
+        self.bound().and_then(BoundAttributes::fingerprint).map(ReceiptOwner)
+    }
+
+    /// Whether it may return a receipt of this owner. A caller without bound attributes may return any.
+    pub(crate) fn may_return(&self, owner: Option<ReceiptOwner>) -> bool {
+        self.bound().is_none() || owner == self.receipt_owner()
+    }
+}
+
+#[cold]
+fn bind<'a>(
+    bound: &'a BoundAttributes,
+    mut request: CheckRequest<'a>,
+) -> Result<CheckRequest<'a>, RequestError> {
+    for (name, value) in bound.pairs() {
+        match request.attributes().get(name) {
+            None => request.add(name, value)?,
+            Some(sent) if sent == value => (),
+            Some(_) => return Err(RequestError::Bound(Excerpt::of(name))),
+        }
+    }
+    request.scope_id(bound.id());
+    Ok(request)
 }
 
 /// The token of `Bearer TOKEN`.
@@ -110,7 +212,6 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::access::Token;
 
     #[test]
     fn a_bearer_token_is_found_after_its_scheme_only() {
@@ -130,13 +231,19 @@ mod tests {
     #[test]
     fn a_token_gives_its_own_scopes_and_an_unknown_one_is_refused() {
         let digest = Digest::of(b"tg_reads");
-        let token = Token { name: "reads".to_owned(), digest, scopes: Scopes::READ };
+        let bound = BoundAttributes::default();
+        let token = Token { name: "reads".to_owned(), digest, scopes: Scopes::READ, bound };
         let policy = AccessPolicy {
             tokens: Access::new(vec![token]),
             anonymous: Scopes::CHECK,
             certified: Scopes::ADMIN,
         };
-        let peer = |is_certified| Peer { address: Ipv4Addr::LOCALHOST.into(), is_certified, connection: 1 };
+        let peer = |is_certified| Peer {
+            address: Ipv4Addr::LOCALHOST.into(),
+            is_certified,
+            connection: 1,
+            is_for_health: false,
+        };
         let forbidden = |scopes| Err(AuthError::Forbidden(scopes));
         let read = Credentials::Token(b"tg_reads");
         for (credentials, is_certified, needed, expected) in [
@@ -153,10 +260,51 @@ mod tests {
             (Credentials::Token(b"tg_guessed"), false, Scopes::CHECK, Err(AuthError::UnknownToken)),
             (Credentials::Digest(Digest::of(b"tg_old")), false, Scopes::CHECK, Err(AuthError::UnknownToken)),
             (Credentials::Unreadable, true, Scopes::CHECK, Err(AuthError::UnknownToken)),
-            (Credentials::Token(b"tg_guessed"), false, Scopes::NONE, Ok(())),
         ] {
-            let found = policy.authorize(&peer(is_certified), credentials, needed);
+            let found = policy.authorize(&peer(is_certified), credentials, Needs::Scope(needed)).map(drop);
             assert_eq!(found, expected, "{credentials:?} {is_certified} {needed}");
         }
+        let guessed = Credentials::Token(b"tg_guessed");
+        assert!(policy.authorize(&peer(false), guessed, Needs::Nothing).is_ok());
+    }
+
+    fn bound_caller(pairs: &[(&str, &str)]) -> Caller {
+        let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (name, digest, bound) = ("acme".to_owned(), Digest::of(b"tg_acme"), BoundAttributes::new(pairs));
+        let token = Token { name, digest, scopes: Scopes::CHECK, bound };
+        Caller { scopes: token.scopes, token: Some(Arc::new(token)), is_certified: false }
+    }
+
+    #[test]
+    fn a_bound_token_fills_in_its_values_and_refuses_others() {
+        let caller = bound_caller(&[("tenant", "acme"), ("plan", "free")]);
+        let mut request = CheckRequest::new();
+        request.add("tenant", "acme").expect("it fits");
+        request.add("user", "u").expect("it fits");
+        request.set_id("id-1").expect("it fits");
+        let bound = caller.bind(request.clone()).expect("the values agree");
+        let mut found: Vec<_> = bound.attributes().iter().collect();
+        found.sort_unstable();
+        assert_eq!(found, [("plan", "free"), ("tenant", "acme"), ("user", "u")]);
+        assert_ne!(bound.request().id, request.request().id, "ids of tenants are separate");
+        for other in ["globex", "acme ", "ACME", ""] {
+            let mut request = CheckRequest::new();
+            request.add("tenant", other).expect("it fits");
+            let refused = caller.bind(request).map(drop);
+            assert_eq!(refused, Err(RequestError::Bound(Excerpt::of("tenant"))), "{other}");
+        }
+        let unbound = Caller::NOBODY;
+        let same = unbound.bind(request.clone()).expect("any value is allowed");
+        assert_eq!(same.request().id, request.request().id);
+    }
+
+    #[test]
+    fn a_bound_token_returns_receipts_of_the_same_bound_attributes_only() {
+        let (acme, other) = (bound_caller(&[("tenant", "acme")]), bound_caller(&[("tenant", "globex")]));
+        let replaced = bound_caller(&[("tenant", "acme")]);
+        assert!(acme.may_return(replaced.receipt_owner()));
+        assert!(!acme.may_return(other.receipt_owner()));
+        assert!(!acme.may_return(Caller::NOBODY.receipt_owner()));
+        assert!(Caller::NOBODY.may_return(acme.receipt_owner()));
     }
 }

@@ -6,6 +6,7 @@ use tollgate::limiter::{CheckError, FollowUpError};
 use tonic::{Code, Status};
 
 use super::auth::AuthError;
+use super::excerpt::Excerpt;
 use super::request::RequestError;
 use crate::protocol::Protocol;
 use crate::serve::gate::ThrottleError;
@@ -26,8 +27,12 @@ enum ErrorKind {
     TokenRequired,
     UnknownToken,
     Forbidden,
+    /// The token is bound to another attribute value.
+    Bound,
     /// The cost is more than a rule could ever admit.
     CostAboveCapacity,
+    /// No rule matches, so there is nothing to reset.
+    NothingMatched,
     /// The request id was used for another request.
     IdReused,
     /// There is no decision, and the fault is ours.
@@ -43,6 +48,19 @@ impl EdgeError {
     /// A request that cannot be counted, for example because a part is missing.
     pub(crate) fn uncountable(message: impl Into<String>) -> EdgeError {
         EdgeError { kind: ErrorKind::Uncountable, message: message.into() }
+    }
+
+    /// A reset of a request that no rule matches, or not the named one.
+    pub(crate) fn nothing_matched(rule: Option<&str>) -> EdgeError {
+        let message = match rule {
+            None => "no rule matches these attributes, so nothing was reset; send the attributes of a check"
+                .to_owned(),
+            Some(rule) => format!(
+                "rule {} does not match these attributes, so nothing was reset; send the attributes of a check",
+                Excerpt::of(rule)
+            ),
+        };
+        EdgeError { kind: ErrorKind::NothingMatched, message }
     }
 
     /// A message of more bytes than a transport reads.
@@ -96,8 +114,9 @@ impl EdgeError {
         match self.kind {
             ErrorKind::BadRequest | ErrorKind::Uncountable => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ErrorKind::Forbidden | ErrorKind::Bound => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::IdReused => StatusCode::CONFLICT,
             ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -110,7 +129,9 @@ impl EdgeError {
             ErrorKind::BadRequest | ErrorKind::Uncountable => "bad-request",
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
+            ErrorKind::Bound => "attribute-bound",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
+            ErrorKind::NothingMatched => "nothing-matched",
             ErrorKind::IdReused => "request-id-reused",
             ErrorKind::Undecided => "undecided",
             ErrorKind::StoreUnavailable => "store-unavailable",
@@ -122,12 +143,13 @@ impl EdgeError {
         match self.kind {
             ErrorKind::TokenRequired => "NOAUTH",
             ErrorKind::UnknownToken => "WRONGPASS",
-            ErrorKind::Forbidden => "NOPERM",
+            ErrorKind::Forbidden | ErrorKind::Bound => "NOPERM",
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
             ErrorKind::BadRequest
             | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
+            | ErrorKind::NothingMatched
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
         }
@@ -138,8 +160,9 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::Uncountable | ErrorKind::CostAboveCapacity => return None,
+            ErrorKind::Uncountable | ErrorKind::CostAboveCapacity | ErrorKind::Bound => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
+            ErrorKind::NothingMatched => Code::NotFound,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
             ErrorKind::Forbidden => Code::PermissionDenied,
             ErrorKind::IdReused | ErrorKind::Undecided => Code::Internal,
@@ -151,7 +174,11 @@ impl EdgeError {
 
 impl From<RequestError> for EdgeError {
     fn from(error: RequestError) -> EdgeError {
-        let kind = if error.is_too_large() { ErrorKind::Uncountable } else { ErrorKind::BadRequest };
+        let kind = match &error {
+            RequestError::Bound(_) => ErrorKind::Bound,
+            error if error.is_too_large() => ErrorKind::Uncountable,
+            _ => ErrorKind::BadRequest,
+        };
         EdgeError { kind, message: error.to_string() }
     }
 }
@@ -231,6 +258,7 @@ mod tests {
             (EdgeError::bad_request("x"), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
             (RequestError::NoName.into(), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
             (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
+            (RequestError::Bound(Excerpt::of("tenant")).into(), (403, "attribute-bound"), "NOPERM", None),
             (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
             (EdgeError::uncountable("x"), (400, "bad-request"), "ERR", None),
             (

@@ -29,7 +29,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use super::auth::{Credentials, Peer};
+use super::auth::{Credentials, Needs, Peer};
 use super::error::EdgeError;
 use crate::access::Scopes;
 use crate::protocol::Protocol;
@@ -107,17 +107,20 @@ async fn respond(
         return response;
     }
     let needed = match service_of(&request) {
-        "/grpc.health.v1.Health" => Scopes::NONE,
-        "/grpc.reflection.v1.ServerReflection" | "/grpc.reflection.v1alpha.ServerReflection" => Scopes::READ,
-        _ => Scopes::CHECK,
+        "/grpc.health.v1.Health" => Needs::Nothing,
+        "/grpc.reflection.v1.ServerReflection" | "/grpc.reflection.v1alpha.ServerReflection" => {
+            Needs::Scope(Scopes::READ)
+        }
+        _ => Needs::Scope(Scopes::CHECK),
     };
     let authorization = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let credentials = Credentials::from_authorization(authorization);
-    if let Err(error) = state.access.load().authorize(&peer, credentials, needed) {
-        return response::error(&EdgeError::auth(error, Protocol::Grpc), 0);
-    }
+    let caller = match state.access.load().authorize(&peer, credentials, needed) {
+        Ok(caller) => caller,
+        Err(error) => return response::error(&EdgeError::auth(error, Protocol::Grpc), 0),
+    };
     if request.uri().path() == should_rate_limit::PATH {
-        return should_rate_limit::respond(request, state).await;
+        return should_rate_limit::respond(request, &caller, state).await;
     }
     // Boxed, because its size would be moved around for every check.
     let other_call = timeout(OTHER_CALL_TIMEOUT, Box::pin(respond_to_other_call(request, state, health)));

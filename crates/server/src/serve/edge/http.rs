@@ -14,26 +14,28 @@ pub(crate) mod request_body;
 mod response;
 mod route;
 mod status_page;
+mod surface;
 mod timeout_stream;
 
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::auth::{AuthError, Credentials, Peer};
+use super::auth::{AuthError, Caller, Credentials, Peer};
 use super::error::EdgeError;
 use crate::protocol::Protocol;
 use crate::serve::server_state::ServerState;
 use error::HttpError;
 use response::HttpResponse;
 use route::Route;
+pub(crate) use surface::{Surface, is_loopback};
 use timeout_stream::{PhaseCell, RequestPhase, TimeoutStream};
 
 const HEADERS_MAX: usize = 64;
@@ -41,18 +43,25 @@ const HEADERS_MAX: usize = 64;
 const BUFFER_MAX: usize = 32 * 1024;
 
 /// Serves one connection until the client or the server closes it.
-pub(crate) async fn serve<T>(stream: T, peer: Peer, state: Arc<ServerState>)
+pub(crate) async fn serve<T>(stream: T, peer: Peer, surface: Surface, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let phase = PhaseCell::default();
+    if peer.is_for_health {
+        // Such a place is not for waiting: the head of its only request is awaited as if it had begun.
+        phase.set(RequestPhase::Head);
+    }
     let stream = TokioIo::new(TimeoutStream::new(stream, phase.clone()));
     let service = service_fn(|request: http::Request<Incoming>| {
         let (phase, state) = (&phase, &*state);
         async move {
             phase.set(RequestPhase::Body);
-            let response =
-                respond(request, peer, state, phase).await.unwrap_or_else(HttpError::into_response);
+            let response = respond(request, peer, surface, state, phase).await;
+            let mut response = response.unwrap_or_else(HttpError::into_response);
+            if peer.is_for_health {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             phase.set(RequestPhase::Idle);
             Ok::<HttpResponse, Infallible>(response)
         }
@@ -75,30 +84,36 @@ where
 async fn respond(
     request: http::Request<Incoming>,
     peer: Peer,
+    surface: Surface,
     state: &ServerState,
     phase: &PhaseCell,
 ) -> Result<HttpResponse, HttpError> {
     let (parts, body) = request.into_parts();
     let route = Route::of(parts.uri.path()).ok_or_else(HttpError::not_found)?;
+    surface.admit(route, &parts, &state.allowed_hosts)?;
+    if peer.is_for_health && !route.is_health() {
+        return Err(HttpError::too_many_connections());
+    }
     if !route.methods().include(&parts.method) {
         return Err(HttpError::wrong_method(route));
     }
-    authorize_caller(route, &parts.headers, peer, state)?;
+    let caller = &authorize_caller(route, &parts.headers, peer, state)?;
     let body = match route.methods() {
         route::Methods::Post => body::read_json(&parts.headers, body).await?,
         route::Methods::Get | route::Methods::Any => bytes::Bytes::new(),
     };
     phase.set(RequestPhase::Response);
     match route {
-        Route::Check => check::check(&parts.headers, &body, state).await,
-        Route::Authorize => authorize::authorize(&parts, peer, state).await,
-        Route::Batch => check::batch(&body, state).await,
-        Route::Peek => check::peek(&body, state).await,
-        Route::Lease => check::lease(&body, state).await,
-        Route::Renew => follow_up::renew(&body, state).await,
-        Route::Release => follow_up::release(&body, state).await,
-        Route::Refund => follow_up::refund(&body, state).await,
-        Route::Report => follow_up::report(&body, state).await,
+        Route::Check => check::check(&parts.headers, &body, caller, state).await,
+        Route::Authorize => authorize::authorize(&parts, peer, caller, state).await,
+        Route::Batch => check::batch(&body, caller, state).await,
+        Route::Peek => check::peek(&body, caller, state).await,
+        Route::Lease => check::lease(&body, caller, state).await,
+        Route::Renew => follow_up::renew(&body, caller, state).await,
+        Route::Release => follow_up::release(&body, caller, state).await,
+        Route::Refund => follow_up::refund(&body, caller, state).await,
+        Route::Report => follow_up::report(&body, caller, state).await,
+        Route::Reset => follow_up::reset(&body, caller, state).await,
         Route::Rules => Ok(pages::rules(state)),
         Route::Health => Ok(pages::health()),
         Route::Ready => Ok(pages::ready(state)),
@@ -115,7 +130,7 @@ fn authorize_caller(
     headers: &HeaderMap,
     peer: Peer,
     state: &ServerState,
-) -> Result<(), EdgeError> {
+) -> Result<Caller, EdgeError> {
     let (access, needed) = (state.access.load(), route.needs());
     let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let credentials = Credentials::from_authorization(authorization);

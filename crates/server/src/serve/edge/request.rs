@@ -1,5 +1,6 @@
 //! The limits of a request and the validated form of it. They are the same on every transport.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate::core::rules::Request;
@@ -24,7 +25,7 @@ pub(crate) struct CheckRequest<'a> {
     attributes: Attributes<'a>,
     count: usize,
     cost: u64,
-    id: Option<&'a str>,
+    id: Option<Cow<'a, str>>,
 }
 
 /// Why a request is invalid.
@@ -48,6 +49,10 @@ pub(crate) enum RequestError {
     IdTooLong(usize),
     #[error("cost {0} exceeds the maximum {COST_MAX}")]
     CostTooLarge(u64),
+    #[error(
+        "the token is bound to another value of attribute {0}; send that value, or leave the attribute out"
+    )]
+    Bound(Excerpt),
 }
 
 impl RequestError {
@@ -59,7 +64,10 @@ impl RequestError {
             | RequestError::TooManyAttributes
             | RequestError::IdTooLong(_)
             | RequestError::CostTooLarge(_) => true,
-            RequestError::NoName | RequestError::Duplicate(_) | RequestError::EmptyId => false,
+            RequestError::NoName
+            | RequestError::Duplicate(_)
+            | RequestError::EmptyId
+            | RequestError::Bound(_) => false,
         }
     }
 }
@@ -109,10 +117,17 @@ impl<'a> CheckRequest<'a> {
         match id.len() {
             0 => Err(RequestError::EmptyId),
             1..=ID_BYTES_MAX => {
-                self.id = Some(id);
+                self.id = Some(Cow::Borrowed(id));
                 Ok(())
             }
             len => Err(RequestError::IdTooLong(len)),
+        }
+    }
+
+    /// Separates the request id from the same id of callers with another scope.
+    pub(crate) fn scope_id(&mut self, scope: &str) {
+        if let Some(id) = &mut self.id {
+            *id = Cow::Owned(format!("{scope}:{id}"));
         }
     }
 
@@ -128,7 +143,7 @@ impl<'a> CheckRequest<'a> {
     #[inline]
     pub(crate) fn request(&self) -> Request<'_> {
         let request = Request::new(&self.attributes).cost(self.cost);
-        match self.id {
+        match &self.id {
             Some(id) => request.id(id),
             None => request,
         }

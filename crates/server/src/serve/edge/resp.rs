@@ -139,7 +139,8 @@ where
                 if runs_alone || pending.is_full() {
                     pending.settle(output).await;
                 }
-                pending.push(command.run(&state.gate, session.version), output.len(), is_silent);
+                let caller = Arc::clone(session.caller());
+                pending.push(command.run(&state.gate, caller, session.version), output.len(), is_silent);
                 if runs_alone {
                     pending.settle(output).await;
                 }

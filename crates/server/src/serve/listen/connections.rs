@@ -1,39 +1,109 @@
-//! Counts connections and limits their number.
+//! Counts connections, and limits their number: in total, per client address, and on the control listener.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tollgate::core::{Cidr, Prefixes};
 
 use crate::protocol::Protocol;
 use crate::serve::observe::{Exposition, Kind};
 
+/// Connections beyond the limit that can still ask for the health of the server.
+const HEALTH_PLACES: u64 = 32;
+/// Connections of the control listener. They do not count toward the limit of the others.
+const CONTROL_PLACES: u64 = 64;
+/// Connections of one address to the control listener.
+const CONTROL_PLACES_PER_ADDRESS: u64 = 16;
+
 /// The connections of all ports.
 pub(crate) struct Connections {
-    max: u64,
-    open: [AtomicU64; Protocol::ALL.len()],
-    accepted: [AtomicU64; Protocol::ALL.len()],
-    turned_away: [AtomicU64; Protocol::ALL.len()],
+    limits: ConnectionLimits,
+    open: Counts,
+    accepted: Counts,
+    turned_away: Counts,
+    over_share: Counts,
+    /// The addresses with open connections.
+    shares: Mutex<HashMap<(bool, Cidr), Arc<AddressShare>>>,
+}
+
+type Counts = [AtomicU64; Protocol::ALL.len()];
+
+/// How many connections may be open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ConnectionLimits {
+    pub(crate) max: u64,
+    pub(crate) max_per_address: u64,
+    /// The length of the address prefix that identifies a client.
+    pub(crate) prefixes: Prefixes,
+}
+
+/// What the connections of one address use.
+#[derive(Debug, Default)]
+pub(crate) struct AddressShare {
+    connections: AtomicU64,
 }
 
 /// A counted connection. Dropping it makes room for another.
 pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
     protocol: Protocol,
+    address: (bool, Cidr),
+    pub(crate) share: Arc<AddressShare>,
     /// Its number among the connections of the protocol, from 1.
     pub(crate) number: u64,
+    /// Whether it has one of the places for health checks only.
+    pub(crate) is_for_health: bool,
 }
 
 impl Connections {
-    pub(crate) fn new(max: usize) -> Connections {
+    pub(crate) fn new(limits: ConnectionLimits) -> Connections {
         let zeros = || [const { AtomicU64::new(0) }; Protocol::ALL.len()];
-        Connections { max: max as u64, open: zeros(), accepted: zeros(), turned_away: zeros() }
+        Connections {
+            limits,
+            open: zeros(),
+            accepted: zeros(),
+            turned_away: zeros(),
+            over_share: zeros(),
+            shares: Mutex::default(),
+        }
     }
 
-    /// Counts a connection, if the limit allows it.
-    pub(crate) fn admit(self: &Arc<Connections>, protocol: Protocol) -> Option<ConnectionPermit> {
+    /// Counts a connection, if the limits allow it.
+    pub(crate) fn admit(
+        self: &Arc<Connections>,
+        protocol: Protocol,
+        from: IpAddr,
+    ) -> Option<ConnectionPermit> {
         let number = protocol as usize;
+        let is_control = protocol == Protocol::Admin;
+        let address = (is_control, self.limits.prefixes.block(from));
+        let share = Arc::clone(self.shares.lock().entry(address).or_default());
+        share.connections.fetch_add(1, Ordering::Relaxed);
         self.open[number].fetch_add(1, Ordering::Relaxed);
-        let mut permit = ConnectionPermit { connections: Arc::clone(self), protocol, number: 0 };
-        if self.open() > self.max {
+        // Dropping the permit corrects the counts.
+        let mut permit = ConnectionPermit {
+            connections: Arc::clone(self),
+            protocol,
+            address,
+            share,
+            number: 0,
+            is_for_health: false,
+        };
+        let (max, max_per_address) = if is_control {
+            (CONTROL_PLACES, CONTROL_PLACES_PER_ADDRESS)
+        } else {
+            (self.limits.max, self.limits.max_per_address)
+        };
+        if permit.share.connections.load(Ordering::Relaxed) > max_per_address {
+            self.over_share[number].fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let open = if is_control { self.open_of(Protocol::Admin) } else { self.open() };
+        permit.is_for_health = protocol == Protocol::Http && open > max;
+        if open > max && !(permit.is_for_health && open <= max + HEALTH_PLACES) {
             self.turned_away[number].fetch_add(1, Ordering::Relaxed);
             return None;
         }
@@ -41,9 +111,10 @@ impl Connections {
         Some(permit)
     }
 
-    /// The number of open connections.
+    /// The number of open connections, without those of the control listener.
     pub(crate) fn open(&self) -> u64 {
-        self.open.iter().map(|open| open.load(Ordering::Relaxed)).sum()
+        let open = Protocol::ALL.into_iter().filter(|protocol| *protocol != Protocol::Admin);
+        open.map(|protocol| self.open_of(protocol)).sum()
     }
 
     /// The number of open connections of a protocol.
@@ -66,6 +137,12 @@ impl Connections {
                 "Connections that were closed at once because there were too many.",
                 &self.turned_away,
             ),
+            (
+                "tollgate_connections_over_share_total",
+                Kind::Counter,
+                "Connections that were closed at once because their address had too many.",
+                &self.over_share,
+            ),
         ];
         for (name, kind, help, counts) in families {
             let mut family = page.family(name, kind, help);
@@ -80,22 +157,68 @@ impl Connections {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
+        let mut shares = self.connections.shares.lock();
+        // Under the lock, so that no connection takes the share while it is removed.
+        if self.share.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            shares.remove(&self.address);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    fn connections(max: u64, max_per_address: u64) -> Arc<Connections> {
+        let prefixes = Prefixes::default();
+        Arc::new(Connections::new(ConnectionLimits { max, max_per_address, prefixes }))
+    }
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, last).into()
+    }
 
     #[test]
     fn connections_are_limited_and_a_closed_one_makes_room() {
-        let connections = Arc::new(Connections::new(2));
-        let first = connections.admit(Protocol::Http);
-        let second = connections.admit(Protocol::Resp);
+        let connections = connections(2, 2);
+        let first = connections.admit(Protocol::Resp, address(1));
+        let second = connections.admit(Protocol::Grpc, address(2));
         assert!(first.is_some() && second.is_some());
-        assert!(connections.admit(Protocol::Http).is_none());
+        assert!(connections.admit(Protocol::Resp, address(3)).is_none());
         assert_eq!(connections.open(), 2);
         drop(first);
-        assert!(connections.admit(Protocol::Resp).is_some());
+        assert!(connections.admit(Protocol::Resp, address(3)).is_some());
+    }
+
+    #[test]
+    fn one_address_gets_its_share_on_all_listeners_together() {
+        let connections = connections(8, 2);
+        let held: Vec<_> = [Protocol::Http, Protocol::Resp]
+            .map(|protocol| connections.admit(protocol, address(1)).expect("it is within the share"))
+            .into();
+        for protocol in [Protocol::Http, Protocol::Resp, Protocol::Grpc] {
+            assert!(connections.admit(protocol, address(1)).is_none());
+            assert!(connections.admit(protocol, address(2)).is_some(), "another address has its own share");
+        }
+        drop(held);
+        assert!(connections.admit(Protocol::Grpc, address(1)).is_some());
+        assert!(connections.shares.lock().is_empty(), "an address without connections takes no memory");
+    }
+
+    #[test]
+    fn a_full_server_keeps_places_for_health_checks_and_control() {
+        let connections = connections(4, 1_000);
+        let _all: Vec<_> = (0..4).map(|_| connections.admit(Protocol::Resp, address(1))).collect();
+        let mut kept = Vec::new();
+        while let Some(permit) = connections.admit(Protocol::Http, address(1)) {
+            assert!(permit.is_for_health);
+            kept.push(permit);
+        }
+        assert_eq!(kept.len() as u64, HEALTH_PLACES);
+        assert!(connections.admit(Protocol::Grpc, address(2)).is_none());
+        let control = connections.admit(Protocol::Admin, address(2)).expect("control has its own places");
+        assert!(!control.is_for_health);
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::protocol::Protocol;
 use crate::serve::edge::auth::Peer;
+use crate::serve::edge::http::Surface;
 use crate::serve::edge::{grpc, http, resp};
 use crate::serve::observe::log::LogThrottle;
 use crate::serve::server_state::ServerState;
@@ -57,6 +58,10 @@ impl Listener {
 
     /// Accepts connections until the server shuts down.
     pub(crate) async fn accept(self, state: Arc<ServerState>, tasks: TaskTracker) -> io::Result<()> {
+        let surface = match self.protocol {
+            Protocol::Admin => Surface::CONTROL,
+            _ => Surface::of_http(self.address()?, state.control_on_http),
+        };
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         let errors = LogThrottle::default();
         loop {
@@ -68,11 +73,11 @@ impl Listener {
                 Ok(accepted) => accepted,
                 Err(error) if is_client_error(&error) => continue,
                 Err(error) => {
-                    if let Some(untold) = errors.pass(1) {
+                    if let Some(suppressed) = errors.pass(1) {
                         tracing::warn!(
                             event = "accept_failed",
                             protocol = self.protocol.name(),
-                            untold,
+                            suppressed,
                             "{error}"
                         );
                     }
@@ -81,11 +86,16 @@ impl Listener {
                 }
             };
             // Above the limit, the connection is closed at once, so that the client can use another server.
-            let Some(permit) = state.connections.admit(self.protocol) else { continue };
+            let Some(permit) = state.connections.admit(self.protocol, address.ip()) else { continue };
             let state = Arc::clone(&state);
             tasks.spawn(async move {
-                let peer = Peer { address: address.ip(), is_certified: false, connection: permit.number };
-                start(self.protocol, stream, peer, state).await;
+                let peer = Peer {
+                    address: address.ip(),
+                    is_certified: false,
+                    connection: permit.number,
+                    is_for_health: permit.is_for_health,
+                };
+                start((self.protocol, surface), stream, peer, state).await;
                 drop(permit);
             });
         }
@@ -93,17 +103,24 @@ impl Listener {
 }
 
 /// Completes the TLS handshake, if TLS is on, and serves the connection.
-async fn start(protocol: Protocol, stream: TcpStream, peer: Peer, state: Arc<ServerState>) {
+async fn start(
+    (protocol, surface): (Protocol, Surface),
+    stream: TcpStream,
+    peer: Peer,
+    state: Arc<ServerState>,
+) {
     // Responses are small and complete, so there is nothing to wait for.
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let Some(tls) = &state.tls else { return serve(protocol, stream, peer, state).await };
+    let Some(tls) = &state.tls else {
+        return serve((protocol, surface), stream, peer, state).await;
+    };
     let acceptor = tls.acceptor(protocol);
     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let is_certified = stream.get_ref().1.peer_certificates().is_some();
-            serve(protocol, stream, Peer { is_certified, ..peer }, state).await;
+            serve((protocol, surface), stream, Peer { is_certified, ..peer }, state).await;
         }
         Ok(Err(error)) => tracing::debug!(event = "tls_failed", protocol = protocol.name(), "{error}"),
         Err(_) => {
@@ -112,12 +129,12 @@ async fn start(protocol: Protocol, stream: TcpStream, peer: Peer, state: Arc<Ser
     }
 }
 
-async fn serve<T>(protocol: Protocol, stream: T, peer: Peer, state: Arc<ServerState>)
+async fn serve<T>((protocol, surface): (Protocol, Surface), stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match protocol {
-        Protocol::Http => http::serve(stream, peer, state).await,
+        Protocol::Http | Protocol::Admin => http::serve(stream, peer, surface, state).await,
         Protocol::Resp => resp::serve(stream, peer, state).await,
         Protocol::Grpc => grpc::serve(stream, peer, state).await,
     }

@@ -56,7 +56,7 @@ impl Tls {
     pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
         let current = self.current.load();
         TlsAcceptor::from(Arc::clone(match protocol {
-            Protocol::Http => &current.http,
+            Protocol::Http | Protocol::Admin => &current.http,
             Protocol::Resp => &current.resp,
             Protocol::Grpc => &current.grpc,
         }))

@@ -31,7 +31,7 @@ impl StoreCalls {
         self.by_outcome[outcome].note(took);
         // The caller gets the error of a reused id.
         if let Some(error) = error.filter(|error| !matches!(error, StoreError::IdReused))
-            && let Some(untold) = self.failures.pass(1)
+            && let Some(suppressed) = self.failures.pass(1)
         {
             let cause = error.source().map(ToString::to_string);
             tracing::warn!(
@@ -39,7 +39,7 @@ impl StoreCalls {
                 kind = OUTCOMES[outcome],
                 cause,
                 took_us = took.as_micros() as u64,
-                untold,
+                suppressed,
                 "{error}; failure policies answer"
             );
         }

@@ -7,6 +7,7 @@ use tollgate::core::{Limit, Mark, Operation, Span};
 
 use super::descriptor_request::{DescriptorRequest, MessageError};
 use super::proto::{RateLimitOverride, RateLimitUnit};
+use crate::serve::edge::auth::Caller;
 use crate::serve::gate::{Edge, Gate, Throttled};
 
 /// The limit of a descriptor.
@@ -67,6 +68,7 @@ impl Charged {
 pub(super) async fn charge(
     limits: impl IntoIterator<Item = (usize, OwnLimit)>,
     descriptors: &[DescriptorRequest<'_>],
+    caller: &Caller,
     gate: &Gate,
 ) -> Vec<Charged> {
     let mut charged: Vec<Charged> = Vec::new();
@@ -77,7 +79,9 @@ pub(super) async fn charge(
         let found = match limit {
             OwnLimit::Nothing => None,
             // What cannot be decided is refused: no rule says otherwise.
-            OwnLimit::Some(limit) => gate.throttle(Edge::Grpc, &key, &limit, operation).finish().await.ok(),
+            OwnLimit::Some(limit) => {
+                gate.throttle((Edge::Grpc, caller), &key, &limit, operation).finish().await.ok()
+            }
         };
         charged.push(Charged { index, limit, key, cost, found });
     }
@@ -85,13 +89,13 @@ pub(super) async fn charge(
 }
 
 /// Refunds what was charged.
-pub(super) async fn refund(charged: &[Charged], gate: &Gate) {
+pub(super) async fn refund(charged: &[Charged], caller: &Caller, gate: &Gate) {
     for Charged { limit, key, cost, found, .. } in charged {
         let (OwnLimit::Some(limit), Some(Throttled { answer, .. })) = (limit, found) else { continue };
         if answer.mark != Mark::None {
             // The gate records a failure. The charge then expires with its window.
-            let refunded = gate.throttle(Edge::Grpc, key, limit, answer.mark.undo(*cost, limit)).finish();
-            drop(refunded.await);
+            let undo = answer.mark.undo(*cost, limit);
+            drop(gate.throttle((Edge::Grpc, caller), key, limit, undo).finish().await);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::message::RateLimitRequest;
 use super::own_limit::{self, Charged, OwnLimit};
 use super::proto::RateLimitResponse;
 use super::{response, unary};
+use crate::serve::edge::auth::Caller;
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::request::CheckRequest;
 use crate::serve::gate::{Edge, Origin};
@@ -23,6 +24,7 @@ pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/Shou
 
 pub(super) async fn respond(
     request: http::Request<Incoming>,
+    caller: &Caller,
     state: Arc<ServerState>,
 ) -> http::Response<Body> {
     let (head, body) = request.into_parts();
@@ -32,7 +34,7 @@ pub(super) async fn respond(
         Err(status) => return status.into_http(),
     };
     let origin = Origin::from_headers(Edge::Grpc, &head.headers);
-    match decide(&message, origin, &state).await {
+    match decide(&message, origin, caller, &state).await {
         Ok(decided) => unary::response(&decided),
         Err(error) => response::error(&error, message.descriptors.len()),
     }
@@ -41,18 +43,19 @@ pub(super) async fn respond(
 async fn decide(
     message: &RateLimitRequest,
     origin: Origin<'_>,
+    caller: &Caller,
     state: &ServerState,
 ) -> Result<RateLimitResponse, EdgeError> {
     let descriptors = read(message, &state.grpc.names, state.prefixes)?;
     match descriptors.as_slice() {
         [only] if only.own_limit().is_none() => {
-            let request = only.check_request()?;
+            let request = caller.bind(only.check_request()?)?;
             let decided = state.gate.check(origin, request.request()).finish().await;
             let decision = decided.as_ref().map_err(EdgeError::from)?;
             Ok(response::from_decisions(std::slice::from_ref(decision), state.dialect))
         }
         // Boxed, because its size would be moved around for every check.
-        _ => Box::pin(decide_together(&descriptors, origin, state)).await,
+        _ => Box::pin(decide_together(&descriptors, origin, caller, state)).await,
     }
 }
 
@@ -60,19 +63,20 @@ async fn decide(
 async fn decide_together(
     descriptors: &[DescriptorRequest<'_>],
     origin: Origin<'_>,
+    caller: &Caller,
     state: &ServerState,
 ) -> Result<RateLimitResponse, EdgeError> {
     let mut limits = Vec::new();
     let mut requests: Vec<CheckRequest<'_>> = Vec::new();
     for (index, descriptor) in descriptors.iter().enumerate() {
-        let request = descriptor.check_request()?;
+        let request = caller.bind(descriptor.check_request()?)?;
         match OwnLimit::of(index, descriptor)? {
             Some(limit) => limits.push((index, limit)),
             None => requests.push(request),
         }
     }
     let requests: Vec<Request<'_>> = requests.iter().map(CheckRequest::request).collect();
-    let charged = own_limit::charge(limits, descriptors, &state.gate).await;
+    let charged = own_limit::charge(limits, descriptors, caller, &state.gate).await;
     let are_admitted = charged.iter().all(Charged::is_admitted);
     let decided = if are_admitted {
         state.gate.check_together(origin, &requests).await
@@ -81,7 +85,7 @@ async fn decide_together(
     };
     let all_allowed = |decisions: &Vec<Decision>| decisions.iter().all(|decision| decision.allowed());
     if !are_admitted || !decided.as_ref().is_ok_and(all_allowed) {
-        own_limit::refund(&charged, &state.gate).await;
+        own_limit::refund(&charged, caller, &state.gate).await;
     }
     let decisions = decided.as_ref().map_err(EdgeError::from)?;
     Ok(response::with_own_limits(response::from_decisions(decisions, state.dialect), &charged))

@@ -17,7 +17,7 @@ use tollgate::problem::Problem;
 
 use super::error::HttpError;
 use super::response::{self, HttpResponse, NO_STORE};
-use crate::serve::edge::auth::Peer;
+use crate::serve::edge::auth::{Caller, Peer};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::{CheckRequest, NAME_BYTES_MAX, RequestError, VALUE_BYTES_MAX};
@@ -36,6 +36,7 @@ const HOSTS: [HeaderName; 1] = [HeaderName::from_static("x-forwarded-host")];
 pub(super) async fn authorize(
     parts: &Parts,
     peer: Peer,
+    caller: &Caller,
     state: &ServerState,
 ) -> Result<HttpResponse, HttpError> {
     // A page of another site can make a browser send this without a preflight request. A proxy passes the field on.
@@ -51,6 +52,7 @@ pub(super) async fn authorize(
     let mut request = CheckRequest::new();
     query.describe(&from_headers, &mut request).map_err(EdgeError::from)?;
     forwarded.describe(&mut request).map_err(EdgeError::from)?;
+    let request = caller.bind(request).map_err(EdgeError::from)?;
     let origin = Origin::from_headers(Edge::Authorize, &parts.headers);
     let decision = state.gate.check(origin, request.request()).finish().await?;
     let mut response = match Problem::of_refusal(&decision) {

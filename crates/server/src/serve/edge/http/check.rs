@@ -8,8 +8,10 @@ use tollgate::core::Mark;
 use tollgate::problem::Problem;
 
 use super::error::HttpError;
-use super::request_body::BodyKind;
+use super::request_body::{BodyError, BodyKind};
 use super::response::{self, HttpResponse};
+use crate::serve::edge::auth::Caller;
+use crate::serve::edge::error::EdgeError;
 use crate::serve::gate::{Edge, Origin};
 use crate::serve::server_state::ServerState;
 
@@ -19,27 +21,39 @@ const RESPONSE_LEN: usize = 1_024;
 pub(super) async fn check(
     headers: &HeaderMap,
     body: &[u8],
+    caller: &Caller,
     state: &ServerState,
 ) -> Result<HttpResponse, HttpError> {
     let body = BodyKind::Check.read(body)?;
-    let request = body.check_request()?;
+    let request = caller.bind(body.check_request()?).map_err(EdgeError::from)?;
     let origin = Origin::from_headers(Edge::Http, headers);
     let decision = state.gate.check(origin, request.request()).finish().await?;
-    Ok(decided(&decision, state, ""))
+    Ok(decided(&decision, caller, state, ""))
 }
 
 /// Returns what a check would return, and charges nothing.
-pub(super) async fn peek(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+pub(super) async fn peek(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
     let body = BodyKind::Peek.read(body)?;
-    let request = body.check_request()?;
+    let request = caller.bind(body.check_request()?).map_err(EdgeError::from)?;
     let decision = state.gate.peek(request.request()).await?;
-    Ok(decided(&decision, state, ""))
+    Ok(decided(&decision, caller, state, ""))
 }
 
 /// Makes separate checks, answered in their order. If one of them is invalid, none is made.
-pub(super) async fn batch(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+pub(super) async fn batch(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
     let bodies = BodyKind::Check.read_list(body)?;
-    let requests = bodies.iter().map(|body| body.check_request()).collect::<Result<Vec<_>, _>>()?;
+    let requests = bodies
+        .iter()
+        .map(|body| Ok(caller.bind(body.check_request()?)?))
+        .collect::<Result<Vec<_>, BodyError>>()?;
     let checks = requests.iter().map(|request| state.gate.check(Edge::Http, request.request()).finish());
     let decisions = join_all(checks).await;
     let mut json = String::with_capacity(RESPONSE_LEN * decisions.len());
@@ -51,7 +65,7 @@ pub(super) async fn batch(body: &[u8], state: &ServerState) -> Result<HttpRespon
         match decision {
             Ok(decision) => {
                 let status = if decision.allowed() { r#""status":200"# } else { "" };
-                write(&mut json, &decision, state, status);
+                write(&mut json, &decision, caller, state, status);
             }
             Err(error) => json.push_str(&HttpError::from(error).document()),
         }
@@ -61,9 +75,13 @@ pub(super) async fn batch(body: &[u8], state: &ServerState) -> Result<HttpRespon
 }
 
 /// A check that holds a lease until it is released or expires.
-pub(super) async fn lease(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+pub(super) async fn lease(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
     let body = BodyKind::Check.read(body)?;
-    let request = body.check_request()?;
+    let request = caller.bind(body.check_request()?).map_err(EdgeError::from)?;
     if !state.gate.has_lease_rule(request.attributes()) {
         let detail = "no rule with a concurrency limit matches these attributes, so there is no lease; add such a \
                       rule, or use /v1/check";
@@ -74,7 +92,7 @@ pub(super) async fn lease(body: &[u8], state: &ServerState) -> Result<HttpRespon
         Some(expires) => format!(r#""expires_at_ms":{expires}"#),
         None => r#""expires_at_ms":null"#.to_owned(),
     };
-    Ok(decided(&decision, state, &expires))
+    Ok(decided(&decision, caller, state, &expires))
 }
 
 /// When the first of its leases expires; `None` if it holds none.
@@ -87,9 +105,9 @@ fn expires_at_ms(decision: &Decision) -> Option<u64> {
 }
 
 /// The decision as a response. A refusal is a problem document with the members of the decision.
-fn decided(decision: &Decision, state: &ServerState, member: &str) -> HttpResponse {
+fn decided(decision: &Decision, caller: &Caller, state: &ServerState, member: &str) -> HttpResponse {
     let mut json = String::with_capacity(RESPONSE_LEN);
-    let status = write(&mut json, decision, state, member);
+    let status = write(&mut json, decision, caller, state, member);
     let mut response = match status {
         StatusCode::OK => response::json(Bytes::from(json)),
         refused => response::problem(refused, json),
@@ -99,7 +117,13 @@ fn decided(decision: &Decision, state: &ServerState, member: &str) -> HttpRespon
 }
 
 /// Writes the decision as an object that begins with `member`, and returns its status.
-fn write(json: &mut String, decision: &Decision, state: &ServerState, member: &str) -> StatusCode {
+fn write(
+    json: &mut String,
+    decision: &Decision,
+    caller: &Caller,
+    state: &ServerState,
+    member: &str,
+) -> StatusCode {
     json.push('{');
     json.push_str(member);
     let problem = Problem::of_refusal(decision);
@@ -108,7 +132,7 @@ fn write(json: &mut String, decision: &Decision, state: &ServerState, member: &s
     }
     decision.write_json_members(json);
     json.push_str(r#","receipt":"#);
-    match state.gate.seal(decision) {
+    match state.gate.seal(decision, caller) {
         None => json.push_str("null}"),
         Some(receipt) => {
             json.push('"');

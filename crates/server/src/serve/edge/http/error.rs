@@ -38,6 +38,20 @@ impl HttpError {
         HttpError::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
+    /// A path that only the listener of this setting serves.
+    pub(super) fn not_here(setting: &str) -> HttpError {
+        let detail = format!("this path is served on the listener of the setting `{setting}` only");
+        HttpError::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// A connection beyond the limit can only ask for the health of the server.
+    pub(super) fn too_many_connections() -> HttpError {
+        let detail = "the server has too many connections; use another server, or try again";
+        let mut error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-connections", detail);
+        error.field = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
+        error
+    }
+
     pub(super) fn wrong_method(route: Route) -> HttpError {
         let allowed = route.methods().allow();
         let detail = format!("this path takes {allowed}");

@@ -1,4 +1,4 @@
-//! What follows a check: refunds, leases and reports.
+//! What follows a check: refunds, leases, reports and resets.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -8,18 +8,29 @@ use tollgate::limiter::Returned;
 use super::error::HttpError;
 use super::request_body::BodyKind;
 use super::response::{self, HttpResponse};
+use crate::serve::edge::auth::Caller;
+use crate::serve::edge::error::EdgeError;
+use crate::serve::gate::Edge;
 use crate::serve::server_state::ServerState;
 
 /// Refunds what a receipt charged.
-pub(super) async fn refund(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
-    let receipts = receipts(body, state)?;
+pub(super) async fn refund(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
+    let receipts = receipts(body, caller, state)?;
     let returned = state.gate.refund(&receipts).await?;
     Ok(results(&returned))
 }
 
 /// Renews leases. A lost lease is an error: its holder must stop.
-pub(super) async fn renew(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
-    let leases = leases(body, state)?;
+pub(super) async fn renew(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
+    let leases = leases(body, caller, state)?;
     let returned = state.gate.renew(&leases).await?;
     if let Some((lost, why)) = returned.iter().find_map(|rule| Some((&rule.rule, rule.amount.err()?))) {
         let detail = format!("the lease of rule {lost:?} is lost: {why}; stop, or request a new one");
@@ -29,27 +40,50 @@ pub(super) async fn renew(body: &[u8], state: &ServerState) -> Result<HttpRespon
 }
 
 /// Releases leases. What other rules charged stays charged.
-pub(super) async fn release(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
-    let leases = leases(body, state)?;
+pub(super) async fn release(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
+    let leases = leases(body, caller, state)?;
     let returned = state.gate.release(&leases).await?;
     Ok(results(&returned))
 }
 
 /// Reports the result of an attempt to penalty limits.
-pub(super) async fn report(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
+pub(super) async fn report(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
     let body = BodyKind::Report.read(body)?;
-    let request = body.check_request()?;
+    let request = caller.bind(body.check_request()?).map_err(EdgeError::from)?;
     let returned = state.gate.report(request.request(), body.result()).await?;
     Ok(results(&returned))
 }
 
-fn receipts(body: &[u8], state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
-    let body = BodyKind::Receipt.read(body)?;
-    Ok(state.gate.open(body.receipt())?)
+/// Deletes the consumption of the subjects of a request, under all rules that match it or one of them.
+pub(super) async fn reset(
+    body: &[u8],
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<HttpResponse, HttpError> {
+    let body = BodyKind::Reset.read(body)?;
+    let request = body.check_request()?;
+    let returned = state.gate.reset(Edge::Http, caller, request.request(), body.rule()).await?;
+    if returned.is_empty() {
+        return Err(EdgeError::nothing_matched(body.rule()).into());
+    }
+    Ok(results(&returned))
 }
 
-fn leases(body: &[u8], state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
-    let receipts = receipts(body, state)?;
+fn receipts(body: &[u8], caller: &Caller, state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
+    let body = BodyKind::Receipt.read(body)?;
+    Ok(state.gate.open(body.receipt(), caller)?)
+}
+
+fn leases(body: &[u8], caller: &Caller, state: &ServerState) -> Result<Vec<Receipt>, HttpError> {
+    let receipts = receipts(body, caller, state)?;
     if receipts.iter().all(|receipt| receipt.token().is_none()) {
         let detail =
             "this receipt holds no lease; use a receipt of /v1/leases, or refund this one with /v1/refund";

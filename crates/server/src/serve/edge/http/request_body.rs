@@ -23,6 +23,8 @@ pub(crate) enum BodyKind {
     Report,
     /// `receipt`.
     Receipt,
+    /// `attributes`, `rule?`.
+    Reset,
 }
 
 /// One body. Members that its kind does not have are absent.
@@ -33,6 +35,7 @@ pub(crate) struct RequestBody<'b> {
     id: Option<Cow<'b, str>>,
     result: Option<Report>,
     receipt: Option<Cow<'b, str>>,
+    rule: Option<Cow<'b, str>>,
 }
 
 /// Why a body is invalid.
@@ -54,12 +57,13 @@ impl BodyKind {
             BodyKind::Peek => &["attributes", "cost"],
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
+            BodyKind::Reset => &["attributes", "rule"],
         }
     }
 
     const fn required(self) -> &'static [&'static str] {
         match self {
-            BodyKind::Check | BodyKind::Peek => &["attributes"],
+            BodyKind::Check | BodyKind::Peek | BodyKind::Reset => &["attributes"],
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
         }
@@ -94,6 +98,10 @@ impl RequestBody<'_> {
 
     pub(crate) fn result(&self) -> Report {
         self.result.unwrap_or(Report::Failure)
+    }
+
+    pub(crate) fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
     }
 
     pub(crate) fn receipt(&self) -> &str {
@@ -142,6 +150,7 @@ impl<'b> Visitor<'b> for BodyKind {
                 "cost" => body.cost = Some(map.next_value_seed(Cost)?),
                 "id" => body.id = Some(map.next_value_seed(Text)?),
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
+                "rule" => body.rule = Some(map.next_value_seed(Text)?),
                 _ => body.receipt = Some(map.next_value_seed(Text)?),
             }
         }

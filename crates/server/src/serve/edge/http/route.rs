@@ -3,6 +3,7 @@
 use http::Method;
 
 use crate::access::Scopes;
+use crate::serve::edge::auth::Needs;
 
 /// A path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +17,7 @@ pub(super) enum Route {
     Renew,
     Release,
     Report,
+    Reset,
     Authorize,
     Rules,
     Metrics,
@@ -35,7 +37,50 @@ pub(super) enum Methods {
     Any,
 }
 
+/// Which listeners serve a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RouteKind {
+    /// Requests of callers: the listener `http`.
+    Check,
+    /// Changes and pages for operators: the control listener only.
+    Control,
+    /// Both.
+    Shared,
+}
+
 impl Route {
+    /// Which listeners serve it.
+    pub(super) const fn kind(self) -> RouteKind {
+        match self {
+            Route::Check
+            | Route::Batch
+            | Route::Peek
+            | Route::Refund
+            | Route::Lease
+            | Route::Renew
+            | Route::Release
+            | Route::Report
+            | Route::Authorize => RouteKind::Check,
+            Route::Reset | Route::Status | Route::Style => RouteKind::Control,
+            Route::Explain
+            | Route::Rules
+            | Route::Metrics
+            | Route::Health
+            | Route::Ready
+            | Route::OpenApi => RouteKind::Shared,
+        }
+    }
+
+    /// Whether it reports the health of the server.
+    pub(super) const fn is_health(self) -> bool {
+        matches!(self, Route::Health | Route::Ready)
+    }
+
+    /// Whether the host and the origin matter. Gateways pass those of their clients on, and probes use any host.
+    pub(super) const fn is_guarded(self) -> bool {
+        !matches!(self, Route::Authorize | Route::Health | Route::Ready)
+    }
+
     /// The route of a path. The most frequent ones come first.
     pub(super) fn of(path: &str) -> Option<Route> {
         Some(match path {
@@ -49,6 +94,7 @@ impl Route {
             "/v1/leases/renew" => Route::Renew,
             "/v1/leases/release" => Route::Release,
             "/v1/report" => Route::Report,
+            "/v1/reset" => Route::Reset,
             "/v1/rules" => Route::Rules,
             "/metrics" => Route::Metrics,
             "/healthz" => Route::Health,
@@ -71,7 +117,8 @@ impl Route {
             | Route::Lease
             | Route::Renew
             | Route::Release
-            | Route::Report => Methods::Post,
+            | Route::Report
+            | Route::Reset => Methods::Post,
             Route::Rules
             | Route::Metrics
             | Route::Health
@@ -82,21 +129,24 @@ impl Route {
         }
     }
 
-    /// The scopes that a caller needs.
-    pub(super) const fn needs(self) -> Scopes {
-        match self {
+    /// The access that a caller needs.
+    pub(super) const fn needs(self) -> Needs {
+        Needs::Scope(match self {
+            // Who may take a lease may also give it back.
             Route::Check
             | Route::Batch
             | Route::Peek
-            | Route::Refund
             | Route::Lease
             | Route::Renew
             | Route::Release
-            | Route::Report
             | Route::Authorize => Scopes::CHECK,
-            Route::Explain | Route::Rules | Route::Metrics | Route::Status => Scopes::READ,
-            Route::Health | Route::Ready | Route::OpenApi | Route::Style => Scopes::NONE,
-        }
+            Route::Refund => Scopes::REFUND,
+            Route::Report => Scopes::REPORT,
+            Route::Metrics => Scopes::METRICS,
+            Route::Explain | Route::Rules | Route::Status => Scopes::READ,
+            Route::Reset => Scopes::CHANGE,
+            Route::Health | Route::Ready | Route::OpenApi | Route::Style => return Needs::Nothing,
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use super::reply::Reply;
 use super::text::Quoted;
 use super::{check, throttle};
 use crate::access::Scopes;
+use crate::serve::edge::auth::Needs;
 
 /// A command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,16 +29,6 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// The access that a command needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Needs {
-    /// None: it authenticates the caller or ends the connection.
-    Nothing,
-    /// Any scope.
-    AnyScope,
-    Scope(Scopes),
-}
-
 /// The properties of a command.
 pub(crate) struct Entry {
     pub(crate) command: Command,
@@ -53,7 +44,7 @@ pub(crate) struct Entry {
 }
 
 const CHECK: Needs = Needs::Scope(Scopes::CHECK);
-const ADMIN: Needs = Needs::Scope(Scopes::ADMIN);
+const CHANGE: Needs = Needs::Scope(Scopes::CHANGE);
 const FAST: &[&str] = &["fast"];
 const WRITES: &[&str] = &["write", "fast"];
 const ANONYMOUS: &[&str] = &["fast", "no_auth"];
@@ -78,7 +69,7 @@ static ENTRIES: [Entry; 15] = [
     ),
     entry(
         (Command::DeleteState, "TG.RESET", check::USAGE_RESET),
-        (-3, WRITES, 0, ADMIN),
+        (-3, WRITES, 0, CHANGE),
         "Deletes the consumption of the subjects of a request",
     ),
     entry((Command::Echo, "ECHO", "ECHO message"), (2, FAST, 0, Needs::AnyScope), "Returns the message"),

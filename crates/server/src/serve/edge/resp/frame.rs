@@ -1,4 +1,4 @@
-//! Parses commands: arrays of strings, and inline commands, which people type. It works in span and allocates nothing,
+//! Parses commands: arrays of strings, and inline commands, which people type. It works in place and allocates nothing,
 //! whatever lengths the input claims.
 
 use std::fmt;

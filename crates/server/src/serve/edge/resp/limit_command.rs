@@ -1,11 +1,14 @@
 //! Commands that ask the gate, and their replies.
 
+use std::sync::Arc;
+
 use tollgate::Decision;
 use tollgate::limiter::CheckError;
 
 use super::check;
 use super::reply::{Reply, RespVersion};
 use super::throttle::ThrottleRequest;
+use crate::serve::edge::auth::Caller;
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::request::CheckRequest;
 use crate::serve::gate::{Call, Edge, Gate, ThrottleError, Throttled};
@@ -25,13 +28,16 @@ impl LimitCommand<'_> {
 
     /// Runs the command and writes its reply, if the store answers at once. Otherwise nothing has happened.
     #[inline]
-    pub(crate) fn run_now(&self, gate: &Gate, reply: &mut Reply<'_>) -> bool {
+    pub(crate) fn run_now(&self, gate: &Gate, caller: &Caller, reply: &mut Reply<'_>) -> bool {
         match self {
             LimitCommand::Throttle(request) => {
-                let call = gate.throttle(Edge::Resp, request.key, &request.limit, request.operation());
+                let call =
+                    gate.throttle((Edge::Resp, caller), request.key, &request.limit, request.operation());
                 let Call::Ready(throttled) = call else { return false };
                 write_throttled(request, &throttled, reply);
             }
+            // A bound token is rare, and a copy of the request is made for it.
+            LimitCommand::Check(_) if caller.bound().is_some() => return false,
             LimitCommand::Check(request) => {
                 let Call::Ready(decided) = gate.check(Edge::Resp, request.request()) else { return false };
                 write_decided(&decided, reply);
@@ -42,22 +48,34 @@ impl LimitCommand<'_> {
     }
 
     /// Runs the command, and returns its encoded reply.
-    pub(crate) async fn run(self, gate: &Gate, version: RespVersion) -> Vec<u8> {
+    pub(crate) async fn run(self, gate: &Gate, caller: Arc<Caller>, version: RespVersion) -> Vec<u8> {
         let mut out = Vec::new();
         let reply = &mut Reply::new(&mut out, version);
         match self {
             LimitCommand::Throttle(request) => {
-                let call = gate.throttle(Edge::Resp, request.key, &request.limit, request.operation());
+                let edge = (Edge::Resp, &*caller);
+                let call = gate.throttle(edge, request.key, &request.limit, request.operation());
                 write_throttled(&request, &call.finish().await, reply);
             }
-            LimitCommand::Check(request) => {
-                write_decided(&gate.check(Edge::Resp, request.request()).finish().await, reply);
-            }
-            LimitCommand::Peek(request) => write_decided(&gate.peek(request.request()).await, reply),
-            LimitCommand::DeleteState(request) => match gate.reset(request.request()).await {
-                Ok(returned) => check::write_reset(&returned, reply),
-                Err(error) => reply.edge_error(&EdgeError::from(&error)),
+            LimitCommand::Check(request) => match caller.bind(request) {
+                Ok(request) => {
+                    write_decided(&gate.check(Edge::Resp, request.request()).finish().await, reply);
+                }
+                Err(error) => reply.edge_error(&error.into()),
             },
+            LimitCommand::Peek(request) => match caller.bind(request) {
+                Ok(request) => write_decided(&gate.peek(request.request()).await, reply),
+                Err(error) => reply.edge_error(&error.into()),
+            },
+            LimitCommand::DeleteState(request) => {
+                match gate.reset(Edge::Resp, &caller, request.request(), None).await {
+                    Ok(returned) if returned.is_empty() => {
+                        reply.edge_error(&EdgeError::nothing_matched(None));
+                    }
+                    Ok(returned) => check::write_reset(&returned, reply),
+                    Err(error) => reply.edge_error(&EdgeError::from(&error)),
+                }
+            }
         }
         out
     }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::command::{self, Command, Entry, Needs, UnknownCommand};
+use super::command::{self, Command, Entry, UnknownCommand};
 use super::frame::{Limits, Words};
 use super::limit_command::LimitCommand;
 use super::reply::{Reply, RespVersion};
 use super::text::Quoted;
 use super::throttle::{LastLimit, ThrottleRequest};
 use super::{check, info};
-use crate::access::{Digest, Scopes};
+use crate::access::Digest;
 use crate::protocol::Protocol;
-use crate::serve::edge::auth::{AccessPolicy, AuthError, Credentials, Peer};
+use crate::serve::edge::auth::{AccessPolicy, AuthError, Caller, Credentials, Needs, Peer};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::server_state::ServerState;
 
@@ -21,8 +21,8 @@ const NAME_BYTES_MAX: usize = 64;
 pub(crate) struct Session {
     peer: Peer,
     pub(crate) version: RespVersion,
-    scopes: Scopes,
-    /// The policy that `scopes` comes from. It can be replaced while the connection is open.
+    caller: Arc<Caller>,
+    /// The policy that `caller` comes from. It can be replaced while the connection is open.
     access: Arc<AccessPolicy>,
     token: Option<Digest>,
     name: String,
@@ -61,20 +61,25 @@ impl Session {
         let mut session = Session {
             peer,
             version: RespVersion::default(),
-            scopes: Scopes::NONE,
+            caller: Arc::new(Caller::NOBODY),
             access,
             token: None,
             name: String::new(),
             replies: Replies::On,
             last_limit: LastLimit::default(),
         };
-        session.update_scopes();
+        session.update_caller();
         session
     }
 
     /// Whether the caller has no scope.
     pub(crate) fn has_no_scope(&self) -> bool {
-        self.scopes.is_none()
+        self.caller.has_no_scope()
+    }
+
+    /// Who sends the commands.
+    pub(crate) const fn caller(&self) -> &Arc<Caller> {
+        &self.caller
     }
 
     pub(crate) fn limits(&self) -> &'static Limits {
@@ -92,7 +97,7 @@ impl Session {
     ) -> Step<'b> {
         if !Arc::ptr_eq(&self.access, &state.access.load()) {
             self.access = state.access.load_full();
-            self.update_scopes();
+            self.update_caller();
         }
         let is_silent = self.replies != Replies::On;
         if self.replies == Replies::SkipNext {
@@ -107,11 +112,12 @@ impl Session {
         step
     }
 
-    /// Sets the scopes by the current access policy. A token that is no longer known has none.
+    /// Sets the caller by the current access policy. A token that is no longer known has no scope.
     #[cold]
-    fn update_scopes(&mut self) {
+    fn update_caller(&mut self) {
         let credentials = self.token.map_or(Credentials::None, Credentials::Digest);
-        self.scopes = self.access.authenticate(&self.peer, credentials).unwrap_or(Scopes::NONE);
+        let caller = self.access.authenticate(&self.peer, credentials);
+        self.caller = Arc::new(caller.unwrap_or(Caller::NOBODY));
     }
 
     /// Removes the reply of a command if the client does not want it.
@@ -141,13 +147,13 @@ impl Session {
         let name = words.get(0).unwrap_or_default();
         let Some(entry) = Entry::find(name) else {
             // A caller without a scope does not learn which commands exist.
-            match self.authorize(Needs::AnyScope) {
+            match self.caller.authorize(Needs::AnyScope) {
                 Ok(()) => reply.error("ERR", UnknownCommand(name)),
                 Err(error) => write_auth_error(error, reply),
             }
             return Step::Done;
         };
-        if let Err(error) = self.authorize(entry.needs) {
+        if let Err(error) = self.caller.authorize(entry.needs) {
             write_auth_error(error, reply);
             return Step::Done;
         }
@@ -178,7 +184,7 @@ impl Session {
                 return Step::Done;
             }
         };
-        if !others_wait && command.run_now(&state.gate, reply) {
+        if !others_wait && command.run_now(&state.gate, &self.caller, reply) {
             return Step::Done;
         }
         Step::Wait { command, is_silent: false }
@@ -209,7 +215,7 @@ impl Session {
             (Command::Reset, ..) => {
                 self.version = RespVersion::default();
                 self.token = None;
-                self.update_scopes();
+                self.update_caller();
                 self.replies = Replies::On;
                 self.name.clear();
                 reply.simple("RESET");
@@ -221,8 +227,8 @@ impl Session {
     fn authenticate(&mut self, token: &[u8], reply: &mut Reply<'_>) {
         let digest = Digest::of(token);
         match self.access.authenticate(&self.peer, Credentials::Digest(digest)) {
-            Ok(scopes) => {
-                (self.token, self.scopes) = (Some(digest), scopes);
+            Ok(caller) => {
+                (self.token, self.caller) = (Some(digest), Arc::new(caller));
                 reply.simple("OK");
             }
             Err(error) => write_auth_error(error, reply),
@@ -237,13 +243,13 @@ impl Session {
             Some(_) => return reply.error("NOPROTO", "unsupported protocol version; supported are 2 and 3"),
         };
         let mut options = rest.from(1);
-        let (mut scopes, mut digest, mut name) = (self.scopes, self.token, None);
+        let (mut caller, mut digest, mut name) = (Arc::clone(&self.caller), self.token, None);
         while let Some(option) = options.get(0) {
             let taken = match (option.to_ascii_uppercase().as_slice(), options.get(1), options.get(2)) {
                 (b"AUTH", Some(_), Some(token)) => {
                     let sent = Digest::of(token);
                     match self.access.authenticate(&self.peer, Credentials::Digest(sent)) {
-                        Ok(found) => (scopes, digest) = (found, Some(sent)),
+                        Ok(found) => (caller, digest) = (Arc::new(found), Some(sent)),
                         Err(error) => return write_auth_error(error, reply),
                     }
                     3
@@ -259,13 +265,13 @@ impl Session {
             };
             options = options.from(taken);
         }
-        if scopes.is_none() {
+        if caller.has_no_scope() {
             return reply.error(
                 "NOAUTH",
                 "HELLO must be called with the client already authenticated, or as HELLO 3 AUTH user token",
             );
         }
-        (self.version, self.scopes, self.token) = (version, scopes, digest);
+        (self.version, self.caller, self.token) = (version, caller, digest);
         if let Some(name) = name {
             self.name = name;
         }
@@ -331,17 +337,6 @@ impl Session {
                 let usage = entry.usage;
                 reply.error("ERR", format_args!("unknown subcommand {}; write {usage}", Quoted(what)));
             }
-        }
-    }
-
-    #[inline]
-    fn authorize(&self, needs: Needs) -> Result<(), AuthError> {
-        match needs {
-            Needs::Scope(scope) if self.scopes.allow(scope) => Ok(()),
-            Needs::Nothing => Ok(()),
-            _ if self.has_no_scope() => Err(AuthError::TokenRequired),
-            Needs::AnyScope => Ok(()),
-            Needs::Scope(scope) => Err(AuthError::Forbidden(scope)),
         }
     }
 }

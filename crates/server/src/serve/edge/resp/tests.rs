@@ -14,7 +14,7 @@ use crate::access::{Access, Scopes};
 use crate::config::{GrpcConfig, LogConfig, LogFormat};
 use crate::serve::edge::auth::AccessPolicy;
 use crate::serve::gate::{Backed, Gate};
-use crate::serve::listen::connections::Connections;
+use crate::serve::listen::connections::{ConnectionLimits, Connections};
 use crate::serve::observe::Recorder;
 use crate::serve::rules_in_force::RulesOrigin;
 
@@ -31,7 +31,13 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,
-        connections: Arc::new(Connections::new(1)),
+        connections: Arc::new(Connections::new(ConnectionLimits {
+            max: 1,
+            max_per_address: 1,
+            prefixes: Prefixes::default(),
+        })),
+        control_on_http: true,
+        allowed_hosts: Vec::new(),
         dialect: Dialect::default(),
         grpc: GrpcConfig::default(),
         proxies: TrustedProxies::default(),
@@ -41,7 +47,12 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     })
 }
 
-const PEER: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_certified: false, connection: 1 };
+const PEER: Peer = Peer {
+    address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    is_certified: false,
+    connection: 1,
+    is_for_health: false,
+};
 
 /// Runs with paused time, which jumps to the next timer.
 fn with_paused_time(test: impl Future<Output = ()>) {
@@ -141,10 +152,12 @@ fn a_client_that_does_not_read_does_not_block_others() {
 
 #[test]
 fn a_revoked_token_loses_its_scopes_on_open_connections() {
-    use crate::access::{Digest, Token};
+    use crate::access::{BoundAttributes, Digest, Token};
     with_paused_time(async {
         let state = server_state(Scopes::NONE);
-        let known = Token { name: "ci".to_owned(), digest: Digest::of(b"tg_ci"), scopes: Scopes::CHECK };
+        let bound = BoundAttributes::default();
+        let known =
+            Token { name: "ci".to_owned(), digest: Digest::of(b"tg_ci"), scopes: Scopes::CHECK, bound };
         let policy = |tokens| AccessPolicy {
             tokens: Access::new(tokens),
             anonymous: Scopes::NONE,

@@ -1,0 +1,184 @@
+//! Tokens that are bound to attribute values: the same on every transport.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tollgate_testkit::serving::Serving;
+
+use super::{Sent, command, connect, grpc, one, resp, start};
+
+const RULES: &str = "version: 1
+rules:
+  - { id: per-tenant, per: tenant, limit: { sliding-log: 3/h } }
+  - { id: in-flight, match: { action: export }, per: tenant, limit: { concurrency: 1, lease: 1h } }
+  - { id: log-in, match: { action: log-in }, per: tenant, limit: { penalty: 30s } }
+";
+const REFUSED: &str = "the token is bound to another value of attribute \"tenant\"; send that value, or leave the attribute out";
+
+/// A server, and the tokens of two tenants and of a gateway for all of them.
+struct Tenants {
+    server: Serving,
+    acme: String,
+    globex: String,
+    gateway: String,
+    _folder: TempDir,
+}
+
+fn token(args: &[&str]) -> (String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).arg("token").args(args).output();
+    let output = output.expect("the binary runs");
+    let line = String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .find(|line| line.contains("sha256:"))
+        .map(str::to_owned);
+    let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
+    (token, line.unwrap_or_else(|| panic!("no line for {args:?}")))
+}
+
+impl Tenants {
+    fn start() -> Tenants {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| -> PathBuf {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("a file can be written");
+            path
+        };
+        let scopes = "check,refund,report";
+        let (acme, acme_line) = token(&["--name", "acme", "--scopes", scopes, "--attribute", "tenant=acme"]);
+        let (globex, globex_line) =
+            token(&["--name", "globex", "--scopes", scopes, "--attribute", "tenant=globex"]);
+        let (gateway, gateway_line) = token(&["--name", "gateway", "--scopes", scopes]);
+        let config =
+            write("tollgate.yaml", &format!("tokens:\n{acme_line}\n{globex_line}\n{gateway_line}\n"));
+        let rules = write("rules.yaml", RULES);
+        let path = |path: &PathBuf| path.to_str().expect("text").to_owned();
+        let server = start(&["--config", &path(&config), "--rules", &path(&rules)]);
+        Tenants { server, acme, globex, gateway, _folder: folder }
+    }
+
+    /// Sends a body over HTTP; returns the status and the body of the response.
+    fn post(&self, token: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             authorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = connect(self.server.http);
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    fn check(&self, token: &str, attributes: Value) -> (u16, Value) {
+        self.post(token, "/v1/check", &json!({ "attributes": attributes }))
+    }
+
+    fn remaining(&self, token: &str) -> Value {
+        let (_, body) = self.post(token, "/v1/peek", &json!({ "attributes": {}, "cost": 0 }));
+        body["remaining"].clone()
+    }
+
+    fn over_grpc(&self, token: &str, sent: &Sent) -> Result<(), String> {
+        grpc(&self.server, sent, Some(&format!("Bearer {token}"))).expect("never an error of the call")
+    }
+
+    fn over_resp(&self, token: &str, words: &[&str]) -> String {
+        resp(&self.server, &[command(&["AUTH", token]), command(words)]).remove(1)
+    }
+}
+
+#[test]
+fn a_bound_token_charges_its_own_values_on_every_transport() {
+    let tenants = Tenants::start();
+    // An absent attribute is filled in.
+    assert_eq!(tenants.check(&tenants.acme, json!({})).0, 200);
+    assert_eq!(tenants.over_resp(&tenants.acme, &["TG.CHECK", "user", "u"]), "*18");
+    assert_eq!(tenants.over_grpc(&tenants.acme, &one("user", "u")), Ok(()));
+    assert_eq!(tenants.remaining(&tenants.acme), json!(0));
+    assert_eq!(tenants.check(&tenants.acme, json!({ "tenant": "acme" })).0, 429);
+    assert_eq!(tenants.remaining(&tenants.globex), json!(3), "the other tenant was not charged");
+
+    // Another value is refused, and a gateway never takes it for an error.
+    let (status, problem) = tenants.check(&tenants.acme, json!({ "tenant": "globex" }));
+    assert_eq!(
+        (status, &problem["code"], &problem["detail"]),
+        (403, &json!("attribute-bound"), &json!(REFUSED))
+    );
+    let line = tenants.over_resp(&tenants.acme, &["TG.CHECK", "tenant", "globex"]);
+    assert_eq!(line, format!("-NOPERM {REFUSED}"));
+    let line = tenants.over_resp(&tenants.acme, &["TG.PEEK", "tenant", "globex"]);
+    assert_eq!(line, format!("-NOPERM {REFUSED}"));
+    assert_eq!(tenants.over_grpc(&tenants.acme, &one("tenant", "globex")), Err(REFUSED.to_owned()));
+    let other = json!({ "attributes": { "tenant": "globex", "action": "log-in" }, "result": "failure" });
+    assert_eq!(tenants.post(&tenants.acme, "/v1/report", &other).0, 403);
+    let other = json!({ "attributes": { "tenant": "globex", "action": "export" } });
+    for path in ["/v1/peek", "/v1/leases"] {
+        assert_eq!(tenants.post(&tenants.acme, path, &other).0, 403, "{path}");
+    }
+    let batch = json!([{ "attributes": {} }, { "attributes": { "tenant": "globex" } }]);
+    assert_eq!(tenants.post(&tenants.acme, "/v1/check/batch", &batch).0, 403);
+    let authorize = tenants.post(&tenants.acme, "/v1/authorize?attribute=tenant:globex", &json!({}));
+    assert_eq!(authorize.0, 403);
+    assert_eq!(tenants.remaining(&tenants.globex), json!(3), "no attempt charged the other tenant");
+    // A token without bound attributes sends any value.
+    assert_eq!(tenants.check(&tenants.gateway, json!({ "tenant": "globex" })).0, 200);
+    assert_eq!(tenants.remaining(&tenants.globex), json!(2));
+}
+
+#[test]
+fn a_bound_token_returns_only_receipts_of_its_own_values() {
+    let tenants = Tenants::start();
+    let receipt_of = |token: &str, attributes: Value| {
+        let (status, body) = tenants.check(token, attributes);
+        assert_eq!(status, 200, "{body}");
+        json!({ "receipt": body["receipt"] })
+    };
+    let receipt = receipt_of(&tenants.globex, json!({}));
+    let unbound = receipt_of(&tenants.gateway, json!({ "tenant": "globex" }));
+    for stolen in [&receipt, &unbound] {
+        for path in ["/v1/refund", "/v1/leases/release", "/v1/leases/renew"] {
+            let (status, problem) = tenants.post(&tenants.acme, path, stolen);
+            assert_eq!((status, &problem["code"]), (422, &json!("receipt-unknown")), "{path}");
+        }
+    }
+    assert_eq!(tenants.remaining(&tenants.globex), json!(1), "nothing was given back");
+    let (status, body) = tenants.post(&tenants.globex, "/v1/refund", &receipt);
+    assert_eq!((status, &body["rules"][0]["amount"]), (200, &json!(1)));
+    let (status, body) = tenants.post(&tenants.gateway, "/v1/refund", &unbound);
+    assert_eq!((status, &body["rules"][0]["amount"]), (200, &json!(1)));
+    assert_eq!(tenants.remaining(&tenants.globex), json!(3));
+}
+
+#[test]
+fn keys_and_request_ids_of_bound_tokens_are_separate() {
+    let tenants = Tenants::start();
+    let throttle = ["CL.THROTTLE", "k", "0", "1", "3600"];
+    let limited = |token: &str| {
+        let mut stream = connect(tenants.server.resp);
+        stream.write_all(&command(&["AUTH", token])).expect("the server reads");
+        stream.write_all(&command(&throttle)).expect("the server reads");
+        stream.write_all(&command(&["QUIT"])).expect("the server reads");
+        let mut replies = String::new();
+        stream.read_to_string(&mut replies).expect("replies");
+        replies.contains("*5\r\n:1\r\n")
+    };
+    assert!(!limited(&tenants.acme));
+    assert!(!limited(&tenants.globex), "the same key of another tenant is another key");
+    assert!(!limited(&tenants.gateway));
+    assert!(limited(&tenants.acme));
+    let with_id = json!({ "attributes": {}, "id": "r-1" });
+    for token in [&tenants.acme, &tenants.globex] {
+        assert_eq!(
+            tenants.post(token, "/v1/check", &with_id).0,
+            200,
+            "an id of another tenant is no conflict"
+        );
+    }
+}
