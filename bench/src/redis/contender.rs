@@ -23,7 +23,7 @@ pub(super) type Build = fn(&mut Connection, &[String]) -> Result<Box<dyn Contend
 
 /// How its checks reach the server.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum SendMode {
     /// Calls that were encoded before the run, over one connection, one pipeline at a time.
     Script(Build),
     /// A store that this number of tasks call at once, over this number of connections. The store decides what it batches.
@@ -35,7 +35,7 @@ pub(super) enum Way {
 pub(super) struct Entrant {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    pub(super) way: Way,
+    pub(super) mode: SendMode,
     /// Checks per call; `None` if it supports only one.
     pub(super) per_call: Option<usize>,
     /// Whether every second pipeline releases what the previous one took.
@@ -45,7 +45,7 @@ pub(super) struct Entrant {
 impl Entrant {
     /// A contender that releases nothing, with one check per call.
     pub(super) const fn new(name: &'static str, what: &'static str, build: Build) -> Entrant {
-        Entrant { name, what, way: Way::Script(build), per_call: None, gives_back: false }
+        Entrant { name, what, mode: SendMode::Script(build), per_call: None, gives_back: false }
     }
 
     /// A store with this number of connections, called by this number of tasks.
@@ -55,8 +55,8 @@ impl Entrant {
         connection_count: usize,
         tasks: usize,
     ) -> Entrant {
-        let way = Way::Store { connection_count, tasks };
-        Entrant { name, what, way, per_call: None, gives_back: false }
+        let mode = SendMode::Store { connection_count, tasks };
+        Entrant { name, what, mode, per_call: None, gives_back: false }
     }
 
     /// The same with this number of checks per call.

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use tollgate_testkit::redis::{Admin, Server};
 
 use super::connection::{Connection, Pipeline, Replies};
-use super::contender::{Contender, Entrant, Way};
+use super::contender::{Contender, Entrant, SendMode};
 use super::rounds::Row;
 use super::script::{Check, PIPELINE, script};
 use super::store::AskedStore;
@@ -74,19 +74,19 @@ impl Running {
         pipelines: usize,
         seed: u64,
     ) -> Result<Running> {
-        let Entrant { way, per_call, gives_back, .. } = row.entrants[database];
+        let Entrant { mode, per_call, gives_back, .. } = row.entrants[database];
         let keys: Vec<String> = every_key(row.keys.count().into()).flatten().collect();
         let script = script(row.keys, pipelines, gives_back, seed);
         connections.command_ok(&["SELECT", &database.to_string()])?;
-        let sender = match way {
-            Way::Script(build) => {
+        let sender = match mode {
+            SendMode::Script(build) => {
                 let contender = build(&mut connections.connection, &keys)?;
                 let per_call = per_call.unwrap_or(1);
                 let encoded = script.iter().map(|checks| encode(&*contender, checks, per_call));
                 let encoded = encoded.collect::<Result<_>>()?;
                 Sender::Script { contender, per_call, encoded, replies: Replies::default() }
             }
-            Way::Store { connection_count, tasks } => {
+            SendMode::Store { connection_count, tasks } => {
                 let asked = AskedStore::open(connections.port, database, (connection_count, tasks), &keys)?;
                 Sender::Store { asked, admitted: 0 }
             }

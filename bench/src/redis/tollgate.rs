@@ -139,13 +139,13 @@ impl Contender for OneRule {
         let outcomes = self.caller.read(&plans.iter().collect::<Vec<_>>(), reply)?.context("half a reply")?;
         let mut admitted = 0;
         for (check, outcome) in checks.iter().zip(outcomes) {
-            admitted += usize::from(outcome?.answers.iter().all(|answer| is_as_asked(check, answer)));
+            admitted += usize::from(outcome?.answers.iter().all(|answer| is_expected(check, answer)));
         }
         Ok(admitted)
     }
 }
 
-fn is_as_asked(check: &Check, answer: &Answer) -> bool {
+fn is_expected(check: &Check, answer: &Answer) -> bool {
     match answer.verdict {
         Verdict::Admitted { .. } => !check.gives_back,
         Verdict::Done { amount } => check.gives_back && amount == 1,

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::message::{FRAME, field, framed, framed_length, integer};
-use super::servers::Which;
+use super::servers::ServerKind;
 use crate::resp;
 
 /// Every server admits this number per hour, which is more than a run asks for one key.
@@ -43,7 +43,7 @@ impl Protocol {
 pub(super) struct Entrant {
     pub(super) name: &'static str,
     what: &'static str,
-    pub(super) server: Which,
+    pub(super) server: ServerKind,
     pub(super) protocol: Protocol,
     /// The gRPC method.
     pub(super) path: &'static str,
@@ -58,7 +58,7 @@ pub(super) struct Entrant {
 pub(super) const THROTTLE: Entrant = Entrant {
     name: "tollgate CL.THROTTLE",
     what: "`tollgate serve`: `CL.THROTTLE key 999999 1000000 3600`, with a limit that the caller gives",
-    server: Which::Tollgate,
+    server: ServerKind::Tollgate,
     protocol: Protocol::Resp,
     path: "",
     request: |key| command(&["CL.THROTTLE", key, "999999", "1000000", "3600"]),
@@ -69,7 +69,7 @@ pub(super) const THROTTLE: Entrant = Entrant {
 pub(super) const TG_CHECK: Entrant = Entrant {
     name: "tollgate TG.CHECK",
     what: "`tollgate serve --rules`: `TG.CHECK api_key key` with one rule per `api_key`; the answer names the rule and has nine members",
-    server: Which::Tollgate,
+    server: ServerKind::Tollgate,
     protocol: Protocol::Resp,
     path: "",
     request: |key| command(&["TG.CHECK", "api_key", key]),
@@ -80,7 +80,7 @@ pub(super) const TG_CHECK: Entrant = Entrant {
 pub(super) const THROTTLECRAB_RESP: Entrant = Entrant {
     name: "throttlecrab",
     what: "`throttlecrab-server`: `THROTTLE key 1000000 1000000 3600`, or `POST /throttle` or its gRPC call with the same numbers",
-    server: Which::Throttlecrab,
+    server: ServerKind::Throttlecrab,
     protocol: Protocol::Resp,
     path: "",
     request: |key| command(&["THROTTLE", key, "1000000", "1000000", "3600"]),
@@ -91,7 +91,7 @@ pub(super) const THROTTLECRAB_RESP: Entrant = Entrant {
 pub(super) const BARE_ECHO: Entrant = Entrant {
     name: "bare echo",
     what: "no limiter: finds the end of every command and answers five fixed integers, on the runtime and sockets of `tollgate serve`",
-    server: Which::Bare,
+    server: ServerKind::Bare,
     protocol: Protocol::Resp,
     path: "",
     request: THROTTLE.request,
@@ -102,7 +102,7 @@ pub(super) const BARE_ECHO: Entrant = Entrant {
 pub(super) const CHECK: Entrant = Entrant {
     name: "tollgate check",
     what: "`tollgate serve --rules`: `POST /v1/check` with one rule per `api_key`; the answer is the whole decision, with its headers",
-    server: Which::Tollgate,
+    server: ServerKind::Tollgate,
     protocol: Protocol::Http,
     path: "",
     request: |key| post("/v1/check", &format!(r#"{{"attributes":{{"api_key":"{key}"}}}}"#)),
@@ -113,7 +113,7 @@ pub(super) const CHECK: Entrant = Entrant {
 pub(super) const AUTHORIZE: Entrant = Entrant {
     name: "tollgate authorize",
     what: "the same rule: `GET /v1/authorize?header=api_key:x-api-key`, answered with headers only",
-    server: Which::Tollgate,
+    server: ServerKind::Tollgate,
     protocol: Protocol::Http,
     path: "",
     request: |key| get("/v1/authorize?header=api_key:x-api-key", key),
@@ -136,7 +136,7 @@ pub(super) const THROTTLECRAB_HTTP: Entrant = Entrant {
 pub(super) const NGINX: Entrant = Entrant {
     name: "nginx limit_req",
     what: "`GET /` with `limit_req` by the header `x-api-key`, answered by `empty_gif` from memory; a worker per core",
-    server: Which::Nginx,
+    server: ServerKind::Nginx,
     protocol: Protocol::Http,
     path: "",
     request: |key| get("/", key),
@@ -147,7 +147,7 @@ pub(super) const NGINX: Entrant = Entrant {
 pub(super) const BARE_POST: Entrant = Entrant {
     name: "bare hyper",
     what: "no limiter: hyper reads the whole body of the same `POST` as tollgate check and answers a fixed JSON, on the runtime and sockets of `tollgate serve`",
-    server: Which::Bare,
+    server: ServerKind::Bare,
     protocol: Protocol::Http,
     path: "",
     request: CHECK.request,
@@ -165,7 +165,7 @@ pub(super) const BARE_GET: Entrant = Entrant {
 pub(super) const RLS: Entrant = Entrant {
     name: "tollgate RLS",
     what: "`tollgate serve --rules --grpc`: `ShouldRateLimit` with one descriptor, one rule per `api_key`; the answer has the rule, its limit and the headers",
-    server: Which::Tollgate,
+    server: ServerKind::Tollgate,
     protocol: Protocol::Grpc,
     path: "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
     request: |key| {
@@ -191,7 +191,7 @@ pub(super) const THROTTLECRAB_GRPC: Entrant = Entrant {
 pub(super) const BARE_TONIC: Entrant = Entrant {
     name: "bare tonic",
     what: "no limiter: tonic reads the same message as tollgate RLS and answers that the request may pass, on the runtime and sockets of `tollgate serve`",
-    server: Which::Bare,
+    server: ServerKind::Bare,
     begins: ADMITTED,
     holds: "",
     ..RLS

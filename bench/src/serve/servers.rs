@@ -26,7 +26,7 @@ pub(crate) struct Programs {
 
 /// One of the servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Which {
+pub(super) enum ServerKind {
     Tollgate,
     Throttlecrab,
     Nginx,
@@ -76,12 +76,12 @@ impl Servers {
         })
     }
 
-    pub(super) const fn get(&self, which: Which) -> &Server {
-        match which {
-            Which::Tollgate => &self.tollgate,
-            Which::Throttlecrab => &self.throttlecrab,
-            Which::Nginx => &self.nginx,
-            Which::Bare => &self.bare,
+    pub(super) const fn get(&self, kind: ServerKind) -> &Server {
+        match kind {
+            ServerKind::Tollgate => &self.tollgate,
+            ServerKind::Throttlecrab => &self.throttlecrab,
+            ServerKind::Nginx => &self.nginx,
+            ServerKind::Bare => &self.bare,
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum Source {
     Store,
     /// The rules' failure policies, because the store could not decide.
     Fallback,
-    /// No rule matched.
+    /// No rule counts the request. It is allowed, unless the rules say `unmatched: refuse`.
     Unmatched,
     /// The deny list or the bypass list. No rule was checked.
     List,
@@ -175,6 +175,11 @@ impl PlanDecision {
     pub fn refused_by_rule(rule: RuleOutcome) -> PlanDecision {
         let rules = SmallVec::from_iter([rule]);
         PlanDecision { headline: Some(0), rules, source: Source::Rule, ..PlanDecision::from_list(false) }
+    }
+
+    /// Returns the refusal of a request that no rule counts. Waiting does not help.
+    pub fn refused_as_unmatched() -> PlanDecision {
+        PlanDecision { source: Source::Unmatched, ..PlanDecision::from_list(false) }
     }
 
     /// Returns the rule that headers and error bodies describe.

@@ -22,5 +22,5 @@ pub use planning::{Planned, Request, RuleTrace};
 pub use preparation::{AmbiguousPaths, Normalization, Preparation, PreparedValues};
 pub use rule::{FailurePolicy, Missing, Mode, Origin, Override, Rollout, Rule};
 pub use rule_limit::RuleLimit;
-pub use rule_set::{RuleSet, RuleSetError};
+pub use rule_set::{RuleSet, RuleSetError, Unmatched};
 pub use subject_selector::{SubjectParts, SubjectSelector};

@@ -28,7 +28,7 @@ mod renamed;
 
 use super::node::Kind;
 
-pub use check::check;
+pub use check::{FindHint, WordHint, check, check_with_hints};
 pub use renamed::{RenamedKey, rename_keys};
 
 /// The values that are allowed for a node.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use commands::{
     check, completions, config as config_command, estimate, explain, guide, import, lint, man, presets,
-    schema, serve as serve_command, token, r#try,
+    reset, schema, serve as serve_command, token, r#try,
 };
 
 /// Admission control: may this request, job or token spend proceed right now?
@@ -22,7 +22,20 @@ use commands::{
     version,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "Run `tollgate COMMAND --help` for details, examples and exit codes."
+    after_help = "\
+First steps:
+  tollgate serve                               a server with a few rules to try
+  tollgate try 'token-bucket: 2/s, burst: 5'   watch a limit decide
+  tollgate guide                               find the right limit
+  tollgate presets public-endpoint > rules.yaml && tollgate lint rules.yaml
+
+Exit codes:
+  0  yes, or done
+  1  the answer is no: refused, invalid, nothing matched
+  2  the command line, the configuration or a file is invalid
+  3  the store did not answer
+
+Run `tollgate COMMAND --help` for details, examples and exit codes."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -42,6 +55,7 @@ enum Command {
     Guide(guide::Args),
     Import(import::Args),
     Presets(presets::Args),
+    Reset(reset::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -61,6 +75,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Guide(args) => guide::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Presets(args) => presets::run(&args),
+        Command::Reset(args) => reset::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

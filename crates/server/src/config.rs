@@ -152,23 +152,54 @@ pub(crate) struct Loaded {
     pub(crate) warnings: String,
 }
 
+/// Why a configuration is not loaded.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    /// A file cannot be read.
+    Unreadable(Failure),
+    /// It has errors.
+    Invalid {
+        errors: usize,
+        /// All problems with their positions, coloured for a terminal.
+        problems: String,
+    },
+}
+
+impl LoadError {
+    /// The problems in plain text, for a log.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            LoadError::Unreadable(failure) => failure.to_string(),
+            LoadError::Invalid { problems, .. } => anstream::adapter::strip_str(problems).to_string(),
+        }
+    }
+}
+
 /// Loads the configuration from the file, the environment and the command line.
 ///
 /// If any of them has errors, prints all problems and returns an error that ends with `consequence`.
 pub(crate) fn load(flags: &Flags, consequence: &str) -> Result<Loaded> {
+    try_load(flags).map_err(|error| match error {
+        LoadError::Unreadable(failure) => failure.into(),
+        LoadError::Invalid { errors, problems } => {
+            stderr::write(&problems);
+            let errors = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
+            let hint = "variables (TOLLGATE_…) override the file, and flags override both; docs/reference/config.md lists \
+                        all settings";
+            Failure::new(format!("the configuration has {errors}; {consequence}"), hint).into()
+        }
+    })
+}
+
+/// Loads the configuration like [`load`], and prints nothing.
+pub(crate) fn try_load(flags: &Flags) -> Result<Loaded, LoadError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let (layers, config) = read(flags, variables, cores)?;
+    let (layers, config) = read(flags, variables, cores).map_err(LoadError::Unreadable)?;
     let problems = layers.render(tollgate_document::Colour::Ansi);
     match layers.error_count() {
         0 => Ok(Loaded { settings: show::effective_settings(&layers, &config), config, warnings: problems }),
-        number => {
-            stderr::write(&problems);
-            let errors = if number == 1 { "1 error".to_owned() } else { format!("{number} errors") };
-            let hint = "variables (TOLLGATE_…) override the file, and flags override both; docs/reference/config.md lists \
-                        all settings";
-            Err(Failure::new(format!("the configuration has {errors}; {consequence}"), hint).into())
-        }
+        errors => Err(LoadError::Invalid { errors, problems }),
     }
 }
 

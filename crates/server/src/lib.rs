@@ -6,6 +6,7 @@
 mod access;
 mod cli;
 mod config;
+mod explanation;
 mod failure;
 mod files;
 #[doc(hidden)]

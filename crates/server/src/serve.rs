@@ -3,7 +3,7 @@
 mod announce;
 pub(crate) mod edge;
 mod file_watcher;
-mod fleet;
+pub(crate) mod fleet;
 mod gate;
 mod listen;
 mod maintenance;
@@ -27,7 +27,7 @@ use tollgate::engine::Setup;
 use tollgate::limiter::BuildError;
 use tollgate_document::Source;
 
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::stderr;
@@ -44,9 +44,9 @@ use rules_in_force::RulesOrigin;
 use server_state::ServerState;
 
 /// Serves until a signal stops the server. `reread` returns the configuration again, for settings that can change meanwhile.
-pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result<()> {
+pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>) -> Result<()> {
+    let Loaded { config, settings, .. } = loaded;
     let main = worker::runtime()?;
-    let configured = config.addresses;
     let _within = main.enter();
     let log = log::start(&config.log)?;
     listen::open_files::raise_limit(config.connections_max);
@@ -96,7 +96,7 @@ pub(crate) fn run(config: Config, reread: impl Fn() -> Result<Config>) -> Result
     announce::ready(&addresses, state.tls.is_some(), &store, &state.rules.in_force().name, &config.log);
     // This runtime drives the connections of the store and of the traces, so it runs until the end.
     let all_answered = main.block_on(async {
-        maintenance.run(&state, configured, &reread).await;
+        maintenance.run(&state, &settings, &reread).await;
         let mut all_answered = true;
         for worker in workers {
             all_answered &= worker.end().await?;
@@ -183,6 +183,6 @@ fn listeners(config: &Config) -> Result<Ports> {
 }
 
 fn unusable(address: SocketAddr, error: &std::io::Error) -> Failure {
-    let hint = "another program uses it, or this machine does not have the address; choose another";
+    let hint = "another program uses it, or this machine does not have the address; choose another with --http, --resp or --grpc";
     Failure::new(format!("cannot listen on {address}: {error}"), hint)
 }

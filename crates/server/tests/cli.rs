@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "lint",
     "explain",
     "import",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 14] = [
     "estimate",
     "guide",
     "presets",
+    "reset",
     "schema",
     "completions",
     "man",
@@ -549,7 +550,7 @@ fn explain_shows_the_subject_and_its_hash() {
     assert_eq!(subject["parts"][0], serde_json::json!({ "kind": "tenant", "value": "acme" }));
     assert_eq!(subject["parts"][1], serde_json::json!({ "kind": "user", "value": "Jo Doe" }));
     let text = explained_as_text(NOW, &args);
-    assert!(text.contains("tenant acme, user \"Jo Doe\" (0-"), "{text}");
+    assert!(text.contains("tenant acme, user \"Jo Doe\" (AA"), "{text}");
 
     let folder = scratch("hash-key");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
@@ -560,7 +561,7 @@ fn explain_shows_the_subject_and_its_hash() {
     let prefix = |value: &Value| rule(value, "api")["subject"]["hash_prefix"].as_str().map(str::to_owned);
     let (first, second) = (prefix(&value).expect("a hash"), prefix(&other).expect("a hash"));
     assert!(
-        first.starts_with("0-") && second.starts_with("3-") && first[2..] != second[2..],
+        first.starts_with("AA") && second.starts_with("AD") && first[2..] != second[2..],
         "{first} {second}"
     );
     assert_eq!((value["hash_key"].as_str(), other["hash_key"].as_str()), (Some("example"), Some("given")));
@@ -612,7 +613,13 @@ fn explain_ends_with_the_answer() {
         (&["action=skipped"], "plan", Value::Null, "Allowed: every rule that matches is skipped"),
         (&["action=unheard-of"], "plan", Value::Null, "Allowed: no rule matches"),
         (&["action=named", "user=u"], "plan", Value::Null, "named  charge 1 of 3, blocking"),
-        (&["action=named", "user=u", "--cost", "4"], "error", Value::Null, "cost 4 exceeds the capacity 3"),
+        (
+            &["action=skipped", "user=u", "--cost", "1001"],
+            "error",
+            Value::Null,
+            "cost 1001 exceeds the capacity 1000",
+        ),
+        (&["action=named", "user=u", "--cost", "4"], "plan", Value::Null, "named  charge 1 of 3, blocking"),
     ] {
         let answer = &explained(args)["answer"];
         assert_eq!((answer["kind"].as_str(), &answer["why"]), (Some(kind), &why), "{args:?}");
@@ -724,6 +731,8 @@ fn try_prints_the_problems_of_an_invalid_limit() {
         ("token-bukcet: 2/s", "did you mean `token-bucket`?"),
         ("token-bucket: 2/parsec", "2/parsec"),
         ("token-bucket", "expected a rate"),
+        ("10/s", "name an algorithm: `limit: { token-bucket: 10/s }` allows bursts"),
+        ("gcra: 10/s", "did you mean `token-bucket`?"),
         ("leaky-bucket: 1/s", "requires a `capacity` or a `queue`"),
         ("{ token-bucket: 2/s", "error["),
         ("", "error["),

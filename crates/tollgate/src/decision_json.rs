@@ -2,7 +2,7 @@
 
 use tollgate_core::decision::{RetryAfter, RuleOutcome, Source};
 
-use crate::json::{known, list, name, number, text, truth};
+use crate::json::{boolean, known, list, name, number, text};
 use crate::limiter::{Decision, RuleDecision};
 
 impl Decision {
@@ -36,7 +36,7 @@ impl Decision {
         let headline = self.headline();
         let outcome = headline.as_ref().map(|rule| rule.outcome());
         name(json, "allowed");
-        truth(json, self.allowed());
+        boolean(json, self.allowed());
         // An allowed request need not wait, also if its numbers are unknown.
         numbers(json, headline.as_ref().map(|rule| rule.id()), outcome, self.allowed().then_some(0));
         name(json, "source");
@@ -44,7 +44,7 @@ impl Decision {
         name(json, "exactness");
         text(json, self.exactness().name());
         name(json, "degraded");
-        truth(json, self.degraded());
+        boolean(json, self.degraded());
         name(json, "delay_ms");
         number(json, self.plan_decision().delay_ms);
         name(json, "rules");
@@ -58,9 +58,9 @@ fn each(json: &mut String, rule: &RuleDecision<'_>) {
     json.push('{');
     numbers(json, Some(rule.id()), Some(rule.outcome()), None);
     name(json, "allowed");
-    truth(json, rule.allowed());
+    boolean(json, rule.allowed());
     name(json, "blocking");
-    truth(json, rule.blocking());
+    boolean(json, rule.blocking());
     name(json, "delay_ms");
     number(json, rule.outcome().numbers.map_or(0, |numbers| numbers.delay_ms));
     json.push('}');

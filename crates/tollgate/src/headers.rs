@@ -11,7 +11,7 @@
 //!
 //! The remaining units are rounded down, everything else up. `Retry-After` is the wait until the request would be
 //! admitted; the reset is the wait until the whole limit is available. For a bucket the first is shorter, and the drafts
-//! give it precedence. It is present only if waiting helps.
+//! give it precedence. It is present only if waiting helps. If the store did not answer, it is one second.
 //!
 //! ```
 //! use tollgate::LocalLimiter;
@@ -36,12 +36,16 @@ mod line;
 use std::fmt;
 
 use smallvec::SmallVec;
+use tollgate_core::decision::Source;
 
 use crate::limiter::Decision;
 use line::Line;
 
 /// The largest number of fields in a dialect.
 const FIELDS_MAX: usize = 5;
+
+/// `Retry-After` of a refusal because the store did not answer.
+pub const FALLBACK_RETRY_S: u64 = 1;
 
 /// The largest integer of a structured field has fifteen digits, a little less than our own largest. A larger number is
 /// written as this.
@@ -157,6 +161,10 @@ impl fmt::Display for Field {
 pub fn retry_after_s(decision: &Decision) -> Option<u64> {
     if decision.allowed() {
         return None;
+    }
+    if decision.source() == Source::Fallback {
+        // How long the store stays away is unknown.
+        return Some(FALLBACK_RETRY_S);
     }
     let wait = decision.retry_after()?;
     Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))

@@ -34,8 +34,8 @@ pub(crate) fn number(json: &mut String, number: u64) {
     json.push_str(itoa::Buffer::new().format(number));
 }
 
-pub(crate) fn truth(json: &mut String, truth: bool) {
-    json.push_str(if truth { "true" } else { "false" });
+pub(crate) fn boolean(json: &mut String, boolean: bool) {
+    json.push_str(if boolean { "true" } else { "false" });
 }
 
 /// Writes the value, or `null`.

@@ -38,6 +38,8 @@ pub struct Problem<'a> {
     pub retry_after: Option<Duration>,
     /// Every rule that refused.
     pub violated: SmallVec<[&'a str; 4]>,
+    /// What is missing from the request, for people.
+    pub detail: Option<String>,
 }
 
 impl<'a> Problem<'a> {
@@ -49,9 +51,7 @@ impl<'a> Problem<'a> {
     /// The problem of a decision that is known to be a refusal.
     pub(crate) fn of_refused(decision: &'a Decision) -> Problem<'a> {
         let (status, kind, title, code) = match decision.source() {
-            Source::Store | Source::Unmatched => {
-                (429, QUOTA_EXCEEDED, "The limit is used up", "quota-exceeded")
-            }
+            Source::Store => (429, QUOTA_EXCEEDED, "The limit is used up", "quota-exceeded"),
             // Not the client's fault, and the duration is unknown.
             Source::Fallback => (
                 503,
@@ -60,7 +60,11 @@ impl<'a> Problem<'a> {
                 "temporary-reduced-capacity",
             ),
             // A retry does not help at any rate, so this is not "too many requests".
+            Source::Rule if decision.missing_subject().is_some() => {
+                (403, BLANK, "Forbidden", "missing-subject")
+            }
             Source::List | Source::Rule => (403, BLANK, "Forbidden", "denied"),
+            Source::Unmatched => (403, BLANK, "Forbidden", "unmatched"),
         };
         let mut violated: SmallVec<[&str; 4]> = decision
             .rules()
@@ -76,6 +80,7 @@ impl<'a> Problem<'a> {
             rule: decision.rule(),
             retry_after: decision.retry_after(),
             violated,
+            detail: decision.missing_subject().map(missing_detail),
         }
     }
 
@@ -102,7 +107,8 @@ impl<'a> Problem<'a> {
             ) => Some(rule.as_str()),
             CheckError::Undecided(undecided) => Some(undecided.rule.as_str()),
         };
-        Problem { status, kind: BLANK, title, code, rule, retry_after: None, violated: SmallVec::new() }
+        let violated = SmallVec::new();
+        Problem { status, kind: BLANK, title, code, rule, retry_after: None, violated, detail: None }
     }
 
     /// The document.
@@ -133,11 +139,21 @@ impl<'a> Problem<'a> {
         number(json, self.status.into());
         name(json, "code");
         text(json, self.code);
+        if let Some(detail) = &self.detail {
+            name(json, "detail");
+            text(json, detail);
+        }
         if !self.violated.is_empty() {
             name(json, "violated-policies");
             list(json, self.violated.iter(), |json, rule| text(json, rule));
         }
     }
+}
+
+/// Names the attributes, never their values.
+fn missing_detail(parts: &[Vec<String>]) -> String {
+    let parts: Vec<String> = parts.iter().map(|chain| chain.join(" or ")).collect();
+    format!("the rule requires the attribute {}, which the request does not have", parts.join(", and "))
 }
 
 #[cfg(test)]

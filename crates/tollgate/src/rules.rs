@@ -5,6 +5,7 @@
 mod attributes;
 mod expression;
 mod file_shape;
+mod foreign_words;
 mod limit;
 pub mod lint;
 mod notation;
@@ -14,7 +15,8 @@ mod resolve;
 
 use tollgate_core::rules::{RuleLimit, RuleSet};
 
-use tollgate_document::{Node, Problems, Source, check, json_schema, parse};
+use tollgate_document::shape::check_with_hints;
+use tollgate_document::{Node, Problems, Source, json_schema, parse};
 
 use renamed_keys::{OldKey, replace_old_keys};
 
@@ -50,7 +52,7 @@ pub fn load_and_lint(
 fn read(source: &Source, problems: &mut Problems) -> Option<LoadedFile> {
     let mut root = parse(source, problems)?;
     let old_keys = replace_old_keys(&mut root, problems);
-    check(file_shape(), &root, problems);
+    check_with_hints(file_shape(), &root, foreign_words::find_hint, problems);
     let rules = resolve::resolve(source, &root, problems).filter(|_| !problems.has_errors())?;
     Some(LoadedFile { root, rules, old_keys })
 }
@@ -65,7 +67,7 @@ pub fn schema_json() -> String {
 /// if `problems` contains an error.
 pub fn load_limit(source: &Source, problems: &mut Problems) -> Option<RuleLimit> {
     let root = parse(source, problems)?;
-    check(limit_shape(), &root, problems);
+    check_with_hints(limit_shape(), &root, foreign_words::find_hint_in_limit, problems);
     limit::limit(&root, problems).filter(|_| !problems.has_errors())
 }
 

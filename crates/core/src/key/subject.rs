@@ -121,6 +121,8 @@ pub struct SubjectParseError;
 const SECRET_LEN: usize = 32;
 /// Characters of a subject's text: six bits each, but the first has two.
 const TEXT_LEN: usize = 22;
+/// Characters of the prefix that people see.
+const PREFIX_LEN: usize = 10;
 /// Bits of a subject without the id of the key.
 const HASH_BITS: u32 = 120;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -270,6 +272,16 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// Returns the beginning of its text, which logs, explanations and responses show: the id of the key and 48 bits of
+    /// the hash. The keys of the subject in the store contain the same characters.
+    pub fn prefix(&self) -> String {
+        let mut text = self.to_string();
+        text.truncate(PREFIX_LEN);
+        text
+    }
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut text, mut rest) = ([0; TEXT_LEN], self.0);
@@ -301,8 +313,8 @@ impl FromStr for Subject {
 }
 
 impl fmt::Debug for Subject {
-    /// Prints the id of the key and a prefix of the hash only.
+    /// Prints the [prefix](Subject::prefix) only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{:08x}…", self.key_id(), (self.0 >> (HASH_BITS - 32)) as u32)
+        f.write_str(&self.prefix())
     }
 }

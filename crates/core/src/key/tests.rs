@@ -71,7 +71,11 @@ fn debug_prints_no_secret_and_no_whole_subject() {
         "SubjectHashers { current: SubjectHasher { key_id: 7, .. }, previous: Some(SubjectHasher { key_id: 6, .. }) }"
     );
     let subject = counting_up(7).subject([("tenant", "acme"), ("ip", "203.0.113.7")]);
-    assert_eq!(format!("{subject:?}"), "7-9a6a46c1…");
+    assert_eq!(
+        format!("{subject:?}"),
+        subject.to_string()[..10],
+        "people see the beginning of the key's text"
+    );
 }
 
 #[test]

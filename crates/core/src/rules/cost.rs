@@ -11,6 +11,8 @@ use crate::attributes::Attributes;
 pub enum Cost {
     /// The cost in the request, or 1 if it has none.
     FromRequest,
+    /// One unit, whatever the cost in the request. The default under a concurrency limit: a request takes one lease.
+    One,
     /// The same for every request.
     Constant(u64),
     /// Depends on the value of an attribute.
@@ -69,6 +71,7 @@ impl Cost {
         let ok = |cost| ResolvedCost { cost, failed: false };
         match self {
             Cost::FromRequest => ok(requested),
+            Cost::One => ok(1),
             Cost::Constant(cost) => ok(*cost),
             Cost::Table { attribute, costs, default } => {
                 let value = attributes.get(attribute);
@@ -85,6 +88,7 @@ impl Cost {
     pub fn max_cost(&self) -> Option<u64> {
         match self {
             Cost::FromRequest | Cost::Expression { .. } => None,
+            Cost::One => Some(1),
             Cost::Constant(cost) => Some(*cost),
             Cost::Table { costs, default, .. } => Some(costs.values().copied().fold(*default, u64::max)),
         }

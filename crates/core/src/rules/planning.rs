@@ -4,7 +4,7 @@ use super::cost::ResolvedCost;
 use super::placement::Placement;
 use super::rule::{Missing, Mode, Override, Rule};
 use super::rule_limit::RuleLimit;
-use super::rule_set::{ListEntry, RuleSet};
+use super::rule_set::{ListEntry, RuleSet, Unmatched};
 use super::subject_selector::SubjectParts;
 use crate::attributes::Attributes;
 use crate::key::{Key, Subject, SubjectHasher, SubjectHashers};
@@ -76,6 +76,11 @@ pub enum Planned<'r, P = Plan<'r>> {
         /// Whether the subject is missing.
         missing: bool,
     },
+    /// No rule counts the request, and the rule set [refuses](Unmatched::Refuse) such requests without the store.
+    Unmatched {
+        /// Number of rules that matched but found no subject.
+        skipped: u32,
+    },
     /// The store must decide.
     Plan {
         /// The Plan, or `()` if the caller passed a Plan to fill.
@@ -127,6 +132,7 @@ impl RuleSet {
             Planned::Refused { rule, rule_index, variant, missing } => {
                 Planned::Refused { rule, rule_index, variant, missing }
             }
+            Planned::Unmatched { skipped } => Planned::Unmatched { skipped },
             Planned::Plan { plan: (), skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
         })
     }
@@ -215,6 +221,9 @@ impl RuleSet {
                 let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);
                 plan.push_copy_of_last(key)?;
             }
+        }
+        if self.unmatched == Unmatched::Refuse && plan.items().is_empty() {
+            return Ok(Planned::Unmatched { skipped });
         }
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
     }

@@ -81,6 +81,10 @@ impl Preparation {
     /// Returns the values that differ from those of the request; `None` if none does.
     pub(super) fn prepare(&self, attributes: &Attributes<'_>) -> Option<Box<PreparedValues>> {
         let mut prepared: Option<Box<PreparedValues>> = None;
+        // Attributes that were prepared before keep their readings.
+        if !attributes.path_readings().is_empty() && self.ambiguous_paths == AmbiguousPaths::Refuse {
+            prepared.get_or_insert_default().refused = true;
+        }
         if let Some(target) = attributes.get(PATH).filter(|_| attributes.path_readings().is_empty()) {
             let mut set = |path: String, others| {
                 prepared.get_or_insert_default().path = Some((path, others));

@@ -26,6 +26,7 @@ pub struct RuleSet {
     pub(super) deny: Vec<ListEntry>,
     pub(super) bypass: Vec<ListEntry>,
     pub(super) placement: Placement,
+    pub(super) unmatched: Unmatched,
     preparation: Preparation,
     /// Refuses targets that have several readings, or too many.
     pub(super) ambiguous_path: ListEntry,
@@ -36,6 +37,16 @@ pub struct RuleSet {
     takes_leases: bool,
     time_independent: bool,
     index: Index,
+}
+
+/// What happens to a request that no rule counts: none matches, or every rule that matches skips it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unmatched {
+    /// The request is allowed.
+    #[default]
+    Allow,
+    /// The request is refused.
+    Refuse,
 }
 
 /// What is computed from a rule and the other rules.
@@ -112,7 +123,10 @@ impl RuleSet {
             changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
         }
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
-        let takes_leases = rules.iter().any(|rule| rule.limit.algorithm() == Some(Algorithm::Concurrency));
+        // A rule that denies may have an override with a concurrency limit.
+        let limits = rules.iter().map(|rule| &rule.limit);
+        let mut limits = limits.chain(by_rule.iter().flatten().map(|change| &change.limit));
+        let takes_leases = limits.any(|limit| limit.algorithm() == Some(Algorithm::Concurrency));
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
         let time_independent = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
@@ -134,6 +148,7 @@ impl RuleSet {
             ambiguous_path: ListEntry { reason: AMBIGUOUS_PATH.to_owned(), ..ListEntry::default() },
             reads_path: false,
             prepares: false,
+            unmatched: Unmatched::Allow,
             takes_leases,
             time_independent,
             index,
@@ -171,7 +186,7 @@ impl RuleSet {
                 Cost::Table { attribute, .. } => attribute == PATH,
                 // Which attributes an expression reads is not known here.
                 Cost::Expression { .. } => true,
-                Cost::FromRequest | Cost::Constant(_) => false,
+                Cost::FromRequest | Cost::One | Cost::Constant(_) => false,
             };
             by_cost
                 || reads(&rule.conditions)
@@ -185,6 +200,17 @@ impl RuleSet {
                 .flat_map(|compiled| &compiled.overrides)
                 .any(|change| reads(&change.conditions))
             || self.deny.iter().chain(&self.bypass).any(|entry| reads(&entry.conditions))
+    }
+
+    /// Sets what happens to requests that no rule counts.
+    #[must_use]
+    pub fn with_unmatched(self, unmatched: Unmatched) -> RuleSet {
+        RuleSet { unmatched, ..self }
+    }
+
+    /// Returns what happens to requests that no rule counts.
+    pub const fn unmatched(&self) -> Unmatched {
+        self.unmatched
     }
 
     /// Returns all rules, in the order of the file.

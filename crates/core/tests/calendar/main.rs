@@ -218,7 +218,7 @@ struct Zone {
 }
 
 /// Shared data of the tests, built once.
-struct World {
+struct Fixture {
     dates: Dates,
     zones: Vec<Zone>,
     /// The first second of 2101, where the tests stop.
@@ -227,10 +227,10 @@ struct World {
     periods: Vec<(Period, Vec<usize>)>,
 }
 
-static WORLD: LazyLock<World> = LazyLock::new(|| World::to(2105));
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| Fixture::to(2105));
 
-impl World {
-    fn to(year_last: i64) -> World {
+impl Fixture {
+    fn to(year_last: i64) -> Fixture {
         let dates = Dates::to(year_last);
         let mut names: BTreeMap<Clock, Vec<String>> = BTreeMap::new();
         for (name, zone) in all_zones() {
@@ -244,7 +244,7 @@ impl World {
                 (period, dates.dates.iter().enumerate().filter_map(on).collect())
             })
             .collect();
-        World { walk_end_s: (dates.first_day_number + walk_end) * DAY_S, dates, zones, periods }
+        Fixture { walk_end_s: (dates.first_day_number + walk_end) * DAY_S, dates, zones, periods }
     }
 
     fn boundaries(&self, midnights: &[i64], period: Period) -> Boundaries {

@@ -33,7 +33,7 @@ proptest! {
         zone in any::<prop::sample::Index>(),
         now in any_time(),
     ) {
-        let name = &WORLD.zones[zone.index(WORLD.zones.len())].names[0];
+        let name = &FIXTURE.zones[zone.index(FIXTURE.zones.len())].names[0];
         let Ok(calendar) = Calendar::new(period, name) else {
             prop_assert!(matches!(period, Period::Year { .. }), "only a date of a year can be invalid");
             return Ok(());

@@ -12,13 +12,32 @@ use crate::problem::{Problem, Problems, quote, suggest};
 /// How many keys are compared with the known ones when a map has none of them.
 const COMPARED_KEYS_MAX: usize = 16;
 
+/// A hint for a word that is not allowed, such as the name that another product uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WordHint {
+    /// The allowed word with the same meaning, if there is one in the same place.
+    pub means: Option<&'static str>,
+    /// What to write instead.
+    pub help: String,
+}
+
+/// Returns the hint for a word in a context. The context of a key is the noun of its map (`a rule`); the context of a
+/// scalar is its key (`mode`).
+pub type FindHint = fn(context: &str, word: &str) -> Option<WordHint>;
+
 /// Reports every difference between `node` and `shape`.
 pub fn check(shape: &Shape, node: &Node, problems: &mut Problems) {
-    Check { problems, at: String::new() }.shape(shape, node);
+    check_with_hints(shape, node, |_, _| None, problems);
+}
+
+/// Reports every difference between `node` and `shape`, with hints for words that users are likely to write.
+pub fn check_with_hints(shape: &Shape, node: &Node, find_hint: FindHint, problems: &mut Problems) {
+    Check { problems, find_hint, at: String::new() }.shape(shape, node);
 }
 
 struct Check<'a> {
     problems: &'a mut Problems,
+    find_hint: FindHint,
     /// The path to the node, as messages start with it: "`rules`, item 3". Empty for the file itself.
     at: String,
 }
@@ -56,7 +75,13 @@ impl Check<'_> {
     fn report(&mut self, code: &'static str, node: &Node, build: impl FnOnce() -> Report) {
         let at = &self.at;
         self.problems.push_error_with(|| {
-            let Report { message, near, help } = build();
+            let report = build();
+            // Messages about a list end with the item; a hint is about the key.
+            let hint = node.text().and_then(|word| (self.find_hint)(at.trim_matches('`'), word));
+            let Report { message, near, help } = match hint {
+                Some(hint) => report.hinted(hint),
+                None => report,
+            };
             let message = if at.is_empty() { message } else { format!("{at}: {message}") };
             let label = near.map(did_you_mean).unwrap_or_default();
             Problem { help, ..Problem::error(code, node.span, message).label(label) }
@@ -142,11 +167,24 @@ impl Check<'_> {
             } else if !reported.contains(&key) {
                 self.problems.push_error_with(|| {
                     let names = || shape.fields.iter().map(|field| field.name);
-                    let near = suggest(key, names());
-                    suggested.extend(near);
-                    Problem::error("unknown-key", entry.key.span, format!("unknown key {}", name(key)))
-                        .label(near.map(did_you_mean).unwrap_or_default())
-                        .help(format!("allowed keys in {}: {}", shape.what, all_of(names())))
+                    let report = Report {
+                        near: suggest(key, names()),
+                        ..Report::new(format!("unknown key {}", name(key))).help(format!(
+                            "allowed keys in {}: {}",
+                            shape.what,
+                            all_of(names())
+                        ))
+                    };
+                    let report = match (self.find_hint)(shape.what, key) {
+                        Some(hint) => report.hinted(hint),
+                        None => report,
+                    };
+                    suggested.extend(report.near);
+                    Problem {
+                        help: report.help,
+                        ..Problem::error("unknown-key", entry.key.span, report.message)
+                    }
+                    .label(report.near.map(did_you_mean).unwrap_or_default())
                 });
             }
         }
@@ -223,6 +261,12 @@ impl Check<'_> {
             self.fields(best, node, &mixed);
         } else if let Some(shape) = shapes.iter().find(without_required) {
             self.shape(shape, node);
+        } else if let Some((key, hint)) = self.hinted_key(one_of, node) {
+            self.report("no-alternative", key, || {
+                let first = known.iter().filter_map(|fields| fields.required_names().next());
+                Report::new(format!("{} requires one of the keys {}", one_of.what, any_of(first)))
+                    .hinted(hint)
+            });
         } else if let Some(fields) = known.iter().find(|fields| has_similar_key(fields, node)) {
             self.fields(fields, node, &[]);
         } else {
@@ -231,6 +275,12 @@ impl Check<'_> {
                 Report::new(format!("{} requires one of the keys {}", one_of.what, any_of(first)))
             });
         }
+    }
+
+    /// The first key of a map that has a hint.
+    fn hinted_key<'n>(&self, one_of: &OneOf, node: &'n Node) -> Option<(&'n Node, WordHint)> {
+        let keys = node.entries().iter().take(COMPARED_KEYS_MAX).map(|entry| &entry.key);
+        keys.into_iter().find_map(|key| Some((key, (self.find_hint)(one_of.what, key.text()?)?)))
     }
 
     /// Reports keys that belong to another shape than the selected one, and returns them.
@@ -354,6 +404,11 @@ impl Report {
 
     fn help(self, help: impl Into<String>) -> Report {
         Report { help: Some(help.into()), ..self }
+    }
+
+    /// Replaces the similar word and the help by a hint.
+    fn hinted(self, hint: WordHint) -> Report {
+        Report { near: hint.means, help: Some(hint.help), ..self }
     }
 
     fn examples(self, shape: &TextShape) -> Report {

@@ -10,6 +10,7 @@ pub(crate) mod import;
 pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod presets;
+pub(crate) mod reset;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod token;

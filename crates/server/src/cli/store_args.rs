@@ -5,12 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, Time};
+use tollgate::core::rules::RuleSet;
+use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, SubjectHasher, Time};
 use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
 
 use crate::cli::hash_key::variable;
 use crate::failure::Failure;
 use crate::files;
+use crate::serve::fleet;
 use crate::store_url::{has_sentinels, holds_password, settings_of};
 
 mod hints;
@@ -82,6 +84,11 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
     }
 }
 
+/// Converts the error of a store to a failure with a hint.
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
+    hints::failure(error)
+}
+
 /// Reads a secret from a file or, without a file, from a variable.
 fn secret(file: Option<&Path>, name: &str) -> Result<Option<String>, Failure> {
     match file {
@@ -108,6 +115,24 @@ impl RecordingStore {
     pub(crate) async fn connect(settings: RedisSettings) -> Result<RecordingStore, Failure> {
         let store = settings.connect().await.map_err(|error| open_failure(&error))?;
         Ok(RecordingStore { store, last: Mutex::default() })
+    }
+
+    /// Compares the hash key with the one that the servers on this store have noted. Writes nothing.
+    pub(crate) async fn check_hash_key(
+        &self,
+        hasher: &SubjectHasher,
+        rules: &RuleSet,
+    ) -> Result<(), Failure> {
+        let found = fleet::noted_hash_keys(&self.store, &fleet::namespace(rules)).await;
+        let noted = found.map_err(|error| hints::failure(&error))?;
+        let ours = hasher.fingerprint();
+        match noted.filter(|noted| !noted.contains(&ours)) {
+            None => Ok(()),
+            Some(theirs) => Err(Failure::new(
+                format!("the servers on this store have another hash key (theirs: {theirs}; ours: {ours})"),
+                "pass the hash key of your servers with --hash-key-file or TOLLGATE_HASH_KEY; nothing was charged",
+            )),
+        }
     }
 
     /// Returns the store's time of the last check, or the failure of the store.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
+use super::rules_in_force::STARTER_NAME;
 use crate::config::{LogConfig, LogFormat};
 use crate::protocol::Protocol;
 use crate::stderr;
@@ -76,8 +77,11 @@ fn text(
             if has_tls { "" } else { " -plaintext" }
         ));
     }
-    text.push_str(
-        "\nYour own rules: `tollgate presets`, then `tollgate serve --rules FILE`. Ctrl-C stops the server.\n",
-    );
+    text.push_str(if rules == STARTER_NAME {
+        "\nYour own rules: `tollgate presets`, then `tollgate serve --rules FILE`. Ctrl-C stops the server.\n"
+    } else {
+        "\nThe server reads the rules file again when it changes. `tollgate explain` says how the rules treat a request. Ctrl-C \
+         stops the server.\n"
+    });
     text
 }

@@ -144,6 +144,16 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
     }
 }
 
+/// The fingerprints of the hash keys that the servers on this store have noted; `None` if there is no note. For commands,
+/// which must not write one: a command with a wrong key could otherwise lock the servers out.
+pub(crate) async fn noted_hash_keys(
+    store: &RedisStore,
+    namespace: &str,
+) -> Result<Option<String>, StoreError> {
+    let Ok(key) = FleetKey::new(namespace, "hash-key") else { return Ok(None) };
+    store.eval_on_key_owner("return redis.call('GET', KEYS[1])", &key.to_string(), &[]).await
+}
+
 /// The namespace of the rules.
 pub(crate) fn namespace(rules: &RuleSet) -> String {
     rules.rules().first().map_or(NAMESPACE_DEFAULT, |rule| rule.keyspace.namespace()).to_owned()

@@ -1,10 +1,11 @@
 //! The limiter as every transport uses it, on either store. Every answer is recorded here and nowhere else.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use http::HeaderMap;
-use tollgate::core::rules::{Request, RuleSet};
+use tollgate::core::rules::{Mode, Request, RuleSet};
 use tollgate::core::{
     Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store,
     StoreError, SubjectHashers, Time,
@@ -16,6 +17,7 @@ use tollgate::{Decision, MemoryStore};
 use tollgate_document::Source;
 
 use super::edge::auth::Caller;
+use super::observe::log::LogThrottle;
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
 use super::store_status::StoreStatus;
 
@@ -30,6 +32,9 @@ struct Inner {
     recorder: Recorder,
     /// The keyspace of the keys that callers send together with a limit. No rule uses it.
     own_limits: Keyspace,
+    /// Whether some rule takes leases. Almost no rule set does, so most checks need not look further.
+    takes_leases: AtomicBool,
+    leases_refused: LogThrottle,
 }
 
 /// The limiter, by its store.
@@ -136,7 +141,9 @@ macro_rules! either {
 
 impl Gate {
     pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace) -> Gate {
-        Gate { inner: Arc::new(Inner { limiter, recorder, own_limits }) }
+        let takes_leases = AtomicBool::new(limiter.with_rules(RuleSet::takes_leases));
+        let leases_refused = LogThrottle::default();
+        Gate { inner: Arc::new(Inner { limiter, recorder, own_limits, takes_leases, leases_refused }) }
     }
 
     /// Decides whether a request may proceed, and charges it if so.
@@ -290,6 +297,40 @@ impl Gate {
         })
     }
 
+    /// The enforced rule under which this request would hold a lease that its transport could not give back. Logs it.
+    ///
+    /// For transports that return no receipt: the lease would stay taken until it expires.
+    #[inline]
+    pub(crate) fn unreturnable_lease(&self, edge: Edge, attributes: &Attributes<'_>) -> Option<String> {
+        if !self.inner.takes_leases.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.find_unreturnable_lease(edge, attributes)
+    }
+
+    #[cold]
+    fn find_unreturnable_lease(&self, edge: Edge, attributes: &Attributes<'_>) -> Option<String> {
+        let rule = self.with_rules(|rules| {
+            let mut matching =
+                rules.matching(attributes).into_iter().map(|rule| &rules.rules()[rule as usize]);
+            let lease = matching.find(|rule| {
+                rule.mode == Mode::Enforce && rule.limit.algorithm() == Some(Algorithm::Concurrency)
+            });
+            lease.map(|rule| rule.keyspace.rule().to_owned())
+        })?;
+        if let Some(suppressed) = self.inner.leases_refused.pass(1) {
+            tracing::warn!(
+                event = "lease_refused",
+                edge = edge.name(),
+                rule,
+                suppressed,
+                "a request was refused because this transport cannot release the lease of its rule; use /v1/leases, or \
+                 exclude these requests from the rule"
+            );
+        }
+        Some(rule)
+    }
+
     /// The hash keys that turn attribute values into subjects.
     pub(crate) fn hashers(&self) -> &SubjectHashers {
         either!(self, limiter => limiter.hashers())
@@ -305,7 +346,10 @@ impl Gate {
         either!(self, limiter => {
             limiter.replace_rules_source(source)?;
             let version = limiter.rules_version();
-            limiter.with_rules(|rules| self.inner.recorder.replace_rules(version, rules));
+            limiter.with_rules(|rules| {
+                self.inner.takes_leases.store(rules.takes_leases(), Ordering::Relaxed);
+                self.inner.recorder.replace_rules(version, rules);
+            });
             Ok(version)
         })
     }

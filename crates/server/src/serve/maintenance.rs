@@ -13,7 +13,7 @@ use super::edge::auth::AccessPolicy;
 use super::file_watcher::FileWatcher;
 use super::rules_in_force::fingerprint;
 use super::server_state::ServerState;
-use crate::config::{Addresses, Config};
+use crate::config::{Config, EffectiveSetting, LoadError, Loaded};
 
 /// How often the memory store deletes expired state.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -51,8 +51,8 @@ impl Maintenance {
     pub(crate) async fn run(
         self,
         state: &Arc<ServerState>,
-        addresses: Addresses,
-        reread: &impl Fn() -> Result<Config>,
+        settings: &[EffectiveSetting],
+        reread: &impl Fn() -> Result<Loaded, LoadError>,
     ) {
         let Maintenance { mut interrupt, mut terminate, mut hang_up, watcher } = self;
         let mut sweep = interval(SWEEP_EVERY);
@@ -61,7 +61,7 @@ impl Maintenance {
                 () = state.ending.cancelled() => break,
                 () = either(&mut interrupt, &mut terminate) => break,
                 _ = hang_up.recv() => {
-                    reload_access(state, addresses, reread);
+                    reload_access(state, settings, reread);
                     reload_files(state).await;
                 }
                 () = changed(watcher.as_ref()) => {
@@ -133,10 +133,10 @@ fn reload_files_now(state: &ServerState) {
 
 fn replace_rules(state: &ServerState, source: Source) {
     let (name, fingerprint) = (source.name().to_owned(), fingerprint(&source));
-    match state.gate.replace_rules(source) {
+    match state.gate.replace_rules(source.clone()) {
         Ok(version) => {
             tracing::info!(event = "rules_replaced", version, fingerprint, "{name} is in force");
-            state.rules.set_in_force(version, fingerprint);
+            state.rules.set_in_force(version, fingerprint, &source);
         }
         Err(error) => {
             let why = match error {
@@ -152,22 +152,56 @@ fn replace_rules(state: &ServerState, source: Source) {
     }
 }
 
-/// Reloads tokens and scopes from the configuration. Other settings need a restart.
-fn reload_access(state: &ServerState, addresses: Addresses, reread: &impl Fn() -> Result<Config>) {
-    match reread() {
-        // The scopes may be meant for the new addresses only.
-        Ok(config) if config.addresses != addresses => {
+/// The settings that are in force after a reload. Certificates and rules are read again by their file names.
+const RELOADED: [&str; 3] = ["tokens", "anonymous", "certified"];
+/// The settings of the listeners.
+const ADDRESSES: [&str; 4] = ["http", "resp", "grpc", "admin"];
+
+/// Reloads tokens and scopes from the configuration. Other settings need a restart, and are named in the log.
+fn reload_access(
+    state: &ServerState,
+    settings: &[EffectiveSetting],
+    reread: &impl Fn() -> Result<Loaded, LoadError>,
+) {
+    let Loaded { config, settings: now, .. } = match reread() {
+        Ok(loaded) => loaded,
+        Err(error) => {
             tracing::error!(
                 event = "config_refused",
-                "the configuration has other addresses, which need a restart; the previous access stays in force"
+                cause = error.cause(),
+                stays = "tokens, scopes and all other settings",
+                "the configuration is invalid; the previous one stays in force"
             );
+            return;
         }
-        Ok(Config { access, anonymous, certified, .. }) => {
-            state.access.store(Arc::new(AccessPolicy { tokens: access, anonymous, certified }));
-            tracing::info!(event = "access_replaced", "tokens and scopes were replaced");
-        }
-        Err(error) => {
-            tracing::error!(event = "config_refused", "{error:#}; the previous access stays in force");
-        }
+    };
+    let changed = changed_settings(settings, &now);
+    if !changed.is_empty() {
+        let settings = changed.join(", ");
+        tracing::warn!(
+            event = "restart_needed",
+            settings,
+            "these settings have changed, and need a restart: {settings}"
+        );
     }
+    // The scopes may be meant for the new addresses only.
+    if changed.iter().any(|name| ADDRESSES.contains(name)) {
+        tracing::error!(
+            event = "config_refused",
+            cause = "the addresses have changed, which needs a restart",
+            stays = "tokens, scopes and all other settings",
+            "the configuration has other addresses; the previous one stays in force"
+        );
+        return;
+    }
+    let Config { access, anonymous, certified, .. } = config;
+    state.access.store(Arc::new(AccessPolicy { tokens: access, anonymous, certified }));
+    tracing::info!(event = "access_replaced", "tokens and scopes were replaced");
+}
+
+/// The names of the settings whose values differ and that a reload does not replace.
+fn changed_settings(before: &[EffectiveSetting], now: &[EffectiveSetting]) -> Vec<&'static str> {
+    let differs = |(before, now): &(&EffectiveSetting, &EffectiveSetting)| before.value != now.value;
+    let names = before.iter().zip(now).filter(differs).map(|(before, _)| before.name);
+    names.filter(|name| !RELOADED.contains(name)).collect()
 }

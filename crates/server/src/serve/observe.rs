@@ -39,6 +39,7 @@ pub(crate) struct Recorder {
     traces: Option<Traces>,
     refusals_per_second: u32,
     refusals: LogThrottle,
+    shadow_refusals: LogThrottle,
     undecided: LogThrottle,
 }
 
@@ -51,6 +52,32 @@ mod other {
     pub(super) const THROTTLE_ALLOWED: usize = 4;
     pub(super) const THROTTLE_REFUSED: usize = 5;
     pub(super) const DEGRADED: usize = 6;
+    pub(super) const UNMATCHED_REFUSED: usize = 7;
+}
+
+/// Logs a refusal of a rule. A macro, because the name of an event is part of its callsite.
+macro_rules! log_refusal {
+    ($event:literal, $edge:expr, $request:expr, $decision:expr, $rule:expr, $wait:expr, $took:expr, $hashers:expr, $suppressed:expr) => {{
+        let rule: Option<RuleDecision<'_>> = $rule;
+        let (subject_kind, subject) = subject_fields(rule, $request, $hashers);
+        let numbers = rule.and_then(|rule| rule.outcome().numbers);
+        tracing::info!(
+            event = $event,
+            edge = $edge.name(),
+            rule = rule.map(|rule| rule.id()),
+            tenant = $request.attributes.get("tenant").map(|tenant| excerpt(tenant, 64)),
+            subject_kind,
+            subject,
+            algorithm = rule.and_then(|rule| rule.outcome().algorithm).map(|algorithm| algorithm.name()),
+            limit = numbers.map(|numbers| numbers.limit),
+            remaining = numbers.map(|numbers| numbers.remaining),
+            retry_after_ms = $wait.map(|wait: Duration| wait.as_millis() as u64),
+            fallback = $decision.source() == Source::Fallback,
+            store_latency_us = $took.map(|took: Duration| took.as_micros() as u64),
+            suppressed = $suppressed,
+            $event
+        );
+    }};
 }
 
 impl Recorder {
@@ -68,6 +95,7 @@ impl Recorder {
             traces,
             refusals_per_second: log.refusals_per_second,
             refusals: LogThrottle::default(),
+            shadow_refusals: LogThrottle::default(),
             undecided: LogThrottle::default(),
         }
     }
@@ -95,7 +123,8 @@ impl Recorder {
             Err(error) => return self.record_undecided(origin.edge, error),
         };
         let ruleless = match decision.source() {
-            Source::Unmatched => Some(other::UNMATCHED),
+            Source::Unmatched if decision.allowed() => Some(other::UNMATCHED),
+            Source::Unmatched => Some(other::UNMATCHED_REFUSED),
             Source::List if decision.allowed() => Some(other::BYPASSED),
             Source::List => Some(other::DENIED),
             Source::Store | Source::Fallback | Source::Rule => None,
@@ -107,6 +136,9 @@ impl Recorder {
             let version = decision.rules_version();
             for rule in decision.rules() {
                 let outcome = rule.outcome();
+                if !outcome.allowed && !outcome.blocking && decision.source() == Source::Store {
+                    self.log_shadow_refusal(origin.edge, request, decision, &rule, took, hashers);
+                }
                 if let Some(series) = table.of(version, outcome, rule.rule()) {
                     series.note(outcome, decision.source(), rule.rule(), request.attributes);
                 }
@@ -119,7 +151,47 @@ impl Recorder {
             && tracing::enabled!(tracing::Level::INFO)
             && let Some(suppressed) = self.refusals.pass(self.refusals_per_second)
         {
-            log_refusal(origin.edge, request, decision, took, hashers, suppressed);
+            let wait = decision.retry_after();
+            log_refusal!(
+                "refused",
+                origin.edge,
+                request,
+                decision,
+                decision.headline(),
+                wait,
+                took,
+                hashers,
+                suppressed
+            );
+        }
+    }
+
+    /// Logs what a shadow rule would have refused, so that its effect is known before it is enforced.
+    #[cold]
+    fn log_shadow_refusal(
+        &self,
+        edge: Edge,
+        request: &Request<'_>,
+        decision: &Decision,
+        rule: &RuleDecision<'_>,
+        took: Option<Duration>,
+        hashers: &SubjectHashers,
+    ) {
+        if tracing::enabled!(tracing::Level::INFO)
+            && let Some(suppressed) = self.shadow_refusals.pass(self.refusals_per_second)
+        {
+            let wait = rule.retry_after();
+            log_refusal!(
+                "shadow_refused",
+                edge,
+                request,
+                decision,
+                Some(*rule),
+                wait,
+                took,
+                hashers,
+                suppressed
+            );
         }
     }
 
@@ -184,9 +256,12 @@ impl Recorder {
             Kind::Counter,
             "Checks that no rule answered: no rule matched, or a list decided.",
         );
-        for (number, reason) in
-            [(other::UNMATCHED, "unmatched"), (other::DENIED, "denied"), (other::BYPASSED, "bypassed")]
-        {
+        for (number, reason) in [
+            (other::UNMATCHED, "unmatched"),
+            (other::UNMATCHED_REFUSED, "unmatched_refused"),
+            (other::DENIED, "denied"),
+            (other::BYPASSED, "bypassed"),
+        ] {
             family.sample(&[("reason", reason)], self.others.sum(number));
         }
         page.single(
@@ -221,41 +296,15 @@ impl Recorder {
     }
 }
 
-/// Logs the kind of the subject and the beginning of its hash; the tenant in plain text.
-fn log_refusal(
-    edge: Edge,
+/// The subject of a rule in the log: its kind and the beginning of its hash.
+fn subject_fields(
+    rule: Option<RuleDecision<'_>>,
     request: &Request<'_>,
-    decision: &Decision,
-    took: Option<Duration>,
     hashers: &SubjectHashers,
-    suppressed: u64,
-) {
-    let headline = decision.headline();
-    let subject = headline.and_then(|rule: RuleDecision<'_>| rule.rule().per.find(request.attributes).ok());
-    let kind = subject.as_ref().map(|subject| {
-        let kinds: Vec<&str> = subject.parts.iter().map(|&(kind, _)| kind).collect();
-        kinds.join("+")
-    });
-    let subject = subject.map(|subject| {
-        let mut hash = subject.hash(hashers.current()).to_string();
-        hash.truncate(8);
-        hash
-    });
-    let numbers = headline.and_then(|rule| rule.outcome().numbers);
-    tracing::info!(
-        event = "refused",
-        edge = edge.name(),
-        rule = headline.map(|rule| rule.id()),
-        tenant = request.attributes.get("tenant").map(|tenant| excerpt(tenant, 64)),
-        subject_kind = kind,
-        subject,
-        algorithm = headline.and_then(|rule| rule.outcome().algorithm).map(|algorithm| algorithm.name()),
-        limit = numbers.map(|numbers| numbers.limit),
-        remaining = numbers.map(|numbers| numbers.remaining),
-        retry_after_ms = decision.retry_after().map(|wait| wait.as_millis() as u64),
-        fallback = decision.source() == Source::Fallback,
-        store_latency_us = took.map(|took| took.as_micros() as u64),
-        suppressed,
-        "refused"
-    );
+) -> (Option<String>, Option<String>) {
+    let Some(subject) = rule.and_then(|rule| rule.rule().per.find(request.attributes).ok()) else {
+        return (None, None);
+    };
+    let kinds: Vec<&str> = subject.parts.iter().map(|&(kind, _)| kind).collect();
+    (Some(kinds.join("+")), Some(subject.hash(hashers.current()).prefix()))
 }

@@ -21,7 +21,7 @@ pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
     let rules = state.rules.in_force();
     let details = json!({
         "ready": is_ready,
-        "store": { "kind": kind, "up": store.trouble().is_none() },
+        "store": { "kind": kind, "up": store.down_reason().is_none() },
         "fleet": state.others.as_ref().map(|others| others.borrow().to_json()),
         "rules": {
             "version": rules.version,

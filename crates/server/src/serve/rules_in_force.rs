@@ -8,14 +8,18 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tollgate_document::Source;
 
+use crate::explanation::rules_text::RulesText;
 use crate::failure::Failure;
 use crate::files;
 
 /// The rules of a server without a rules file.
 pub(crate) const STARTER: &str = include_str!("starter.yaml");
 
+/// The name of those rules.
+pub(crate) const STARTER_NAME: &str = "starter rules";
+
 /// Information about the rules in force.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RulesInForce {
     /// How often they have been replaced since the start.
     pub(crate) version: u64,
@@ -26,6 +30,8 @@ pub(crate) struct RulesInForce {
     pub(crate) name: String,
     /// Why the newest version of the file is not in force.
     pub(crate) refused: Option<String>,
+    /// How the rules are written.
+    pub(crate) text: Arc<RulesText>,
 }
 
 /// The source of the rules, and the rules in force.
@@ -54,6 +60,7 @@ impl RulesOrigin {
             loaded_at: Timestamp::now(),
             name: source.name().to_owned(),
             refused: None,
+            text: Arc::new(RulesText::new(&source)),
         };
         let in_force = ArcSwap::from_pointee(in_force);
         let origin = RulesOrigin { file: file.map(Path::to_owned), in_force, logged: Mutex::new(None) };
@@ -91,10 +98,11 @@ impl RulesOrigin {
     }
 
     /// Records the rules that are in force now.
-    pub(crate) fn set_in_force(&self, version: u64, fingerprint: String) {
+    pub(crate) fn set_in_force(&self, version: u64, fingerprint: String, source: &Source) {
         let name = self.in_force.load().name.clone();
         let loaded_at = Timestamp::now();
-        let in_force = RulesInForce { version, fingerprint, loaded_at, name, refused: None };
+        let text = Arc::new(RulesText::new(source));
+        let in_force = RulesInForce { version, fingerprint, loaded_at, name, refused: None, text };
         *self.logged.lock() = None;
         self.in_force.store(Arc::new(in_force));
     }
@@ -120,7 +128,7 @@ impl RulesOrigin {
 fn source(file: Option<&Path>) -> Result<Source, Failure> {
     match file {
         Some(path) => files::read(path),
-        None => Ok(Source::new("starter rules", STARTER.as_bytes())),
+        None => Ok(Source::new(STARTER_NAME, STARTER.as_bytes())),
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum StoreStatus {
 
 impl StoreStatus {
     /// Why failure policies answer checks; `None` if the store works.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn down_reason(&self) -> Option<String> {
         let StoreStatus::Redis(servers) = self else { return None };
         let down = servers.iter().filter_map(|server| server.down.as_ref());
         let reasons: Vec<String> = down.map(ToString::to_string).collect();

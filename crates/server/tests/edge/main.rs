@@ -229,3 +229,17 @@ fn an_unknown_token_is_refused_on_all_transports() {
     assert_eq!((over_http(&server, &check), over_resp(&server, &check)), (Ok(()), Ok(())));
     assert_eq!(over_grpc(&server, &check), Ok(()));
 }
+
+#[test]
+fn grpc_refuses_unmatched_requests_and_takes_no_lease() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rules.yaml");
+    let rules = "version: 1\nunmatched: refuse\nrules:\n  - { id: exports, match: { action: export }, per: all, limit: { concurrency: 1, lease: 1h } }\n  - { id: any, match: { action: search }, per: all, limit: { fixed-window: 9/h } }\n";
+    std::fs::write(&path, rules).expect("a file can be written");
+    let server = start(&["--rules", path.to_str().expect("text")]);
+    let lease = over_grpc(&server, &one("action", "export")).expect_err("it is refused");
+    assert!(lease.starts_with("rule \"exports\" takes a lease"), "{lease}");
+    let unmatched = over_grpc(&server, &one("action", "unheard-of")).expect_err("it is refused");
+    assert_eq!(unmatched, "no rule matches");
+    assert_eq!(over_grpc(&server, &one("action", "search")), Ok(()));
+}

@@ -24,10 +24,10 @@ pub(crate) struct Collector {
     spans: Receiver<Span>,
 }
 
-struct Door(Mutex<Sender<Span>>);
+struct SpanReceiver(Mutex<Sender<Span>>);
 
 #[tonic::async_trait]
-impl TraceService for Door {
+impl TraceService for SpanReceiver {
     async fn export(
         &self,
         request: Request<ExportTraceServiceRequest>,
@@ -53,7 +53,7 @@ impl Collector {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let socket = tokio::net::TcpListener::from_std(socket).expect("it listens");
-                let service = TraceServiceServer::new(Door(Mutex::new(sender)));
+                let service = TraceServiceServer::new(SpanReceiver(Mutex::new(sender)));
                 Server::builder().add_service(service).serve_with_incoming(TcpIncoming::from(socket)).await
             })
         });

@@ -218,7 +218,7 @@ fn refusals_are_logged_without_the_subject() {
         ]
     );
     let subject = logged["subject"].as_str().expect("a hash");
-    assert!(subject.len() == 8 && logged["retry_after_ms"].as_u64() > Some(3_000_000), "{logged}");
+    assert!(subject.len() == 10 && logged["retry_after_ms"].as_u64() > Some(3_000_000), "{logged}");
     server.signal("TERM");
     server.wait_for("ended");
     let all = server.text();

@@ -101,7 +101,7 @@ pub(super) fn on_line(charges: &[Charge<'_>], grid: Grid, line: Line) -> Vec<Fou
         }
         let (most, at) = spans.most();
         let excess = most.saturating_sub(scaled(line.burst)).saturating_sub(drain * i128::from(last));
-        worst.see(excess, (starts[at], last));
+        worst.observe(excess, (starts[at], last));
     }
     let found = worst.close().into_iter().map(|(first_cell, last_cell)| {
         let (first, last) = (grid.first(first_cell), grid.last(last_cell));
@@ -119,7 +119,7 @@ pub(super) fn in_width(charges: &[Charge<'_>], grid: Grid, width: u64, bound: u1
         let (start, end) = (grid.cell(charge.start), grid.cell(charge.end));
         (end, start.saturating_add(width), charge.cost)
     });
-    let found = crowds(stays, bound).into_iter().map(|(cell, sum)| {
+    let found = overfull_instants(stays, bound).into_iter().map(|(cell, sum)| {
         let first_cell = (cell + 1).saturating_sub(width);
         Found { first: grid.first(first_cell), last: grid.last(cell), sum, bound }
     });
@@ -128,7 +128,10 @@ pub(super) fn in_width(charges: &[Charge<'_>], grid: Grid, width: u64, bound: u1
 
 /// Returns instants at which the total weight exceeds `bound`. Each `(from, until, weight)` counts from `from` to just
 /// before `until`. Of each run of such instants, returns the worst instant and its sum.
-pub(super) fn crowds(stays: impl Iterator<Item = (u64, u64, u64)>, bound: u128) -> Vec<(u64, u128)> {
+pub(super) fn overfull_instants(
+    stays: impl Iterator<Item = (u64, u64, u64)>,
+    bound: u128,
+) -> Vec<(u64, u128)> {
     let mut events: Vec<(u64, bool, u64)> = stays
         .filter(|(from, until, _)| from < until)
         .flat_map(|(from, until, weight)| [(from, true, weight), (until, false, weight)])
@@ -141,7 +144,7 @@ pub(super) fn crowds(stays: impl Iterator<Item = (u64, u64, u64)>, bound: u128) 
             let weight = u128::from(weight);
             sum = if comes { sum + weight } else { sum - weight };
         }
-        worst.see(sum as i128 - bound as i128, (together[0].0, sum));
+        worst.observe(sum as i128 - bound as i128, (together[0].0, sum));
     }
     worst.close()
 }
@@ -195,7 +198,7 @@ pub(super) fn in_estimate(charges: &[Charge<'_>], limit: &SlidingWindow) -> Vec<
 /// A meter expires if it is not written for `expiry_us`. Put charges into any order such that no two neighbours can be
 /// that far apart. If the meter had expired between two of them, some neighbours would be on different sides of the
 /// pause and that far apart. So all of them belong to one lifetime.
-pub(super) fn in_life(charges: &[Charge<'_>], expiry_us: u64, bound: u128) -> Vec<Found> {
+pub(super) fn overfull_lifetimes(charges: &[Charge<'_>], expiry_us: u64, bound: u128) -> Vec<Found> {
     let mut found = Vec::new();
     let mut life: Option<(Found, Charge<'_>)> = None;
     let mut close = |life: Option<(Found, Charge<'_>)>| {
@@ -245,7 +248,7 @@ impl<T> Default for Runs<T> {
 }
 
 impl<T> Runs<T> {
-    fn see(&mut self, excess: i128, what: T) {
+    fn observe(&mut self, excess: i128, what: T) {
         if excess <= 0 {
             self.closed.extend(self.open.take().map(|(_, worst)| worst));
         } else if self.open.as_ref().is_none_or(|(worst, _)| excess > *worst) {
@@ -284,7 +287,7 @@ impl StartTree {
     fn open(&mut self, start: usize, own: i128) {
         let leaf = &mut self.nodes[self.leaves + start];
         leaf.most = Some((leaf.added.saturating_add(own), start));
-        self.mend(start);
+        self.update_ancestors(start);
     }
 
     /// Adds to this start and all before it.
@@ -292,10 +295,10 @@ impl StartTree {
         let leaf = &mut self.nodes[self.leaves + start];
         leaf.added = leaf.added.saturating_add(amount);
         leaf.most = leaf.most.map(|(most, at)| (most.saturating_add(amount), at));
-        self.mend(start);
+        self.update_ancestors(start);
     }
 
-    fn mend(&mut self, start: usize) {
+    fn update_ancestors(&mut self, start: usize) {
         let mut node = (self.leaves + start) / 2;
         while node > 0 {
             let (left, right) = (self.nodes[2 * node], self.nodes[2 * node + 1]);

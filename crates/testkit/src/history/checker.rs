@@ -10,7 +10,9 @@ use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::calendar::Periods;
 use tollgate_core::{Limit, Span, Time};
 
-use super::certain::{Found, Grid, Line, crowds, in_estimate, in_life, in_width, on_line, within};
+use super::certain::{
+    Found, Grid, Line, in_estimate, in_width, on_line, overfull_instants, overfull_lifetimes, within,
+};
 use super::charge::{Charge, Charges};
 use super::possible::{Active, Peaks, active, active_in_life};
 use super::rolling::RollingPeriods;
@@ -120,7 +122,7 @@ impl<'h> KeyCheck<'h> {
             Limit::Meter(limit) => {
                 let (most, expiry) = (limit.limit(), limit.expiry().us());
                 let promise = format!("at most {most} until it is left alone for {}", limit.expiry());
-                let found = in_life(&self.charges.certain, expiry, most.into());
+                let found = overfull_lifetimes(&self.charges.certain, expiry, most.into());
                 self.over_admitted(found, &promise, verdict);
                 let active = active_in_life(&self.charges.possible, expiry);
                 self.falsely_refused(&active, most, &promise, sum(&active), verdict);
@@ -252,7 +254,7 @@ impl<'h> KeyCheck<'h> {
             let (from, until) = held(charge)?;
             Some((from, until, charge.cost))
         });
-        for (index, (at, sum)) in crowds(stays, most.into()).into_iter().enumerate() {
+        for (index, (at, sum)) in overfull_instants(stays, most.into()).into_iter().enumerate() {
             let found = Found { first: at, last: at, sum, bound: most.into() };
             let certain = if index < EXPLAINED_MAX { self.charges.certain.as_slice() } else { &[] };
             let holders = certain
@@ -291,7 +293,7 @@ impl<'h> KeyCheck<'h> {
                 let promise = format!("at most {most} in {length} from the first use, grace included");
                 let certain = &self.charges.certain;
                 let rolling = RollingPeriods::of(&self.charges, length.us());
-                let mut found = rolling.crowded(certain, most.into());
+                let mut found = rolling.overfull_periods(certain, most.into());
                 // A span of D ticks touches at most floor((D - 1) / length) + 2 periods.
                 if found.is_empty() {
                     found = in_width(certain, Grid::Even(1), length.us(), 2 * u128::from(most));

@@ -38,7 +38,7 @@ impl RollingPeriods {
     }
 
     /// Returns periods in which certainly more than `bound` was admitted.
-    pub(super) fn crowded(&self, certain: &[Charge<'_>], bound: u128) -> Vec<Found> {
+    pub(super) fn overfull_periods(&self, certain: &[Charge<'_>], bound: u128) -> Vec<Found> {
         let spans = self.began.iter().filter_map(|began| {
             let last = began.earliest.saturating_add(self.length_us) - 1;
             let first = began.own_from.max(began.earliest);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{Numbers, RetryAfter, RuleOutcome, Source};
-use tollgate_core::rules::{Planned, Rule};
+use tollgate_core::rules::{Planned, Rule, RuleLimit};
 use tollgate_core::{Algorithm, Exactness, Limit, Mark, Plan, PlanDecision, Receipt, Subject, Time};
 
 use super::active_rules::ActiveRules;
@@ -80,6 +80,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
     match *planned {
         Planned::Denied(_) | Planned::Plan { .. } => PlanDecision::from_list(false),
         Planned::Bypassed(_) => PlanDecision::from_list(true),
+        Planned::Unmatched { .. } => PlanDecision::refused_as_unmatched(),
         Planned::Refused { rule, rule_index, variant, .. } => PlanDecision::refused_by_rule(RuleOutcome {
             rule_index,
             variant,
@@ -166,6 +167,15 @@ impl Decision {
     /// Every matched rule's own decision, in the order of the rules file.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'_>> {
         (0..self.found.rules.len()).map(|index| self.view(index))
+    }
+
+    /// The attributes that the headline rule counts by, if it refused the request because one of them is missing: one
+    /// list of alternatives for each part of `per`.
+    pub fn missing_subject(&self) -> Option<&[Vec<String>]> {
+        let rule = self.headline().filter(|_| !self.found.allowed && self.found.source == Source::Rule)?;
+        let outcome = rule.outcome();
+        let refused_by = self.active.rules.variant(outcome.rule_index, outcome.variant);
+        (refused_by != Some(&RuleLimit::Deny)).then_some(&rule.rule().per.parts)
     }
 
     /// Shadow rules that would have refused the request.

@@ -8,13 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::Store;
-use tollgate_core::decision::{Numbers, RuleOutcome};
+use tollgate_core::decision::{Numbers, RuleOutcome, Source};
 use tollgate_core::rules::cost::ResolvedCost;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
     Condition, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, RuleTrace, SubjectParts,
 };
+use tollgate_core::{Store, Subject, SubjectHasher};
 
 use super::{CheckError, Decision, Engine, Intent, RuleDecision};
 
@@ -42,6 +42,8 @@ pub struct RuleExplanation {
     pub unmet: Vec<Condition>,
     /// The subject, or the fallback chain of attributes of which none is present.
     pub subject: Result<Counted, Vec<String>>,
+    /// The keyed hash of the subject under the current hash key. `None` if there is no subject.
+    pub subject_hash: Option<Subject>,
     /// The override that sets the limit, if one applies.
     pub changed_by: Option<Override>,
     /// The cost of the request, and whether it is the default because an expression failed.
@@ -101,7 +103,7 @@ impl<S: Store> Engine<S> {
         let explained = rules.explain(&request, hashers.current(), now);
         let rules = explained.into_iter().enumerate().map(|(index, explained)| {
             let accounts = accounts(index, before.as_ref().ok(), answer.as_ref().ok());
-            RuleExplanation::new(&explained, accounts)
+            RuleExplanation::new(&explained, hashers.current(), accounts)
         });
         Explanation { rules: rules.collect(), exception, answer }
     }
@@ -138,13 +140,14 @@ impl Explanation {
 }
 
 impl RuleExplanation {
-    fn new(explained: &RuleTrace<'_, '_>, accounts: Vec<Account>) -> RuleExplanation {
+    fn new(explained: &RuleTrace<'_, '_>, hasher: &SubjectHasher, accounts: Vec<Account>) -> RuleExplanation {
         let applies = explained.unmet.is_empty() && explained.rule.mode != Mode::Off;
         RuleExplanation {
             rule: explained.rule.clone(),
             applies,
             unmet: explained.unmet.iter().copied().cloned().collect(),
             subject: explained.subject.as_ref().map(Counted::new).map_err(|chain| chain.to_vec()),
+            subject_hash: explained.subject.as_ref().ok().map(|subject| subject.hash(hasher)),
             changed_by: explained.changed_by.cloned(),
             cost: explained.cost,
             in_rollout: explained.in_rollout,
@@ -192,6 +195,9 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.answer {
             Ok(decision) if decision.allowed() => write!(f, "allowed")?,
+            Ok(decision) if decision.source() == Source::Unmatched => {
+                write!(f, "refused, because no rule counts it (`unmatched: refuse`)")?;
+            }
             Ok(_) => write!(f, "refused")?,
             Err(error) => write!(f, "undecided: {error}")?,
         }

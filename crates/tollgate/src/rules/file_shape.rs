@@ -34,6 +34,15 @@ pub fn file_shape() -> &'static Shape {
                  the number resets all counts.",
             )
             .optional(
+                "unmatched",
+                choice(&[
+                    ("allow", "The request is allowed and not counted."),
+                    ("refuse", "The request is refused with status 403 and the code `unmatched`."),
+                ]),
+                "What happens to a request that no rule counts: none matches, or every rule that matches skips it \
+                 because its `per` attribute is missing. Default: allow.",
+            )
+            .optional(
                 "attributes",
                 map_of("attributes", attribute(), declared_attribute()),
                 "The attributes that requests have. If the file declares any, the use of another one is an error. \
@@ -141,7 +150,11 @@ fn with_optional_keys(rule: Fields) -> Fields {
             "Maximum number of subjects, known only by their address (`ip`), that are counted separately. Further \
              ones share one count, so that forged addresses cannot fill the store. Default: no cap for this rule.",
         )
-        .optional("cost", cost(), "The cost of a request. Default: the cost in the request, or 1.")
+        .optional(
+            "cost",
+            cost(),
+            "The cost of a request. Default: the cost in the request, or 1; under a concurrency limit always 1.",
+        )
         .optional("on_failure", on_failure(), "What happens when the store cannot answer. Default: closed.")
         .optional("mode", mode(), "Whether the rule counts and refuses. Default: enforce.")
         .optional(
@@ -174,7 +187,8 @@ fn limit() -> Shape {
                 .optional(
                     "buckets",
                     number(1, sliding_window::BUCKETS_MAX),
-                    "Number of parts that the window is counted in. Default: 6.",
+                    "Number of parts that the window is counted in. Default: 6, or the next smaller number that divides \
+                     the window; for `10/s` it is 5.",
                 )
                 .optional(
                     "counting",
@@ -293,6 +307,10 @@ fn cost() -> Shape {
     let by_value = || map_of("costs by value", text("a value"), cost());
     one_of("a cost")
         .or("A fixed cost.", cost())
+        .or(
+            "The cost in the request.",
+            choice(&[("request", "The cost in the request, or 1; for a concurrency limit with weights.")]),
+        )
         .or(
             "A cost for each value of an attribute.",
             fields("costs by value")

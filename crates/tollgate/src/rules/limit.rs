@@ -16,6 +16,9 @@ use super::{file_shape, notation};
 use crate::shorthand;
 use tollgate_document::{Entry, Node, Problem, Problems, SourceSpan, check, quote, suggest};
 
+/// The number of buckets of a sliding window that does not set it, if that divides the window.
+const BUCKETS_DEFAULT: u64 = 6;
+
 const WEEKDAYS: [(&str, Weekday); 7] = [
     ("monday", Weekday::Monday),
     ("tuesday", Weekday::Tuesday),
@@ -106,15 +109,22 @@ fn fixed_window(written: &LimitNode<'_>, problems: &mut Problems) -> Option<Rule
 
 fn sliding_window(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {
     let rate = written.rate()?;
-    let buckets = written.number("buckets").unwrap_or(6);
     let counting = match written.node.get("counting").and_then(Node::text) {
         Some("interpolated") => Counting::Interpolated,
         _ => Counting::Strict,
     };
-    written.or_report(
-        SlidingWindow::new(rate.amount, rate.period, buckets, counting).map(Limit::SlidingWindow),
-        problems,
-    )
+    let window = |buckets| SlidingWindow::new(rate.amount, rate.period, buckets, counting);
+    let made = match written.number("buckets") {
+        Some(buckets) => window(buckets),
+        // One bucket divides every window.
+        None => (1..=BUCKETS_DEFAULT).rev().map(window).find(is_even).unwrap_or_else(|| window(1)),
+    };
+    written.or_report(made.map(Limit::SlidingWindow), problems)
+}
+
+/// Whether the buckets divide the window. Other faults of the numbers are reported.
+fn is_even(made: &Result<SlidingWindow, LimitError>) -> bool {
+    !matches!(made, Err(LimitError::UnevenBuckets { .. }))
 }
 
 fn sliding_log(written: &LimitNode<'_>, problems: &mut Problems) -> Option<RuleLimit> {

@@ -24,12 +24,15 @@ mod attributes;
 mod conditions;
 mod context;
 mod dead_rules;
+mod effect;
+mod failure_policies;
 mod interactions;
 mod limits;
 mod old_keys;
 mod overrides;
 mod protection;
 mod subjects;
+mod unmatched;
 
 use tollgate_core::Time;
 
@@ -223,6 +226,24 @@ pub const LINTS: &[LintInfo] = &[
         run: overrides::unreachable,
     },
     LintInfo {
+        code: "temporary-lowering",
+        summary: "An override with `until` that lowers a limit.",
+        why: "It takes precedence over every override without `until`, also over one that grants more.",
+        run: overrides::temporary_lowering,
+    },
+    LintInfo {
+        code: "unsupported-failure-policy",
+        summary: "A rule with `on_failure: local` or `on_failure: cap`.",
+        why: "These policies do not work yet: while the store does not answer, requests are refused.",
+        run: failure_policies::unsupported,
+    },
+    LintInfo {
+        code: "unmatched-refuse",
+        summary: "`unmatched: refuse` that refuses every request, or none.",
+        why: "Without a rule in force nothing is allowed; with a rule for every request nothing is unmatched.",
+        run: unmatched::refuse,
+    },
+    LintInfo {
         code: "several-slots",
         summary: "On a cluster: rules that match one request in different hash slots.",
         why: "The check is not atomic: it may refuse too early, and a crash may lose a charge.",
@@ -239,6 +260,12 @@ pub const LINTS: &[LintInfo] = &[
         summary: "A lease that can end while its request still waits in a queue.",
         why: "Another request gets the lease before the work has started.",
         run: interactions::lease_ends_in_queue,
+    },
+    LintInfo {
+        code: "lease-behind-gateway",
+        summary: "A concurrency rule for requests of Envoy's rate limit service.",
+        why: "Envoy cannot release a lease, so the server refuses these requests.",
+        run: interactions::lease_behind_gateway,
     },
     LintInfo {
         code: "renamed-key",

@@ -97,12 +97,26 @@ pub(super) fn quota(text: &str) -> Result<(u64, &str), String> {
 }
 
 fn rate_fault(text: &str) -> String {
+    if let Some(rate) = other_notation(text) {
+        return format!("invalid rate {}: write `{rate}`", quote(text));
+    }
     let why = match text.split_once('/') {
         None => "write an amount, a slash and a duration".to_owned(),
         Some((amount, _)) if tollgate_document::number(amount).is_err() => amount_fault(amount),
         Some((_, period)) => duration_fault(period),
     };
     format!("invalid rate {}: {why}", quote(text))
+}
+
+/// Converts the notations of other limiters: `10r/s`, `100 per minute`, `5 requests/10s`.
+fn other_notation(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (amount, period) = text.split_once('/').or_else(|| text.split_once(" per "))?;
+    let (amount, period) = (amount.trim(), period.trim());
+    let words = [" requests", " request", " reqs", "reqs", " req", "req", "r"];
+    let amount = words.iter().find_map(|word| amount.strip_suffix(word)).unwrap_or(amount);
+    let rate = format!("{amount}/{}", period.replace(' ', ""));
+    (rate != text && shorthand::rate(&rate).is_ok()).then_some(rate)
 }
 
 /// Why `text` is not a valid amount.
@@ -212,6 +226,9 @@ mod tests {
             ("5/9999999999w", "the duration exceeds the maximum 104249d"),
             ("5/1.5h", "\"1.5\" is not a whole number"),
             ("5/1h30m", "one whole number and one of us, ms, s, min, h, d, w"),
+            ("10r/s", "write `10/s`"),
+            ("100 per minute", "write `100/minute`"),
+            ("5 requests/10 s", "write `5/10s`"),
             ("5/", "one whole number and one of us, ms, s, min, h, d, w"),
         ] {
             let fault = check_rate(text).expect_err(text);

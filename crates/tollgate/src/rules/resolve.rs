@@ -1,15 +1,15 @@
 //! Converts checked nodes to a rule set, and reports the problems that the shape cannot express.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
     Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation, Rollout, Rule,
-    RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test,
+    RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
 };
-use tollgate_core::{Cidr, Keyspace, OnFailure, Time};
+use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
 
 use super::{attributes, expression, limit, notation, presets};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
@@ -44,7 +44,12 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
             None => {
                 let is_new = node.get("id").is_none_or(|id| rules.add_id(id, problems));
                 let rule = read_or_report(file.read_rule(node, problems), node, problems);
-                rules.resolved.extend(rule.filter(|_| is_new));
+                if let Some(rule) = rule.filter(|_| is_new) {
+                    if node.get("cost").is_none() {
+                        rules.default_costs.insert(rule.keyspace.rule().to_owned());
+                    }
+                    rules.resolved.push(rule);
+                }
             }
         }
     }
@@ -66,8 +71,12 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
     let partition = partition.iter().filter_map(|node| node.text().map(str::to_owned)).collect();
     attributes::check_declared(root, &rules.attributes_of_presets(), problems);
     let slots = root.get("slots").and_then(Node::u64).and_then(|slots| u16::try_from(slots).ok());
+    let unmatched = match root.get("unmatched").and_then(Node::text) {
+        Some("refuse") => Unmatched::Refuse,
+        _ => Unmatched::Allow,
+    };
     match RuleSet::new(rules.resolved, changes, deny, bypass, Placement { partition, slots }) {
-        Ok(set) => Some(set.with_preparation(file.preparation)),
+        Ok(set) => Some(set.with_unmatched(unmatched).with_preparation(file.preparation)),
         // These errors were reported with their positions. This only guards against one that was missed.
         Err(error) => {
             if !problems.has_errors() {
@@ -111,6 +120,8 @@ struct Rules {
     ids: HashMap<String, SourceSpan>,
     /// The index of each id in `resolved`.
     indexes: HashMap<String, usize>,
+    /// The ids of the rules without `cost`.
+    default_costs: HashSet<String>,
     /// The number of unknown rule names so far.
     unknown: usize,
     /// The rule sets of used presets, because parsing a preset is slow.
@@ -148,7 +159,7 @@ impl Rules {
             let priced_by = match &rule.cost {
                 Cost::Table { attribute, .. } => vec![attribute.clone()],
                 Cost::Expression { text, .. } => expression::attributes(text),
-                Cost::FromRequest | Cost::Constant(_) => Vec::new(),
+                Cost::FromRequest | Cost::One | Cost::Constant(_) => Vec::new(),
             };
             conditions.chain(rule.per.parts.iter().flatten().cloned()).chain(priced_by).collect()
         };
@@ -161,8 +172,8 @@ impl Rules {
         self.indexes = ids.zip(0..).collect();
     }
 
-    /// The rule of this id. `None` if the rule is invalid, or after reporting that it is unknown.
-    fn find(&mut self, name: &Node, problems: &mut Problems) -> Option<&Rule> {
+    /// The index of the rule of this id. `None` if the rule is invalid, or after reporting that it is unknown.
+    fn find(&mut self, name: &Node, problems: &mut Problems) -> Option<usize> {
         let id = name.text().filter(|id| notation::check_id(id).is_ok())?;
         if !self.ids.contains_key(id) {
             self.unknown += 1;
@@ -178,7 +189,7 @@ impl Rules {
                 )
             });
         }
-        self.resolved.get(*self.indexes.get(id)?)
+        self.indexes.get(id).copied()
     }
 
     /// Ids to suggest: those of a preset with this id as their prefix, or the most similar one.
@@ -214,7 +225,10 @@ impl FileReader<'_> {
         let conditions = node.get("match").map(|node| self.conditions(node, problems)).unwrap_or_default();
         let per = node.get("per").and_then(per);
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
-        let cost = node.get("cost").map_or(Some(Cost::FromRequest), |node| self.cost(node, problems));
+        let cost = match node.get("cost") {
+            Some(node) => self.cost(node, problems),
+            None => Some(limit.as_ref().map_or(Cost::FromRequest, default_cost)),
+        };
         let on_failure = node
             .get("on_failure")
             .map_or(Some(FailurePolicy::default()), |node| self.failure_rule(node, problems));
@@ -297,7 +311,8 @@ impl FileReader<'_> {
         let conditions = node.get("when").map(|node| self.conditions(node, problems)).unwrap_or_default();
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
         let until = node.get("until").map(|node| instant(node, problems));
-        let rule = node.get("rule").and_then(|name| rules.find(name, problems))?;
+        let index = node.get("rule").and_then(|name| rules.find(name, problems))?;
+        let rule = &rules.resolved[index];
         let (limit, limit_node, id) = (limit?, node.get("limit")?, rule.keyspace.rule());
         if let (Some(own), Some(other)) = (rule.limit.algorithm(), limit.algorithm())
             && own != other
@@ -317,8 +332,13 @@ impl FileReader<'_> {
             Some(until) => Some(until?),
             None => None,
         };
+        let id = id.to_owned();
+        if rule.limit == RuleLimit::Deny && rules.default_costs.contains(&id) {
+            // The algorithm of this rule is that of its overrides.
+            rules.resolved[index].cost = default_cost(&limit);
+        }
         let reason = text_of(node, "reason");
-        Some((id.to_owned(), Override { conditions, limit, until, reason, origin: self.origin(node) }))
+        Some((id, Override { conditions, limit, until, reason, origin: self.origin(node) }))
     }
 
     fn read_exception(&self, node: &Node, problems: &mut Problems) -> Option<ListEntry> {
@@ -353,6 +373,9 @@ impl FileReader<'_> {
     }
 
     fn cost(&self, node: &Node, problems: &mut Problems) -> Option<Cost> {
+        if node.text() == Some("request") {
+            return Some(Cost::FromRequest);
+        }
         if let Some(cost) = node.u64() {
             return Some(Cost::Constant(cost));
         }
@@ -497,6 +520,14 @@ fn path_test(text: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
             .help("for example /v1/items/{id} or /files/{*rest}"),
     );
     None
+}
+
+/// The cost of a request under a rule without `cost`. A request takes one lease, whatever it costs under other rules.
+fn default_cost(limit: &RuleLimit) -> Cost {
+    match limit.algorithm() {
+        Some(Algorithm::Concurrency) => Cost::One,
+        _ => Cost::FromRequest,
+    }
 }
 
 /// The single attribute of a `by` and its table.

@@ -260,3 +260,58 @@ fn an_invalid_value_of_an_old_key_is_reported_under_the_new_name() {
     assert!(load(&Source::new("rules.yaml", text.as_bytes()), &mut problems).is_none());
     assert!(problems.in_order()[0].message.starts_with("`ip_subjects_max`: found \"none\""), "{problems:?}");
 }
+
+#[test]
+fn a_request_takes_one_lease_unless_the_rule_sets_a_cost() {
+    let rules = rules(
+        "version: 1
+rules:
+  - { id: quota, per: all, limit: { quota: 100/day } }
+  - { id: plain, per: all, limit: { concurrency: 2, lease: 1s } }
+  - { id: fixed, per: all, limit: { concurrency: 9, lease: 1s }, cost: 3 }
+  - { id: weighted, per: all, limit: { concurrency: 9, lease: 1s }, cost: request }
+  - { id: changed, per: all, limit: deny }
+overrides:
+  - { rule: changed, when: { user: u }, limit: { concurrency: 4, lease: 1s } }
+",
+    );
+    let mut attributes = Attributes::new();
+    attributes.set("user", "u");
+    let request = Request { attributes: &attributes, cost: 5, token: Token(1), id: None };
+    let planned = rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap();
+    let costs: Vec<_> = items(planned).into_iter().map(|(rule, cost, _)| (rule, cost)).collect();
+    let expected = [("quota", 5), ("plain", 1), ("fixed", 3), ("weighted", 5), ("changed", 1)];
+    assert_eq!(costs, expected.map(|(rule, cost)| (rule.to_owned(), cost)));
+    assert!(rules.takes_leases());
+}
+
+#[test]
+fn the_default_number_of_buckets_divides_the_window() {
+    for (rate, buckets) in
+        [("10/s", 5), ("10/min", 6), ("10/10s", 5), ("10/250ms", 5), ("10/7us", 1), ("10/8us", 4)]
+    {
+        let rules = rules(&format!(
+            "version: 1\nrules: [{{ id: a, per: all, limit: {{ sliding-window: {rate} }} }}]\n"
+        ));
+        let Some(Limit::SlidingWindow(window)) = rules.rules()[0].limit.at(NOW) else { panic!("a window") };
+        assert_eq!(window.buckets(), buckets, "{rate}");
+    }
+}
+
+#[test]
+fn unmatched_refuse_refuses_what_no_rule_counts() {
+    let text = "version: 1
+unmatched: refuse
+rules:
+  - { id: search, match: { action: search }, per: user, limit: { fixed-window: 5/s } }
+bypass: [{ when: { service: probe } }]
+";
+    let refusing = rules(text);
+    assert!(matches!(plan(&refusing, &[("action", "export")]), Planned::Unmatched { skipped: 0 }));
+    // It matches, but the rule skips it because it has no user.
+    assert!(matches!(plan(&refusing, &[("action", "search")]), Planned::Unmatched { skipped: 1 }));
+    assert_eq!(items(plan(&refusing, &[("action", "search"), ("user", "u")])).len(), 1);
+    assert!(matches!(plan(&refusing, &[("service", "probe")]), Planned::Bypassed(_)));
+    let allowing = rules(&text.replace("unmatched: refuse", "unmatched: allow"));
+    assert!(matches!(plan(&allowing, &[("action", "export")]), Planned::Plan { skipped: 0, .. }));
+}

@@ -38,8 +38,9 @@ use times::{CheckTime, parse_time, resolve_times};
 ///
 ///   tollgate check --rules rules.yaml --times 6 --at 2026-11-15T12:00:00Z --at +1min --format json user=u-7
 ///
-/// A check in the Redis or Valkey that your servers share, with their hash key. It is charged like any other request. The
-/// store's clock decides, so --at is not accepted:
+/// A check in the Redis or Valkey that your servers share, with their hash key. It is charged like any other request. With
+/// another hash key nothing is checked, because the subjects would be others. The store's clock decides, so --at is not
+/// accepted:
 ///
 ///   openssl rand -hex 32 > key
 ///   tollgate check --rules rules.yaml --store redis://localhost:6379 --hash-key-file key tenant=acme
@@ -54,6 +55,10 @@ use times::{CheckTime, parse_time, resolve_times};
 ///   export TOLLGATE_STORE_PASSWORD TOLLGATE_STORE_SENTINEL_PASSWORD
 ///   tollgate check --rules rules.yaml --store 'redis+sentinel://tollgate@s1:26379,s2:26379,s3:26379/gate?sentinel_user=tollgate' tenant=acme
 ///   tollgate check --rules rules.yaml --store redis+cluster://tollgate@c1:6379,c2:6379,c3:6379 tenant=acme
+///
+/// What a check would answer, without charging anything:
+///
+///   tollgate check --rules rules.yaml --store redis://localhost:6379 --hash-key-file key --peek tenant=acme
 ///
 /// A request that can be repeated and is charged once. The same --id gets the same answer for a minute:
 ///
@@ -94,6 +99,9 @@ pub(crate) struct Args {
     /// Request id: for a minute, checks with the same id get the same answer and are charged once
     #[arg(long, value_name = "ID")]
     id: Option<String>,
+    /// Decide without charging
+    #[arg(long, conflicts_with = "id")]
+    peek: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -131,7 +139,9 @@ fn in_memory(args: &Args, rules: RuleSet, attributes: &Attributes<'_>) -> Result
     for now in times {
         clock.set(now);
         for _ in 0..args.times {
-            report.print(&limiter.check(args.to_request(attributes)).map_err(check_failure)?, now)?;
+            let request = args.to_request(attributes);
+            let decided = if args.peek { limiter.peek(request) } else { limiter.check(request) };
+            report.print(&decided.map_err(check_failure)?, now)?;
         }
     }
     report.finish()
@@ -146,11 +156,14 @@ async fn in_redis(
 ) -> Result<ExitCode> {
     let hasher = args.request.hash_key.required()?;
     let store = RecordingStore::connect(settings).await?;
+    store.check_hash_key(&hasher, rules).await?;
     // From the text: request ids include its hash, so they agree with servers that read the same file.
     let limiter = Setup::default().rules_yaml(source.text()).hash_key(hasher).build(store)?;
     let mut report = Report::new(args.format, rules, attributes, &[LONGEST]);
     for _ in 0..args.times {
-        let decision = limiter.check(args.to_request(attributes)).await.map_err(check_failure)?;
+        let request = args.to_request(attributes);
+        let decided = if args.peek { limiter.peek(request).await } else { limiter.check(request).await };
+        let decision = decided.map_err(check_failure)?;
         report.print(&decision, limiter.store().last()?)?;
     }
     report.finish()

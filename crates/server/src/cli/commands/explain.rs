@@ -1,23 +1,17 @@
 //! `tollgate explain`: how the rules treat one request, and why.
 
-mod describe;
-mod json;
-mod rules_text;
-mod text;
-mod unused_attributes;
-
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use rules_text::RulesText;
-use tollgate::core::algorithm::quota::QuotaPeriod;
-use tollgate::core::rules::{Mode, Planned, Request, RuleLimit, RuleSet, RuleTrace, SubjectParts};
-use tollgate::core::{Limit, PlanError, Subject, SubjectHasher, Time, Token};
+use tollgate::core::rules::Request;
+use tollgate::core::{SubjectHashers, Time};
 use tollgate::{Clock, SystemClock};
 
 use crate::cli::request_args::{RequestArgs, instant};
 use crate::cli::{exit, hash_key, terminal};
+use crate::explanation::rules_text::RulesText;
+use crate::explanation::{Explanation, json, text};
 
 /// Explain how the rules treat one request
 ///
@@ -56,72 +50,22 @@ enum Format {
     Json,
 }
 
-/// All data that the output contains.
-struct Explanation<'a> {
-    rules: &'a RuleSet,
-    request: Request<'a>,
-    now: Time,
-    hasher: &'a SubjectHasher,
-    /// Whether `hasher` is the example key.
-    example_key: bool,
-    /// Every rule, in the order of the file; empty if the deny or bypass list decides.
-    traces: Vec<RuleTrace<'a, 'a>>,
-    planned: Result<Planned<'a>, PlanError>,
-    rules_text: RulesText,
-}
-
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (source, rules) = args.request.load_rules("nothing is explained")?;
     let hash_key = args.request.hash_key.get()?;
     let example_key = hash_key.is_none();
-    let hasher = hash_key.unwrap_or_else(hash_key::example);
+    let hashers = SubjectHashers::from(hash_key.unwrap_or_else(hash_key::example));
     let attributes = args.request.attributes()?;
     let now = args.at.unwrap_or_else(|| SystemClock.now());
-    // A lease needs a token; this one is never used.
-    let request = Request { attributes: &attributes, cost: args.request.cost, token: Token(1), id: None };
-    let planned = rules.plan(&request, &hasher.clone().into(), now);
     // What rules see: normal forms, and the readings of the path.
     let values = rules.prepare(&attributes);
     let prepared = values.as_ref().map(|values| values.replace_in(&attributes));
-    let request = Request { attributes: prepared.as_ref().unwrap_or(&attributes), ..request };
-    let traces = match planned {
-        Ok(Planned::Denied(_) | Planned::Bypassed(_)) => Vec::new(),
-        _ => rules.explain(&request, &hasher, now),
-    };
-    let explanation = Explanation {
-        rules: &rules,
-        request,
-        now,
-        hasher: &hasher,
-        example_key,
-        traces,
-        planned,
-        rules_text: RulesText::new(&source, &rules),
-    };
+    let request = Request::new(prepared.as_ref().unwrap_or(&attributes)).cost(args.request.cost);
+    let rules_text = RulesText::new(&source);
+    let explanation = Explanation::new(&rules, &rules_text, request, (&hashers, example_key), now);
     terminal::print(&match args.format {
         Format::Text => text::text(&explanation),
         Format::Json => format!("{:#}\n", json::json(&explanation)),
     })?;
     Ok(exit::SUCCESS)
-}
-
-impl Explanation<'_> {
-    fn hash(&self, subjects: &SubjectParts<'_>) -> Subject {
-        subjects.hash(self.hasher)
-    }
-
-    /// The current calendar period of a quota.
-    fn period(&self, limit: &RuleLimit) -> Option<(Time, Time)> {
-        match limit.at(self.now)? {
-            Limit::Quota(quota) => match quota.period() {
-                QuotaPeriod::Calendar(periods) => periods.containing(self.now),
-                QuotaPeriod::Rolling(_) => None,
-            },
-            _ => None,
-        }
-    }
-}
-
-fn matches(trace: &RuleTrace<'_, '_>) -> bool {
-    trace.unmet.is_empty() && trace.rule.mode != Mode::Off
 }

@@ -141,7 +141,7 @@ const FOLLOW_UPS: [(&str, &str); 4] = [
     ("Do requests have different costs?", "cost: { default: 1, by: { action: { search: 5, export: 50 } } }"),
     (
         "What if the store is down?",
-        "on_failure: open for fairness, local 25% to protect a machine, closed for money and accounts",
+        "on_failure: open for fairness, degraded to switch off expensive work, closed for money and accounts",
     ),
     (
         "How many subjects, how much memory?",

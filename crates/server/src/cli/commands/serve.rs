@@ -70,10 +70,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let load = || config::load(&args.flags, "it is not used");
-    let loaded = load()?;
+    let loaded = config::load(&args.flags, "the server does not start")?;
     crate::stderr::write(&loaded.warnings);
-    let result = serve::run(loaded.config, || load().map(|loaded| loaded.config));
+    let result = serve::run(loaded, || config::try_load(&args.flags));
     result.map_err(|error| match error.downcast::<OpenError>() {
         Ok(error) => open_failure(&error).into(),
         Err(error) => error,

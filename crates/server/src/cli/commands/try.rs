@@ -91,10 +91,12 @@ fn load(text: &str) -> Result<RuleLimit, Failure> {
     })
 }
 
-/// Adds the braces that a map needs in a rules file. The limit `deny` is a word without braces.
+/// Adds the braces that a map needs in a rules file. The limit `deny` is a word without braces, and a bare rate is a mistake
+/// that the loader explains.
 fn with_braces(text: &str) -> String {
     let text = text.trim();
-    if text.starts_with('{') || text == "deny" { text.to_owned() } else { format!("{{ {text} }}") }
+    let is_scalar = text == "deny" || text.starts_with(|c: char| c.is_ascii_digit());
+    if text.starts_with('{') || is_scalar { text.to_owned() } else { format!("{{ {text} }}") }
 }
 
 /// Applies the requests, prints every answer and returns the number of refusals.

@@ -31,6 +31,8 @@ enum ErrorKind {
     Bound,
     /// The cost is more than a rule could ever admit.
     CostAboveCapacity,
+    /// The request matches a rule with leases, and this transport could not release the lease.
+    LeaseWithoutReceipt,
     /// No rule matches, so there is nothing to reset.
     NothingMatched,
     /// The request id was used for another request.
@@ -68,6 +70,18 @@ impl EdgeError {
         EdgeError {
             kind: ErrorKind::Uncountable,
             message: format!("the message has more than {bytes_max} bytes"),
+        }
+    }
+
+    /// A request under a concurrency rule, on a transport that returns no receipt.
+    #[cold]
+    pub(crate) fn lease_without_receipt(rule: &str) -> EdgeError {
+        EdgeError {
+            kind: ErrorKind::LeaseWithoutReceipt,
+            message: format!(
+                "rule {rule:?} takes a lease, which nothing could release here; use POST /v1/leases, or exclude these requests \
+                 from the rule with `match`"
+            ),
         }
     }
 
@@ -114,7 +128,8 @@ impl EdgeError {
         match self.kind {
             ErrorKind::BadRequest | ErrorKind::Uncountable => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden | ErrorKind::Bound => StatusCode::FORBIDDEN,
+            // A gateway denies what gets this status.
+            ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::IdReused => StatusCode::CONFLICT,
@@ -131,6 +146,7 @@ impl EdgeError {
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::Bound => "attribute-bound",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
+            ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::NothingMatched => "nothing-matched",
             ErrorKind::IdReused => "request-id-reused",
             ErrorKind::Undecided => "undecided",
@@ -149,6 +165,7 @@ impl EdgeError {
             ErrorKind::BadRequest
             | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
+            | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::NothingMatched
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
@@ -160,7 +177,10 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::Uncountable | ErrorKind::CostAboveCapacity | ErrorKind::Bound => return None,
+            ErrorKind::Uncountable
+            | ErrorKind::CostAboveCapacity
+            | ErrorKind::Bound
+            | ErrorKind::LeaseWithoutReceipt => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
             ErrorKind::NothingMatched => Code::NotFound,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
@@ -279,6 +299,7 @@ mod tests {
                 "NOPERM",
                 Some(Code::PermissionDenied),
             ),
+            (EdgeError::lease_without_receipt("exports"), (403, "lease-without-receipt"), "ERR", None),
             ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
             ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),
         ] {

@@ -114,7 +114,7 @@ impl Shared {
     }
 
     /// Whether this connection drops all bytes.
-    pub(super) fn swallows(&self, connection: &Connection) -> bool {
+    pub(super) fn drops_bytes(&self, connection: &Connection) -> bool {
         if self.faults().half_open && !connection.silent.swap(true, Ordering::SeqCst) {
             self.count(Event::HalfOpen);
         }
@@ -126,8 +126,8 @@ impl Connection {
     /// Closes both sockets, like a process that exits.
     pub(super) fn close(&self) {
         self.gate.close();
-        shut(&self.client, Shutdown::Both);
-        shut(&self.server, Shutdown::Both);
+        shut_down(&self.client, Shutdown::Both);
+        shut_down(&self.server, Shutdown::Both);
     }
 
     /// Ends the connection to the client with a reset, which is sent when the threads drop the socket.
@@ -135,14 +135,14 @@ impl Connection {
         reset_on_close(&self.client)?;
         self.gate.close();
         // Only the read half: shutting the write half would close the connection in order.
-        shut(&self.client, Shutdown::Read);
-        shut(&self.server, Shutdown::Both);
+        shut_down(&self.client, Shutdown::Read);
+        shut_down(&self.server, Shutdown::Both);
         Ok(())
     }
 }
 
 /// Shuts a socket down. Errors are ignored, because they mean that it is already closed.
-pub(super) fn shut(socket: &TcpStream, how: Shutdown) {
+pub(super) fn shut_down(socket: &TcpStream, how: Shutdown) {
     if let Err(error) = socket.shutdown(how) {
         drop(error);
     }

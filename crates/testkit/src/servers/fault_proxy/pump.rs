@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::connection::{Connection, Shared, shut};
+use super::connection::{Connection, Shared, shut_down};
 use super::faults::{Event, Faults, Line};
 use crate::redis::admin::resp::Value;
 
@@ -42,14 +42,14 @@ pub(super) fn run(shared: &Shared, connection: &Connection) {
             // When one side closes, the other side sees it after all earlier bytes. A writer that failed has no peer any
             // more, or has already ended the connection.
             if write_requests(shared, connection, &request_out).is_ok() {
-                shut(&connection.server, Shutdown::Write);
+                shut_down(&connection.server, Shutdown::Write);
             }
         });
         scope.spawn(move || read_replies(shared, connection, &reply_in));
         let written = write_replies(shared, connection, &reply_out);
         // A half-open connection also hides that the server closed.
-        if written.is_ok() && !shared.swallows(connection) {
-            shut(&connection.client, Shutdown::Write);
+        if written.is_ok() && !shared.drops_bytes(connection) {
+            shut_down(&connection.client, Shutdown::Write);
         }
     });
 }
@@ -114,7 +114,7 @@ fn write_requests(shared: &Shared, connection: &Connection, pieces: &Receiver<Pi
         if !connection.gate.open_until(due) {
             return Err(closed());
         }
-        if !shared.swallows(connection) {
+        if !shared.drops_bytes(connection) {
             // Counted before the server can answer it.
             shared.count(Event::Request);
             write(shared, connection, Direction::Requests, &bytes)?;
@@ -128,7 +128,7 @@ fn write_replies(shared: &Shared, connection: &Connection, pieces: &Receiver<Pie
         if !connection.gate.open_until(due) {
             return Err(closed());
         }
-        if shared.swallows(connection) {
+        if shared.drops_bytes(connection) {
             continue;
         }
         match fate(shared) {

@@ -100,7 +100,7 @@ impl Cluster {
         // A busy node may not answer in time, and right after a move no node may claim the slot.
         let until = Instant::now() + OWNER_MAX;
         loop {
-            let claims = self.selves().into_iter().filter(|(_, known)| known.owns(slot));
+            let claims = self.self_reports().into_iter().filter(|(_, known)| known.owns(slot));
             match claims.max_by_key(|(_, known)| known.epoch) {
                 Some((node, _)) => return Ok(node),
                 None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
@@ -115,10 +115,10 @@ impl Cluster {
     }
 
     /// Waits until a node knows the epochs of all other nodes.
-    fn wait_heard(&self, node: usize) -> Result<(), Error> {
+    fn wait_for_epochs(&self, node: usize) -> Result<(), Error> {
         until("claims heard of", OWNER_MAX, HEARD_PAUSE, || {
             let view = self.view(node)?;
-            self.selves().into_iter().try_for_each(|(other, own)| {
+            self.self_reports().into_iter().try_for_each(|(other, own)| {
                 let heard = view.iter().any(|known| known.id == own.id && known.epoch == own.epoch);
                 let news = format!("epoch {} of node {other} has not come to node {node}", own.epoch);
                 if heard { Ok(()) } else { Err(NotYet(news)) }
@@ -139,13 +139,17 @@ impl Cluster {
 
     /// Returns the nodes that report to be primaries.
     pub fn primaries(&self) -> Vec<usize> {
-        self.selves().into_iter().filter(|(_, known)| known.primary.is_none()).map(|(node, _)| node).collect()
+        self.self_reports()
+            .into_iter()
+            .filter(|(_, known)| known.primary.is_none())
+            .map(|(node, _)| node)
+            .collect()
     }
 
     /// Returns a node that reports to be a replica of this one, which may be dead.
     pub fn replica_of(&self, primary: usize) -> Result<usize, Error> {
         let id = Some(&self.ids[primary]);
-        let replica = self.selves().into_iter().find(|(_, known)| known.primary.as_ref() == id);
+        let replica = self.self_reports().into_iter().find(|(_, known)| known.primary.as_ref() == id);
         let replica = replica.map(|(node, _)| node);
         replica.ok_or_else(|| Error::NoServer(format!("replica of node {primary}")))
     }
@@ -213,14 +217,14 @@ impl Cluster {
     /// replica is linked to its primary.
     pub fn wait_settled(&self) -> Result<(), Error> {
         until("settled", SETTLE_MAX, SETTLE_PAUSE, || {
-            let first = self.sane_view(0)?;
+            let first = self.healthy_view(0)?;
             for node in 1..self.nodes.len() {
-                let view = self.sane_view(node)?;
+                let view = self.healthy_view(node)?;
                 if view.iter().map(Known::part).ne(first.iter().map(Known::part)) {
                     return Err(NotYet(format!("node {node} knows {view:?}, node 0 {first:?}")));
                 }
             }
-            (0..self.nodes.len()).try_for_each(|node| self.plays_its_part(node, &first))
+            (0..self.nodes.len()).try_for_each(|node| self.check_role(node, &first))
         })
     }
 
@@ -271,7 +275,7 @@ impl Cluster {
     }
 
     /// Returns what each answering node reports about itself.
-    fn selves(&self) -> Vec<(usize, Known)> {
+    fn self_reports(&self) -> Vec<(usize, Known)> {
         let own = |node| {
             let view = self.view(node).ok()?;
             Some((node, view.into_iter().find(Known::is_itself)?))
@@ -279,20 +283,20 @@ impl Cluster {
         (0..self.nodes.len()).filter_map(own).collect()
     }
 
-    fn sane_view(&self, node: usize) -> Result<Vec<Known>, NotYet> {
+    fn healthy_view(&self, node: usize) -> Result<Vec<Known>, NotYet> {
         let mut admin = self.node(node).admin_within(ANSWER_MAX)?;
         let info = known::info(&mut admin)?;
         let view = Known::all(&mut admin)?;
         let slots: usize = view.iter().flat_map(|known| &known.slots).map(|range| range.len()).sum();
         let sane = info.contains("cluster_state:ok")
             && view.len() == self.nodes.len()
-            && view.iter().all(Known::is_well)
+            && view.iter().all(Known::is_healthy)
             && slots == usize::from(SLOTS);
         if sane { Ok(view) } else { Err(NotYet(format!("node {node} says {info:?} and knows {view:?}"))) }
     }
 
     /// Checks that the role of a node is the one that others know.
-    fn plays_its_part(&self, node: usize, view: &[Known]) -> Result<(), NotYet> {
+    fn check_role(&self, node: usize, view: &[Known]) -> Result<(), NotYet> {
         let known = view.iter().find(|known| known.id == self.ids[node]);
         let primary = known.and_then(|known| known.primary.as_ref());
         let wanted = primary.and_then(|id| self.ids.iter().position(|other| other == id));

@@ -179,7 +179,7 @@ impl SentinelSet {
     pub fn restart_sentinel(&mut self, sentinel: usize) -> Result<(), Error> {
         let server = &mut self.sentinels[sentinel];
         server.restart()?;
-        builder::hurry(server)
+        builder::shorten_polling_periods(server)
     }
 
     /// Returns the proxy in front of a data node, if the builder added one.
@@ -257,7 +257,7 @@ impl SentinelSet {
         until("settled", SETTLE_MAX, SETTLE_PAUSE, || {
             let primary = self.primary_index()?;
             self.sentinels.iter().try_for_each(|sentinel| self.agrees(sentinel, primary))?;
-            (0..self.nodes.len()).try_for_each(|node| self.plays_its_part(node, primary))
+            (0..self.nodes.len()).try_for_each(|node| self.check_role(node, primary))
         })
     }
 
@@ -268,7 +268,7 @@ impl SentinelSet {
         if view.same(&wanted) { Ok(()) } else { Err(NotYet(format!("{view:?} instead of {wanted:?}"))) }
     }
 
-    fn plays_its_part(&self, node: usize, primary: usize) -> Result<(), NotYet> {
+    fn check_role(&self, node: usize, primary: usize) -> Result<(), NotYet> {
         let port = self.node_port(primary);
         match self.role(node)? {
             Role::Primary { replicas, .. } if node == primary && replicas.len() + 1 == self.nodes.len() => {

@@ -276,7 +276,7 @@ impl Server {
         let deadline = Instant::now() + START_MAX;
         let mut tried = "not yet".to_owned();
         loop {
-            if self.ended_for_want_of_a_port()? {
+            if self.exited_because_port_in_use()? {
                 self.process = None;
                 return Ok(false);
             }
@@ -296,7 +296,7 @@ impl Server {
     }
 
     /// Returns true if it exited because its port is in use, false while it runs, and an error if it exited otherwise.
-    fn ended_for_want_of_a_port(&mut self) -> Result<bool, Error> {
+    fn exited_because_port_in_use(&mut self) -> Result<bool, Error> {
         let flavour = self.flavour();
         let process = self.process.as_mut().ok_or(Error::Killed)?;
         let Some(status) = process.ended()? else { return Ok(false) };

@@ -87,7 +87,7 @@ fn keys(conditions: &[WrittenCondition<'_>], node: Option<&Node>) -> Vec<(String
 /// The attributes that a cost depends on.
 fn priced_by(written: &WrittenRule<'_>) -> Vec<(String, SourceSpan)> {
     match &written.rule.cost {
-        Cost::FromRequest | Cost::Constant(_) => Vec::new(),
+        Cost::FromRequest | Cost::One | Cost::Constant(_) => Vec::new(),
         Cost::Table { attribute, .. } => vec![(attribute.clone(), by_span(written, "cost", attribute))],
         Cost::Expression { text, .. } => {
             let Ok(program) = Program::compile(text) else { return Vec::new() };

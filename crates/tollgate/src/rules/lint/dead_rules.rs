@@ -201,7 +201,7 @@ fn shadows(context: &Context<'_>, loose: &WrittenRule<'_>, strict: &WrittenRule<
 
 fn same_cost(one: &Cost, other: &Cost) -> bool {
     match (one, other) {
-        (Cost::FromRequest, Cost::FromRequest) => true,
+        (Cost::FromRequest, Cost::FromRequest) | (Cost::One, Cost::One) => true,
         (Cost::Constant(one), Cost::Constant(other)) => one == other,
         (
             Cost::Table { attribute, costs, default },

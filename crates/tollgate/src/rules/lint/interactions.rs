@@ -178,6 +178,26 @@ pub(super) fn lease_ends_in_queue(context: &Context<'_>, found: &mut Findings<'_
     }
 }
 
+/// Attributes that only Envoy's rate limit service sets.
+const GATEWAY_ATTRIBUTES: [&str; 2] = ["descriptor", "domain"];
+
+pub(super) fn lease_behind_gateway(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live().filter(|written| leased(written.rule).is_some()) {
+        let Rule { conditions, per, .. } = written.rule;
+        let conditions = conditions.iter().map(|condition| condition.attribute.as_str());
+        let required = per.parts.iter().filter(|chain| chain.len() == 1).flatten().map(String::as_str);
+        let mut names = conditions.chain(required);
+        if let Some(name) = names.find(|name| GATEWAY_ATTRIBUTES.contains(name)) {
+            let message = format!(
+                "only Envoy sets `{name}`, and it cannot release the leases of rule `{}`: the server refuses these requests",
+                written.id(),
+            );
+            let fix = "limit Envoy's requests by a rate, or take leases with POST /v1/leases in the service behind it";
+            found.push(found.warning(written.span_of("limit"), message, fix));
+        }
+    }
+}
+
 fn shapers<'c, 'a>(context: &'c Context<'a>) -> impl Iterator<Item = (&'c WrittenRule<'a>, Bucket)> {
     context.live().filter_map(|written| Some((written, shaped(written.rule)?)))
 }

@@ -182,7 +182,7 @@ fn logs<'a>(context: &Context<'a>) -> impl Iterator<Item = (WrittenLimit<'a>, Sl
 /// The largest number of entries that can count at once: the limit divided by the smallest cost.
 fn entries_needed(log: &SlidingLog, cost: &Cost) -> u64 {
     let least = match cost {
-        Cost::FromRequest | Cost::Expression { .. } => 1,
+        Cost::FromRequest | Cost::One | Cost::Expression { .. } => 1,
         Cost::Constant(cost) => *cost,
         // A request of cost 0 adds no entry.
         Cost::Table { costs, default, .. } => {

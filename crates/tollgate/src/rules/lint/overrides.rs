@@ -1,8 +1,11 @@
-//! Lints about overrides without effect.
+//! Lints about overrides without effect, and about temporary ones that lower a limit.
+
+use tollgate_core::rules::RuleLimit;
 
 use super::Findings;
 use super::conditions::WrittenCondition;
-use super::context::{Context, WrittenOverride};
+use super::context::{Context, WrittenOverride, WrittenRule};
+use super::effect::{Effect, effect};
 
 const DAY_US: u64 = 86_400_000_000;
 
@@ -64,6 +67,73 @@ pub(super) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
                 found.push(problem.also(better.span_of("when"), "this override takes precedence"));
             }
         }
+    }
+}
+
+/// An override with `until` takes precedence over those without. Usually it is meant to raise a limit for a while.
+pub(super) fn temporary_lowering(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live() {
+        let alive = || written.overrides.iter().filter(|change| !change.has_ended(context.options));
+        // `deny` is never meant to raise.
+        let is_temporary = |change: &&WrittenOverride<'_>| {
+            change.change.until.is_some() && change.change.limit != RuleLimit::Deny
+        };
+        for temporary in alive().filter(is_temporary) {
+            if context.budget.contradiction(&written.conditions, &temporary.conditions).is_some() {
+                continue;
+            }
+            if let Some(lowers @ (Effect::Lowers | Effect::Mixed)) =
+                effect(&written.rule.limit, &temporary.change.limit)
+            {
+                let message = format!(
+                    "this temporary override of rule `{}` {} the rule's own limit",
+                    written.id(),
+                    lowering(lowers),
+                );
+                let fix =
+                    "to raise the limit, write higher numbers; to lower it for a while, ignore this note";
+                let problem = found.note(temporary.span_of("limit"), message, fix);
+                found.push(problem.also(written.span_of("limit"), "the rule's own limit"));
+                continue;
+            }
+            for permanent in alive().filter(|change| change.change.until.is_none()) {
+                lowers_permanent(context, written, temporary, permanent, found);
+            }
+        }
+    }
+}
+
+/// Reports a temporary override that replaces a permanent one with higher numbers.
+fn lowers_permanent(
+    context: &Context<'_>,
+    written: &WrittenRule<'_>,
+    temporary: &WrittenOverride<'_>,
+    permanent: &WrittenOverride<'_>,
+    found: &mut Findings<'_>,
+) {
+    let Some(lowers @ (Effect::Lowers | Effect::Mixed)) =
+        effect(&permanent.change.limit, &temporary.change.limit)
+    else {
+        return;
+    };
+    let together = context.budget.contradiction(&temporary.conditions, &permanent.conditions).is_none()
+        && context.budget.contradiction(&written.conditions, &permanent.conditions).is_none();
+    if together {
+        let message = format!(
+            "this temporary override of rule `{}` {} another override: one with `until` always takes precedence",
+            written.id(),
+            lowering(lowers),
+        );
+        let fix = "add a condition that excludes those requests, or write numbers that are not lower";
+        let problem = found.warning(temporary.span_of("limit"), message, fix);
+        found.push(problem.also(permanent.span_of("limit"), "this override grants more"));
+    }
+}
+
+const fn lowering(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Mixed => "raises one number and lowers another of",
+        Effect::Lowers | Effect::RaisesOrKeeps => "lowers",
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn open_login(context: &Context<'_>, found: &mut Findings<'_>) {
              answer, guesses are not counted",
             written.id(),
         );
-        let fix = "`closed` refuses during an outage; `local 25%` continues to count in each process";
+        let fix = "`closed` refuses during an outage";
         found.push(found.warning(written.span_of("on_failure"), message, fix));
     }
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde_json::json;
 use tollgate::Decision;
 use tollgate::core::decision::{Numbers, RetryAfter, Source};
-use tollgate::core::rules::{Mode, Rollout, RuleSet};
+use tollgate::core::rules::{Mode, Rollout, RuleSet, Unmatched};
 use tollgate::core::{Attributes, Time};
 
 use crate::cli::terminal::{DIM, GREEN, RED, YELLOW, duration};
@@ -97,7 +97,8 @@ impl Table {
             let blocking = rule.mode == Mode::Enforce && rule.rollout == Rollout::ALL;
             if several { indented(rule.keyspace.rule(), blocking).len() } else { rule.keyspace.rule().len() }
         });
-        let rule = names.chain([NO_RULE.len()]).max().unwrap_or(0);
+        let no_rule = if rules.unmatched() == Unmatched::Refuse { UNMATCHED_REFUSED } else { NO_RULE };
+        let rule = names.chain([no_rule.len()]).max().unwrap_or(0);
         Table { time, rule }
     }
 
@@ -116,6 +117,7 @@ impl Table {
             (Some(rule), _) => rule.id(),
             (None, Source::List) if decision.allowed() => "(bypass list)",
             (None, Source::List) => "(deny list)",
+            (None, _) if !decision.allowed() => UNMATCHED_REFUSED,
             (None, _) => NO_RULE,
         };
         let time = terminal::instant(now);
@@ -153,6 +155,7 @@ impl Table {
 }
 
 const NO_RULE: &str = "(no rule matches)";
+const UNMATCHED_REFUSED: &str = "(unmatched: refuse)";
 
 /// Formats the name of a rule below the headline.
 fn indented(name: &str, blocking: bool) -> String {

@@ -161,6 +161,9 @@ fn metadata(decision: &Decision) -> Option<Struct> {
     if let Some(rule) = decision.headline() {
         set("rule", Kind::StringValue(rule.id().to_owned()));
     }
+    if decision.source() == Source::Unmatched {
+        set("reason", Kind::StringValue("no rule matches".to_owned()));
+    }
     if decision.degraded() {
         set("degraded", Kind::BoolValue(true));
     }

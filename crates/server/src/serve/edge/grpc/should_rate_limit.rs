@@ -50,6 +50,7 @@ async fn decide(
     match descriptors.as_slice() {
         [only] if only.own_limit().is_none() => {
             let request = caller.bind(only.check_request()?)?;
+            refuse_leases(std::slice::from_ref(&request), state)?;
             let decided = state.gate.check(origin, request.request()).finish().await;
             let decision = decided.as_ref().map_err(EdgeError::from)?;
             Ok(response::from_decisions(std::slice::from_ref(decision), state.dialect))
@@ -75,6 +76,7 @@ async fn decide_together(
             None => requests.push(request),
         }
     }
+    refuse_leases(&requests, state)?;
     let requests: Vec<Request<'_>> = requests.iter().map(CheckRequest::request).collect();
     let charged = own_limit::charge(limits, descriptors, caller, &state.gate).await;
     let are_admitted = charged.iter().all(Charged::is_admitted);
@@ -89,6 +91,13 @@ async fn decide_together(
     }
     let decisions = decided.as_ref().map_err(EdgeError::from)?;
     Ok(response::with_own_limits(response::from_decisions(decisions, state.dialect), &charged))
+}
+
+/// Envoy does not say when a request ends, so nothing could release a lease.
+fn refuse_leases(requests: &[CheckRequest<'_>], state: &ServerState) -> Result<(), EdgeError> {
+    let mut leases =
+        requests.iter().filter_map(|request| state.gate.unreturnable_lease(Edge::Grpc, request.attributes()));
+    leases.next().map_or(Ok(()), |rule| Err(EdgeError::lease_without_receipt(&rule)))
 }
 
 async fn peek(requests: &[Request<'_>], state: &ServerState) -> Result<Vec<Decision>, CheckError> {

@@ -53,6 +53,9 @@ pub(super) async fn authorize(
     query.describe(&from_headers, &mut request).map_err(EdgeError::from)?;
     forwarded.describe(&mut request).map_err(EdgeError::from)?;
     let request = caller.bind(request).map_err(EdgeError::from)?;
+    if let Some(rule) = state.gate.unreturnable_lease(Edge::Authorize, request.attributes()) {
+        return Err(HttpError::from(EdgeError::lease_without_receipt(&rule)).with_status(query.deny_status));
+    }
     let origin = Origin::from_headers(Edge::Authorize, &parts.headers);
     let decision = state.gate.check(origin, request.request()).finish().await?;
     let mut response = match Problem::of_refusal(&decision) {

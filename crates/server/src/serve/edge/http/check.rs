@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{HeaderMap, StatusCode};
 use tollgate::Decision;
-use tollgate::core::Mark;
+use tollgate::core::{Limit, Mark};
 use tollgate::problem::Problem;
 
 use super::error::HttpError;
@@ -88,9 +88,9 @@ pub(super) async fn lease(
         return Err(HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, "no-lease", detail));
     }
     let decision = state.gate.check(Edge::Http, request.request()).finish().await?;
-    let expires = match expires_at_ms(&decision) {
-        Some(expires) => format!(r#""expires_at_ms":{expires}"#),
-        None => r#""expires_at_ms":null"#.to_owned(),
+    let expires = match (expires_at_ms(&decision), lease_ms(&decision)) {
+        (Some(expires), Some(lease)) => format!(r#""expires_at_ms":{expires},"lease_ms":{lease}"#),
+        _ => r#""expires_at_ms":null,"lease_ms":null"#.to_owned(),
     };
     Ok(decided(&decision, caller, state, &expires))
 }
@@ -102,6 +102,15 @@ fn expires_at_ms(decision: &Decision) -> Option<u64> {
         _ => None,
     });
     expiries.min()
+}
+
+/// How long the first of its leases lasts, for holders whose clock differs from the store's; `None` if it holds none.
+fn lease_ms(decision: &Decision) -> Option<u64> {
+    let leases = decision.rules().filter_map(|rule| match rule.limit_in_force()? {
+        Limit::Concurrency(limit) if decision.allowed() && rule.allowed() => Some(limit.lease().us() / 1_000),
+        _ => None,
+    });
+    leases.min()
 }
 
 /// The decision as a response. A refusal is a problem document with the members of the decision.

@@ -2,6 +2,7 @@
 
 use http::{HeaderValue, StatusCode, header};
 use tollgate::core::StoreError;
+use tollgate::headers::FALLBACK_RETRY_S;
 use tollgate::limiter::{CheckError, FollowUpError, InvalidReceipts};
 
 use super::request_body::BodyError;
@@ -31,6 +32,12 @@ impl HttpError {
 
     pub(super) fn bad_request(code: &'static str, detail: impl Into<String>) -> HttpError {
         HttpError::new(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    /// Replaces the status, if there is another one.
+    #[must_use]
+    pub(super) fn with_status(self, status: Option<StatusCode>) -> HttpError {
+        HttpError { status: status.unwrap_or(self.status), ..self }
     }
 
     pub(super) fn not_found() -> HttpError {
@@ -86,6 +93,9 @@ impl From<EdgeError> for HttpError {
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static(r#"Bearer realm="tollgate""#);
             http.field = Some((header::WWW_AUTHENTICATE, scheme));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            http.field = Some((header::RETRY_AFTER, HeaderValue::from(FALLBACK_RETRY_S)));
         }
         http
     }

@@ -1,25 +1,43 @@
 //! `/v1/explain`: why a check would return what it would return. Charges nothing.
 //!
-//! Subjects are named by kind only: the caller knows the values it sent, and logs must not contain them.
+//! Fields name subjects by kind and by the beginning of their hash, as logs do. Only `lines` repeats values that the caller
+//! sent.
 
 use serde_json::{Value, json};
-use tollgate::core::rules::Origin;
+use tollgate::core::rules::{Origin, Request};
 use tollgate::limiter::{Account, Explanation, RuleExplanation, Standing};
+use tollgate::{Clock, SystemClock};
 
 use super::error::HttpError;
 use super::pages::mode;
 use super::request_body::BodyKind;
 use super::response::{self, HttpResponse};
+use crate::explanation::{self, text};
 use crate::serve::server_state::ServerState;
 
 pub(super) async fn explain(body: &[u8], state: &ServerState) -> Result<HttpResponse, HttpError> {
     let body = BodyKind::Peek.read(body)?;
     let request = body.check_request()?;
     let explanation = state.gate.explain(request.request()).await;
-    Ok(response::json(of(&explanation).to_string()))
+    let lines = lines(request.request(), state);
+    Ok(response::json(of(&explanation, &lines)))
 }
 
-fn of(explanation: &Explanation) -> String {
+/// The lines that `tollgate explain` prints for this request, with the hash keys of this server.
+fn lines(request: Request<'_>, state: &ServerState) -> Vec<String> {
+    let in_force = state.rules.in_force();
+    let now = SystemClock.now();
+    let text = state.gate.with_rules(|rules| {
+        let hashers = (state.gate.hashers(), false);
+        let values = rules.prepare(request.attributes);
+        let prepared = values.as_ref().map(|values| values.replace_in(request.attributes));
+        let request = Request { attributes: prepared.as_ref().unwrap_or(request.attributes), ..request };
+        text::text(&explanation::Explanation::new(rules, &in_force.text, request, hashers, now))
+    });
+    anstream::adapter::strip_str(&text).to_string().lines().map(str::to_owned).collect()
+}
+
+fn of(explanation: &Explanation, lines: &[String]) -> String {
     let Explanation { answer, exception, rules } = explanation;
     let exception = exception.as_ref().map(|exception| {
         let Origin { file, line } = &exception.origin;
@@ -30,7 +48,10 @@ fn of(explanation: &Explanation) -> String {
         Err(error) => ("null".to_owned(), json!(error.to_string())),
     };
     let (exception, rules) = (json!(exception), rules.iter().map(of_rule).collect::<Value>());
-    format!(r#"{{"decision":{decision},"undecided":{undecided},"exception":{exception},"rules":{rules}}}"#)
+    let lines = json!(lines);
+    format!(
+        r#"{{"decision":{decision},"undecided":{undecided},"exception":{exception},"rules":{rules},"lines":{lines}}}"#
+    )
 }
 
 fn of_rule(rule: &RuleExplanation) -> Value {
@@ -46,6 +67,7 @@ fn of_rule(rule: &RuleExplanation) -> Value {
         "unmet": rule.unmet.iter().map(|condition| json!(condition.attribute)).collect::<Value>(),
         "counts": counts,
         "none_of": none_of,
+        "subject": rule.subject_hash.map(|subject| subject.prefix()),
         "algorithm": rule.limit().algorithm().map(|algorithm| algorithm.name()),
         "limit_at": { "file": file, "line": line, "override": rule.changed_by.is_some() },
         "cost": rule.cost.cost,

@@ -2,9 +2,12 @@
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
-use tollgate::core::rules::{Mode, Rule, RuleLimit};
+use tollgate::core::rules::{Mode, Origin, Override, Rule, RuleLimit, Unmatched};
+use tollgate::{Clock, SystemClock};
 
 use super::response::{self, HttpResponse, NO_STORE};
+use crate::explanation::describe;
+use crate::explanation::rules_text::RulesText;
 use crate::serve::readiness::readiness;
 use crate::serve::server_state::ServerState;
 
@@ -52,26 +55,62 @@ pub(super) fn rules(state: &ServerState) -> HttpResponse {
         "loaded_at": in_force.loaded_at.to_string(),
         "name": in_force.name,
         "refused": in_force.refused,
-        "rules": state.gate.with_rules(|rules| rules.rules().iter().map(of_rule).collect::<Value>()),
+        "unmatched": state.gate.with_rules(|rules| match rules.unmatched() {
+            Unmatched::Allow => "allow",
+            Unmatched::Refuse => "refuse",
+        }),
+        "rules": state.gate.with_rules(|rules| {
+            let each = rules.rules().iter().enumerate();
+            each.map(|(index, rule)| of_rule(rule, rules.overrides_of(index), &in_force.text)).collect::<Value>()
+        }),
     });
     let mut response = response::json(rules.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response
 }
 
-fn of_rule(rule: &Rule) -> Value {
+fn of_rule(rule: &Rule, overrides: &[Override], text: &RulesText) -> Value {
+    let Origin { file, line } = &rule.origin;
     json!({
         "id": rule.keyspace.rule(),
         "description": rule.description,
+        "file": file,
+        "line": line,
+        "match": describe::conditions(&rule.conditions, text),
+        "per": describe::per(&rule.per),
         "algorithm": rule.limit.algorithm().map(|algorithm| algorithm.name()),
-        "limit": limit(rule),
+        "limit": limit(&rule.limit),
+        "window_ms": window_ms(&rule.limit),
+        "written": text.limit(&rule.limit, &rule.origin).text,
         "mode": mode(rule.mode),
+        "rollout": describe::percentage(rule.rollout),
+        "overrides": overrides.iter().map(|change| of_override(change, text)).collect::<Value>(),
     })
 }
 
-/// The limit that decisions state, before any override.
-pub(super) const fn limit(rule: &Rule) -> u64 {
-    match &rule.limit {
+fn of_override(change: &Override, text: &RulesText) -> Value {
+    let Origin { file, line } = &change.origin;
+    json!({
+        "when": describe::conditions(&change.conditions, text),
+        "limit": limit(&change.limit),
+        "window_ms": window_ms(&change.limit),
+        "written": text.limit(&change.limit, &change.origin).text,
+        "until": change.until.map(describe::instant),
+        "reason": change.reason,
+        "file": file,
+        "line": line,
+    })
+}
+
+/// The window or period in milliseconds, or the time to fill; `None` if the limit has none.
+fn window_ms(limit: &RuleLimit) -> Option<u64> {
+    let now = SystemClock.now();
+    Some(limit.at(now)?.window(now)?.us().div_ceil(1_000))
+}
+
+/// The limit that decisions state.
+const fn limit(limit: &RuleLimit) -> u64 {
+    match limit {
         RuleLimit::Deny => 0,
         RuleLimit::Fixed(limit) => limit.reported_limit(),
         RuleLimit::Calendar { allowance, .. } => *allowance,

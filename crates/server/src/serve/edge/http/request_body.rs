@@ -136,9 +136,14 @@ impl<'b> Visitor<'b> for BodyKind {
         while let Some(name) = map.next_key_seed(Text)? {
             let Some(index) = self.members().iter().position(|known| *known == name) else {
                 let known = self.members().join(", ");
+                let inside = if self.members().contains(&"attributes") {
+                    "; names and values that describe the request belong into attributes"
+                } else {
+                    ""
+                };
                 let name = Excerpt::of(&name);
                 return Err(A::Error::custom(format_args!(
-                    "unknown member {name}; leave it out, or use {known}"
+                    "unknown member {name}; leave it out, or use {known}{inside}"
                 )));
             };
             if seen & 1 << index != 0 {
@@ -212,7 +217,7 @@ impl<'b> Visitor<'b> for AttributesSeed {
     type Value = Vec<(Cow<'b, str>, Cow<'b, str>)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("attributes as an object of strings")
+        f.write_str("attributes as an object of strings, whole numbers, true and false")
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -223,7 +228,7 @@ impl<'b> Visitor<'b> for AttributesSeed {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let value = map.next_value_seed(Text)?;
+            let value = map.next_value_seed(AttributeValue)?;
             entries.push((name, value));
         }
         Ok(entries)
@@ -254,6 +259,58 @@ impl<'b> Visitor<'b> for Text {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'b, str>, E> {
         Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+/// A string, a whole number, `true` or `false`. Each has exactly one text, so that one value is always one subject.
+///
+/// A whole number may be written with a decimal point or an exponent, as some languages do. A number of more than 64 bits
+/// would be rounded, so that two ids would share a count; it is an error, and so are fractions and `null`.
+struct AttributeValue;
+
+impl<'b> DeserializeSeed<'b> for AttributeValue {
+    type Value = Cow<'b, str>;
+
+    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<Cow<'b, str>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'b> Visitor<'b> for AttributeValue {
+    type Value = Cow<'b, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a whole number of at most 64 bits, true or false; write other values as a string in quotes")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'b str) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Cow<'b, str>, E> {
+        // Exclusive: the parser rounds larger whole numbers to these bounds.
+        const BELOW: f64 = -9_223_372_036_854_775_808.0;
+        const ABOVE: f64 = 18_446_744_073_709_551_616.0;
+        if number.fract() != 0.0 || number <= BELOW || number >= ABOVE {
+            return Err(E::invalid_value(serde::de::Unexpected::Float(number), &self));
+        }
+        Ok(Cow::Owned(if number < 0.0 { (number as i64).to_string() } else { (number as u64).to_string() }))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'b, str>, E> {
+        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
     }
 }
 
@@ -306,6 +363,46 @@ impl<'b> DeserializeSeed<'b> for AttemptResult {
                 let other = Excerpt::of(other);
                 Err(D::Error::custom(format_args!("result is {other}; it must be success or failure")))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(value: &str) -> Result<String, String> {
+        let body = format!(r#"{{"attributes":{{"user":{value}}}}}"#);
+        let body = BodyKind::Check.read(body.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(body.attributes[0].1.to_string())
+    }
+
+    #[test]
+    fn whole_numbers_and_booleans_are_attribute_values() {
+        for (value, text) in [
+            ("42", "42"),
+            ("-7", "-7"),
+            ("0", "0"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("-9223372036854775808", "-9223372036854775808"),
+            ("42.0", "42"),
+            ("-7.0", "-7"),
+            ("-0.0", "0"),
+            ("1e3", "1000"),
+            ("true", "true"),
+            ("false", "false"),
+            (r#""42""#, "42"),
+        ] {
+            assert_eq!(attribute(value).as_deref(), Ok(text), "{value}");
+        }
+    }
+
+    #[test]
+    fn fractions_large_numbers_and_other_values_are_errors_that_name_the_fix() {
+        let large = ["18446744073709551616", "-9223372036854775809", "1e300"];
+        for value in ["1.5", "-0.25", "null", "[]", "{}"].into_iter().chain(large) {
+            let error = attribute(value).expect_err(value);
+            assert!(error.contains("as a string in quotes"), "{value}: {error}");
         }
     }
 }

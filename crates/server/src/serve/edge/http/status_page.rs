@@ -3,9 +3,11 @@
 use std::fmt::Write;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use tollgate::core::rules::{Rollout, Rule};
 
-use super::pages::{limit, mode};
+use super::pages::mode;
 use super::response::{self, HttpResponse, NO_STORE};
+use crate::explanation::describe;
 use crate::serve::server_state::ServerState;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -20,20 +22,35 @@ pub(super) fn page(state: &ServerState) -> HttpResponse {
     let (name, version) = (Escaped(&in_force.name), in_force.version);
     let mut rows = String::new();
     let count = state.gate.with_rules(|rules| {
-        for rule in rules.rules() {
-            let algorithm = rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name());
+        for (index, rule) in rules.rules().iter().enumerate() {
+            let text = &in_force.text;
             let wrote = writeln!(
                 rows,
-                "<tr><td><code>{}</code></td><td>{algorithm}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
                 Escaped(rule.keyspace.rule()),
-                limit(rule),
-                mode(rule.mode),
+                Escaped(&describe::conditions(&rule.conditions, text)),
+                Escaped(&describe::per(&rule.per)),
+                Escaped(&text.limit(&rule.limit, &rule.origin).text),
+                Escaped(&mode_and_rollout(rule)),
                 Escaped(&rule.description),
             );
             debug_assert!(wrote.is_ok(), "writing to a string cannot fail");
+            for change in rules.overrides_of(index) {
+                let until = change.until.map(|until| format!("until {}", describe::instant(until)));
+                let wrote = writeln!(
+                    rows,
+                    "<tr><td>override</td><td>{}</td><td></td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+                    Escaped(&describe::conditions(&change.conditions, text)),
+                    Escaped(&text.limit(&change.limit, &change.origin).text),
+                    Escaped(&until.unwrap_or_default()),
+                    Escaped(&change.reason),
+                );
+                debug_assert!(wrote.is_ok(), "writing to a string cannot fail");
+            }
         }
         rules.rules().len()
     });
+    let count = if count == 1 { "1 rule".to_owned() } else { format!("{count} rules") };
     let page = format!(
         "<!doctype html>
 <html lang=\"en\">
@@ -42,10 +59,10 @@ pub(super) fn page(state: &ServerState) -> HttpResponse {
 <title>Tollgate</title>
 <link rel=\"stylesheet\" href=\"/status.css\">
 <h1>Tollgate {}</h1>
-<p>{count} rules in force: {name}, replaced {version} times since the start.</p>
+<p>{count} in force: {name}, replaced {version} times since the start.</p>
 <h2>Rules in force</h2>
 <table>
-<thead><tr><th>Rule</th><th>Algorithm</th><th>Limit</th><th>Mode</th><th>Description</th></tr></thead>
+<thead><tr><th>Rule</th><th>Match</th><th>Per</th><th>Limit</th><th>Mode</th><th>Description</th></tr></thead>
 <tbody>
 {rows}</tbody>
 </table>
@@ -61,6 +78,14 @@ pub(super) fn page(state: &ServerState) -> HttpResponse {
         env!("CARGO_PKG_VERSION"),
     );
     with_security_headers(response::new(StatusCode::OK, HTML, page))
+}
+
+/// `enforce`, or `enforce, rollout 10%`.
+fn mode_and_rollout(rule: &Rule) -> String {
+    match rule.rollout {
+        Rollout::ALL => mode(rule.mode).to_owned(),
+        rollout => format!("{}, rollout {}", mode(rule.mode), describe::percentage(rollout)),
+    }
 }
 
 pub(super) fn style() -> HttpResponse {

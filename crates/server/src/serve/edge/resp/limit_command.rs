@@ -39,6 +39,10 @@ impl LimitCommand<'_> {
             // A bound token is rare, and a copy of the request is made for it.
             LimitCommand::Check(_) if caller.bound().is_some() => return false,
             LimitCommand::Check(request) => {
+                if let Some(rule) = gate.unreturnable_lease(Edge::Resp, request.attributes()) {
+                    reply.edge_error(&EdgeError::lease_without_receipt(&rule));
+                    return true;
+                }
                 let Call::Ready(decided) = gate.check(Edge::Resp, request.request()) else { return false };
                 write_decided(&decided, reply);
             }
@@ -59,6 +63,10 @@ impl LimitCommand<'_> {
             }
             LimitCommand::Check(request) => match caller.bind(request) {
                 Ok(request) => {
+                    if let Some(rule) = gate.unreturnable_lease(Edge::Resp, request.attributes()) {
+                        reply.edge_error(&EdgeError::lease_without_receipt(&rule));
+                        return out;
+                    }
                     write_decided(&gate.check(Edge::Resp, request.request()).finish().await, reply);
                 }
                 Err(error) => reply.edge_error(&error.into()),

@@ -37,7 +37,7 @@ impl Known {
     }
 
     /// Whether it is connected and neither failed nor unknown.
-    pub(super) fn is_well(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.linked && self.flags.iter().all(|flag| ["myself", "master", "slave"].contains(&flag.as_str()))
     }
 
@@ -99,9 +99,11 @@ mod tests {
         let line = "a1 127.0.0.1:1@2,host myself,master - 0 0 7 connected 0-9 12 [93-<-b2] [77->-b2]";
         let known = Known::read(line).expect("it is a line");
         assert_eq!((known.primary.as_ref(), known.epoch, &known.slots), (None, 7, &vec![0..10, 12..13]));
-        assert!(known.is_itself() && known.is_well() && known.owns(9) && known.owns(12) && !known.owns(10));
+        assert!(
+            known.is_itself() && known.is_healthy() && known.owns(9) && known.owns(12) && !known.owns(10)
+        );
         let failed = Known::read("b2 127.0.0.1:3@4 slave,fail? a1 0 0 7 connected").expect("it is a line");
-        assert!(!failed.is_well() && !failed.is_itself());
+        assert!(!failed.is_healthy() && !failed.is_itself());
         assert_eq!(failed.primary.as_deref(), Some("a1"));
     }
 }

@@ -68,7 +68,7 @@ impl<'a> SlotMove<'a> {
     /// The target claims the slot with the newest epoch that it knows. If the source's claim were newer, a delayed message
     /// about it would make the target give the slot back after the source released it, and no node would own it.
     pub fn finish(self) -> Result<(), Error> {
-        self.cluster.wait_heard(self.to)?;
+        self.cluster.wait_for_epochs(self.to)?;
         let mut nodes = vec![self.to, self.from];
         nodes
             .extend(self.cluster.primaries().into_iter().filter(|node| ![self.to, self.from].contains(node)));

@@ -212,7 +212,7 @@ impl SentinelBuilder {
             builder = builder.arguments(["--tls-replication", "yes"]);
         }
         let sentinel = builder.start()?;
-        hurry(&sentinel)?;
+        shorten_polling_periods(&sentinel)?;
         Ok(sentinel)
     }
 
@@ -259,7 +259,7 @@ impl Login {
 }
 
 /// Sets the polling periods of a sentinel, where that is supported. They are lost when it exits.
-pub(super) fn hurry(sentinel: &Server) -> Result<(), Error> {
+pub(super) fn shorten_polling_periods(sentinel: &Server) -> Result<(), Error> {
     if !has_periods(sentinel.flavour()) {
         return Ok(());
     }

@@ -31,10 +31,10 @@ impl View {
         let primary = ask(&mut admin, b"MASTER").and_then(|reply| fields(&reply))?;
         let replicas = list(ask(&mut admin, b"REPLICAS")?)?;
         let others = list(ask(&mut admin, b"SENTINELS")?)?;
-        well(&primary, &["master"])?;
-        replicas.iter().try_for_each(|replica| well(replica, &["slave"]))?;
+        check_flags(&primary, &["master"])?;
+        replicas.iter().try_for_each(|replica| check_flags(replica, &["slave"]))?;
         // In Valkey, a sentinel keeps the down flag even after the primary is reachable again.
-        others.iter().try_for_each(|other| well(other, &["sentinel", "master_down"]))?;
+        others.iter().try_for_each(|other| check_flags(other, &["sentinel", "master_down"]))?;
         let replicas = replicas.iter().map(port).collect::<Result<_, _>>()?;
         Ok(View { primary: port(&primary)?, replicas, others: others.len() })
     }
@@ -61,7 +61,7 @@ impl View {
 }
 
 /// Other flags mean that it is down or changes its role.
-fn well(known: &Fields, flags: &[&str]) -> Result<(), NotYet> {
+fn check_flags(known: &Fields, flags: &[&str]) -> Result<(), NotYet> {
     let linked = known.get("master-link-status").is_none_or(|status| status == "ok");
     let found = known.get("flags").map(|found| found.split(',').all(|flag| flags.contains(&flag)));
     if linked && found == Some(true) { Ok(()) } else { Err(NotYet(format!("a sentinel knows {known:?}"))) }

@@ -129,7 +129,7 @@ fn cases() -> Vec<Case> {
         warning(
             "open-login",
             one("match: { path: /v1/login }, limit: { sliding-log: 5/s }, on_failure: open"),
-            one("match: { path: /v1/login }, limit: { sliding-log: 5/s }, on_failure: local 25%"),
+            one("match: { path: /v1/login }, limit: { sliding-log: 5/s }, on_failure: closed"),
         ),
         warning(
             "penalty-without-account",
@@ -158,6 +158,33 @@ fn cases() -> Vec<Case> {
                 "  - { rule: a, when: { plan: pro }, limit: deny }\n  - { rule: a, when: { tenant: x }, \
                  limit: deny }",
             ),
+        ),
+        warning(
+            "temporary-lowering",
+            override_of_a(
+                searches,
+                "  - { rule: a, when: { tenant: x }, limit: { sliding-log: 50/s } }\n  - { rule: a, when: { plan: pro }, \
+                 limit: { sliding-log: 20/s }, until: 2099-01-01T00:00:00Z }",
+            ),
+            override_of_a(
+                searches,
+                "  - { rule: a, when: { tenant: x }, limit: { sliding-log: 50/s } }\n  - { rule: a, when: { tenant: y }, \
+                 limit: { sliding-log: 20/s }, until: 2099-01-01T00:00:00Z }",
+            ),
+        ),
+        warning(
+            "unsupported-failure-policy",
+            one(
+                "limit: { sliding-log: 5/s }, on_failure: { default: open, by: { method: { POST: cap 5/s } } }",
+            ),
+            one(
+                "limit: { sliding-log: 5/s }, on_failure: { default: open, by: { method: { POST: closed } } }",
+            ),
+        ),
+        note(
+            "unmatched-refuse",
+            format!("unmatched: refuse\n{}", one("limit: { sliding-log: 5/s }")),
+            format!("unmatched: refuse\n{}", one(searches)),
         ),
         Case {
             cluster: true,
@@ -194,6 +221,11 @@ fn cases() -> Vec<Case> {
                 "per: all, limit: { leaky-bucket: 10/s, queue: 50 }, match: { action: send }",
                 "per: all, limit: { concurrency: 5, lease: 5s }, match: { action: plan }",
             ),
+        ),
+        warning(
+            "lease-behind-gateway",
+            one("match: { domain: shop }, limit: { concurrency: 5, lease: 5s }"),
+            one("match: { action: export }, limit: { concurrency: 5, lease: 5s }"),
         ),
         Case {
             other_findings: &["counted-by-address"],

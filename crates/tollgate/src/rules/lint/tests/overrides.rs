@@ -51,3 +51,36 @@ fn an_override_is_unreachable_only_if_another_always_takes_precedence() {
         assert_eq!(unreachable(changes), expected, "{changes:?}");
     }
 }
+
+#[test]
+fn a_temporary_override_that_lowers_the_rule_is_a_note_and_one_that_denies_is_intended() {
+    let found = |limit: &str| {
+        let text = one("limit: { token-bucket: 10/s, burst: 100 }")
+            + &format!(
+                "overrides:\n  - {{ rule: a, when: {{ plan: pro }}, limit: {limit}, until: 2099-01-01T00:00:00Z }}\n"
+            );
+        let (_, problems) = linted(&text, &options(false));
+        let found = problems.in_order().into_iter().find(|problem| problem.code == "temporary-lowering");
+        found.map(|problem| (problem.severity, problem.message.clone()))
+    };
+    for (limit, expected) in [
+        ("{ token-bucket: 20/s, burst: 100 }", None),
+        ("{ token-bucket: 600/min, burst: 100 }", None),
+        ("{ token-bucket: 5/s, burst: 100 }", Some("lowers the rule's own limit")),
+        // The burst of a bucket that does not set it is the amount of its rate.
+        ("{ token-bucket: 20/s }", Some("raises one number and lowers another of the rule's own limit")),
+        ("deny", None),
+    ] {
+        let message = expected.map(|what| format!("this temporary override of rule `a` {what}"));
+        assert_eq!(found(limit), message.map(|message| (Severity::Note, message)), "{limit}");
+    }
+}
+
+#[test]
+fn unmatched_refuse_without_a_rule_in_force_is_a_warning() {
+    let text = format!("unmatched: refuse\n{}", one("mode: off, limit: { sliding-log: 5/s }"));
+    assert_eq!(
+        message(&text, "unmatched-refuse"),
+        "no rule is in force, so `unmatched: refuse` refuses every request"
+    );
+}

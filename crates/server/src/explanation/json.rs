@@ -8,7 +8,7 @@ use tollgate::core::rules::{Missing, Origin, Override, Planned, RuleLimit, RuleT
 use super::unused_attributes::unused_attributes;
 use super::{Explanation, describe, matches};
 
-pub(super) fn json(explanation: &Explanation<'_>) -> Value {
+pub(crate) fn json(explanation: &Explanation<'_>) -> Value {
     let Explanation { rules, request, now, traces, .. } = explanation;
     let attributes: Map<String, Value> =
         request.attributes.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -59,7 +59,7 @@ fn subject_json(explanation: &Explanation<'_>, trace: &RuleTrace<'_, '_>) -> Val
     match &trace.subject {
         Ok(subjects) => {
             let parts = subjects.parts.iter().map(|(kind, value)| json!({ "kind": kind, "value": value }));
-            let hash = format!("{:?}", explanation.hash(subjects));
+            let hash = explanation.hash(subjects).prefix();
             json!({ "found": true, "parts": parts.collect::<Value>(), "hash_prefix": hash })
         }
         Err(chain) => {
@@ -118,6 +118,7 @@ fn answer_json(explanation: &Explanation<'_>) -> Value {
             let why = if *missing { "missing-subject" } else { "limit-deny" };
             json!({ "kind": "refused", "rule": rule.keyspace.rule(), "why": why })
         }
+        Ok(Planned::Unmatched { skipped }) => json!({ "kind": "unmatched", "skipped": skipped }),
         Ok(Planned::Plan { plan, skipped, cost_failed }) => json!({
             "kind": "plan",
             "items": plan.items().iter().map(item_json).collect::<Value>(),

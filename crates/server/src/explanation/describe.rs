@@ -2,16 +2,45 @@
 
 use tollgate::core::path::PATH;
 use tollgate::core::rules::cost::ResolvedCost;
-use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, Test};
+use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, SubjectSelector, Test};
 use tollgate::core::{Attributes, OnFailure, Time};
 
 use super::rules_text::RulesText;
-pub(super) use crate::cli::terminal::instant;
+pub(crate) use crate::cli::terminal::instant;
 use crate::cli::terminal::{quoted_unless_plain, timestamp};
 use crate::text::escape_control;
 
+/// Describes conditions: `action is search, path has the form /v1/items/{id}`.
+pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> String {
+    if conditions.is_empty() {
+        return "every request".to_owned();
+    }
+    let each = conditions.iter().map(|Condition { attribute, test }| match test {
+        Test::OneOf(values) => format!("{attribute} is {}", any_of(values)),
+        Test::Prefix(prefix) => format!("{attribute} starts with {}", quoted_unless_plain(prefix)),
+        Test::Glob(pattern) => format!("{attribute} has the form {}", quoted_unless_plain(pattern)),
+        Test::Address(blocks) => {
+            let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+            format!("{attribute} is in {}", any_of(&blocks))
+        }
+        Test::Path(pattern) => {
+            let form = rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain);
+            format!("{attribute} has the form {form}")
+        }
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes the subject of a rule as in the file: `tenant, api_key | ip`; `all` if it counts all requests together.
+pub(crate) fn per(per: &SubjectSelector) -> String {
+    if per.parts.is_empty() {
+        return "all".to_owned();
+    }
+    per.parts.iter().map(|chain| chain.join(" | ")).collect::<Vec<_>>().join(", ")
+}
+
 /// Describes why a condition is not met: `method must be GET or HEAD, but is POST`.
-pub(super) fn unmet_condition(
+pub(crate) fn unmet_condition(
     condition: &Condition,
     attributes: &Attributes<'_>,
     rules_text: &RulesText,
@@ -35,7 +64,7 @@ pub(super) fn unmet_condition(
 }
 
 /// Describes met conditions: `action is search, method is GET`.
-pub(super) fn met_conditions(conditions: &[Condition], attributes: &Attributes<'_>) -> String {
+pub(crate) fn met_conditions(conditions: &[Condition], attributes: &Attributes<'_>) -> String {
     if conditions.is_empty() {
         return "every request".to_owned();
     }
@@ -72,9 +101,10 @@ fn any_of(values: &[String]) -> String {
 }
 
 /// Describes where a cost comes from: `because method is POST`.
-pub(super) fn cost_reason(cost: &Cost, resolved: ResolvedCost, attributes: &Attributes<'_>) -> String {
+pub(crate) fn cost_reason(cost: &Cost, resolved: ResolvedCost, attributes: &Attributes<'_>) -> String {
     match cost {
         Cost::FromRequest => "from the request".to_owned(),
+        Cost::One => "one lease, because the rule sets no `cost`".to_owned(),
         Cost::Constant(_) => "constant".to_owned(),
         Cost::Table { attribute, costs, .. } => {
             let value = attributes.get(attribute);
@@ -91,7 +121,7 @@ pub(super) fn cost_reason(cost: &Cost, resolved: ResolvedCost, attributes: &Attr
 }
 
 /// Describes why one override wins over another that matches too.
-pub(super) fn override_precedence(winner: &Override, loser: &Override) -> String {
+pub(crate) fn override_precedence(winner: &Override, loser: &Override) -> String {
     let (ends, conditions) = winner.rank();
     let (other_ends, others) = loser.rank();
     if ends != other_ends {
@@ -104,7 +134,7 @@ pub(super) fn override_precedence(winner: &Override, loser: &Override) -> String
 }
 
 /// Describes why an override does not match.
-pub(super) fn override_mismatch(
+pub(crate) fn override_mismatch(
     change: &Override,
     attributes: &Attributes<'_>,
     now: Time,
@@ -117,7 +147,7 @@ pub(super) fn override_mismatch(
     ended.into_iter().chain(unmet).collect::<Vec<_>>().join("; ")
 }
 
-pub(super) fn mode(mode: Mode) -> &'static str {
+pub(crate) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Enforce => "enforce",
         Mode::Shadow => "shadow",
@@ -125,7 +155,7 @@ pub(super) fn mode(mode: Mode) -> &'static str {
     }
 }
 
-pub(super) fn on_failure(policy: OnFailure) -> String {
+pub(crate) fn on_failure(policy: OnFailure) -> String {
     match policy {
         OnFailure::Open => "open".to_owned(),
         OnFailure::Closed => "closed".to_owned(),
@@ -136,7 +166,7 @@ pub(super) fn on_failure(policy: OnFailure) -> String {
 }
 
 /// Formats the share of a rollout, like `12.5%`.
-pub(super) fn percentage(rollout: Rollout) -> String {
+pub(crate) fn percentage(rollout: Rollout) -> String {
     let points = rollout.basis_points();
     match points % 100 {
         0 => format!("{}%", points / 100),
@@ -145,7 +175,7 @@ pub(super) fn percentage(rollout: Rollout) -> String {
 }
 
 /// Formats a position, like `rules.yaml:12`.
-pub(super) fn location(origin: &Origin) -> String {
+pub(crate) fn location(origin: &Origin) -> String {
     match origin.line {
         0 => origin.file.clone(),
         line => format!("{}:{line}", origin.file),
@@ -153,12 +183,12 @@ pub(super) fn location(origin: &Origin) -> String {
 }
 
 /// Formats a reason to append to a sentence; empty if there is no reason.
-pub(super) fn reason_suffix(reason: &str) -> String {
+pub(crate) fn reason_suffix(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {}", escape_control(reason)) }
 }
 
 /// Formats an instant as local time of a zone.
-pub(super) fn instant_in(time: Time, zone: &str) -> String {
+pub(crate) fn instant_in(time: Time, zone: &str) -> String {
     let zoned = timestamp(time).and_then(|timestamp| timestamp.in_tz(zone).ok());
     zoned.map_or_else(|| instant(time), |zoned| zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
 }

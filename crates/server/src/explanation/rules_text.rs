@@ -1,38 +1,36 @@
 //! The text of limits and paths in the rules file. A rule set keeps their meaning, but not how they were written.
 
 use tollgate::core::rules::condition::PathPattern;
-use tollgate::core::rules::{Origin, RuleLimit, RuleSet};
+use tollgate::core::rules::{Origin, RuleLimit};
 use tollgate::rules::{load_limit, presets};
 use tollgate_document::{Node, Problems, Source, Value, parse};
 
 /// The rules file, and the presets that it uses.
-pub(super) struct RulesText {
+pub(crate) struct RulesText {
     files: Vec<(Source, Node)>,
 }
 
 /// The text of a limit, and its position.
-pub(super) struct LimitText {
-    pub(super) text: String,
-    pub(super) origin: Origin,
+pub(crate) struct LimitText {
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
 }
 
 impl RulesText {
-    pub(super) fn new(source: &Source, rules: &RuleSet) -> RulesText {
+    /// Reads the file again. It is known to be valid.
+    pub(crate) fn new(source: &Source) -> RulesText {
         let mut files = Vec::new();
         let mut add =
             |source: Source| files.extend(parse(&source, &mut Problems::new()).map(|root| (source, root)));
         add(source.clone());
         for preset in presets::ALL {
-            let name = format!("preset {}", preset.name);
-            if rules.rules().iter().any(|rule| rule.origin.file == name) {
-                add(Source::new(name, preset.text.as_bytes()));
-            }
+            add(Source::new(format!("preset {}", preset.name), preset.text.as_bytes()));
         }
         RulesText { files }
     }
 
     /// Returns the text of the limit of the rule or override at `origin`.
-    pub(super) fn limit(&self, limit: &RuleLimit, origin: &Origin) -> LimitText {
+    pub(crate) fn limit(&self, limit: &RuleLimit, origin: &Origin) -> LimitText {
         let file = self.files.iter().find(|(source, _)| source.name() == origin.file);
         file.and_then(|(source, root)| find_limit(source, root, limit, origin)).unwrap_or_else(|| {
             let name = limit.algorithm().map_or("deny", |algorithm| algorithm.name());
@@ -41,7 +39,7 @@ impl RulesText {
     }
 
     /// Returns the text of a path pattern.
-    pub(super) fn path(&self, pattern: &PathPattern) -> Option<&str> {
+    pub(crate) fn path(&self, pattern: &PathPattern) -> Option<&str> {
         self.files.iter().find_map(|(_, root)| find_path(root, pattern))
     }
 }

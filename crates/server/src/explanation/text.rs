@@ -11,7 +11,7 @@ use crate::cli::terminal::{DIM, GREEN, RED, STRONG, YELLOW, quoted_unless_plain}
 /// The width of the longest label.
 const LABEL: usize = 10;
 
-pub(super) fn text(explanation: &Explanation<'_>) -> String {
+pub(crate) fn text(explanation: &Explanation<'_>) -> String {
     let Explanation { rules, request, now, traces, .. } = explanation;
     let mut out = format!("{DIM}at {}, cost {}{DIM:#}\n", describe::instant(*now), request.cost);
     for (index, rule) in traces.iter().enumerate().filter(|(_, rule)| matches(rule)) {
@@ -78,15 +78,15 @@ fn line(out: &mut String, label: &str, text: &str) {
 fn subject(explanation: &Explanation<'_>, trace: &RuleTrace<'_, '_>) -> String {
     match &trace.subject {
         Ok(subjects) => {
-            let hash = explanation.hash(subjects);
+            let hash = explanation.hash(subjects).prefix();
             let parts: Vec<String> = subjects
                 .parts
                 .iter()
                 .map(|(kind, value)| format!("{kind} {}", quoted_unless_plain(value)))
                 .collect();
             match parts.as_slice() {
-                [] => format!("all requests together ({hash:?})"),
-                parts => format!("{} ({hash:?})", parts.join(", ")),
+                [] => format!("all requests together ({hash})"),
+                parts => format!("{} ({hash})", parts.join(", ")),
             }
         }
         Err(chain) => {
@@ -191,13 +191,23 @@ fn answer(explanation: &Explanation<'_>) -> String {
             };
             format!("{RED}Refused{RED:#} by {}: {why}. The store is not used.\n", rule.keyspace.rule())
         }
+        Ok(Planned::Unmatched { skipped }) => {
+            let why = uncounted(*skipped);
+            format!(
+                "{RED}Refused{RED:#}: {why}, and the file has `unmatched: refuse`. The store is not used.\n"
+            )
+        }
         Ok(Planned::Plan { plan, skipped, .. }) if plan.items().is_empty() => {
-            let why = if *skipped == 0 { "no rule matches" } else { "every rule that matches is skipped" };
-            format!("{GREEN}Allowed{GREEN:#}: {why}. The store is not used.\n")
+            format!("{GREEN}Allowed{GREEN:#}: {}. The store is not used.\n", uncounted(*skipped))
         }
         Ok(Planned::Plan { plan, .. }) => items(plan),
         Err(error) => format!("{RED}Error{RED:#}: {error}.\n"),
     }
+}
+
+/// Why no rule counts the request.
+const fn uncounted(skipped: u32) -> &'static str {
+    if skipped == 0 { "no rule matches" } else { "every rule that matches is skipped" }
 }
 
 fn list_entry(entry: &ListEntry, explanation: &Explanation<'_>) -> String {

@@ -1,0 +1,147 @@
+//! `tollgate reset`: deletes the consumption of one subject under one rule, in a shared store.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde_json::json;
+use tollgate::core::rules::{Request, RuleSet};
+use tollgate::core::{Attributes, SubjectHasher};
+use tollgate::engine::Setup;
+use tollgate::limiter::FollowUpError;
+use tollgate::store::redis::RedisSettings;
+use tollgate_document::suggest;
+
+use crate::cli::request_args::RequestArgs;
+use crate::cli::store_args::{RecordingStore, StoreArgs, store_failure};
+use crate::cli::{exit, terminal};
+use crate::explanation::describe;
+use crate::failure::Failure;
+use crate::text::escape_control;
+
+/// Delete the consumption of one subject under one rule
+///
+/// The subject can use its whole limit again at once. Give the attributes of a request that the rule matches, and the hash
+/// key of your servers:
+///
+///   export TOLLGATE_HASH_KEY
+///   tollgate reset --rules rules.yaml --store redis://localhost:6379 --rule exports --reason 'ticket 4711' action=export tenant=acme
+///
+/// The result names the rule, the subject as logs and explanations show it, and the reason. With another hash key, or if the
+/// rule does not match the attributes, nothing is deleted.
+#[derive(clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Exit codes:
+  0  the consumption was deleted
+  1  the rule does not match the attributes, or finds no subject in them; nothing was deleted
+  2  the command line or a file is invalid, or the hash key is not the one of your servers
+  3  the store cannot be reached, rejects the credentials, or reports an error
+
+Environment:
+  TOLLGATE_HASH_KEY                 hash key of your servers, 64 hexadecimal digits; --hash-key-file overrides it
+  TOLLGATE_STORE_PASSWORD           password of the store; --store-password-file overrides it
+  TOLLGATE_STORE_SENTINEL_PASSWORD  password of the sentinels; --store-sentinel-password-file overrides it"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    request: RequestArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Id of the rule
+    #[arg(long, value_name = "ID")]
+    rule: String,
+    /// Why it is deleted
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let (_, rules) = args.request.load_rules("nothing was deleted")?;
+    let only = only_rule(&rules, &args.rule)?;
+    let attributes = args.request.attributes()?;
+    let Some(settings) = args.store.settings()? else {
+        let hint = "pass --store redis://HOST:PORT; a memory store belongs to one server";
+        return Err(Failure::new("missing --store: there is no shared store to delete from", hint).into());
+    };
+    let hasher = args.request.hash_key.required()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let deleted = runtime.block_on(reset(settings, &rules, &only, &attributes, &hasher))?;
+    report(args, &only, &attributes, &hasher, deleted)
+}
+
+/// The rule of this id alone, without the lists, so that no other count is deleted.
+fn only_rule(rules: &RuleSet, id: &str) -> Result<RuleSet> {
+    let Some((index, rule)) = rules.find(id) else {
+        let ids = rules.rules().iter().map(|rule| rule.keyspace.rule());
+        let hint = match suggest(id, ids) {
+            Some(near) => format!("did you mean {near}? the ids of a preset's rules are its id and a suffix"),
+            None => "`tollgate explain` lists the ids of all rules".to_owned(),
+        };
+        return Err(Failure::new(format!("unknown rule `{}`", escape_control(id)), hint).into());
+    };
+    let overrides = rules.overrides_of(index).iter().map(|change| (id.to_owned(), change.clone())).collect();
+    Ok(RuleSet::new(vec![rule.clone()], overrides, Vec::new(), Vec::new(), rules.placement().clone())?)
+}
+
+/// Returns whether the rule matched.
+async fn reset(
+    settings: RedisSettings,
+    rules: &RuleSet,
+    only: &RuleSet,
+    attributes: &Attributes<'_>,
+    hasher: &SubjectHasher,
+) -> Result<bool> {
+    let store = RecordingStore::connect(settings).await?;
+    store.check_hash_key(hasher, rules).await?;
+    let limiter = Setup::default().rules(only.clone()).hash_key(hasher.clone()).build(store)?;
+    let returned = limiter.reset(Request::new(attributes)).await.map_err(|error| match error {
+        FollowUpError::Store(error) => store_failure(&error),
+        FollowUpError::Check(error) => {
+            Failure::new(error.to_string(), "`tollgate explain` shows how the rule treats this request")
+        }
+    })?;
+    Ok(returned.iter().any(|returned| returned.amount.is_ok()))
+}
+
+fn report(
+    args: &Args,
+    only: &RuleSet,
+    attributes: &Attributes<'_>,
+    hasher: &SubjectHasher,
+    deleted: bool,
+) -> Result<ExitCode> {
+    let rule = &only.rules()[0];
+    let subject = rule.per.find(attributes).ok().map(|subject| subject.hash(hasher).prefix());
+    terminal::print(&match args.format {
+        Format::Json => {
+            let result =
+                json!({ "rule": args.rule, "subject": subject, "deleted": deleted, "reason": args.reason });
+            format!("{result}\n")
+        }
+        Format::Text if deleted => format!(
+            "deleted the consumption of {} under rule {}: {}\n",
+            subject.unwrap_or_default(),
+            args.rule,
+            escape_control(&args.reason),
+        ),
+        Format::Text => format!(
+            "nothing was deleted: rule {} does not match these attributes, or finds no subject ({}) in them\n",
+            args.rule,
+            describe::per(&rule.per),
+        ),
+    })?;
+    Ok(if deleted { exit::SUCCESS } else { exit::NEGATIVE })
+}
