@@ -231,8 +231,8 @@ fn cases() -> Vec<Case> {
             other_findings: &["counted-by-address"],
             ..warning(
                 "renamed-key",
-                file("  - { id: a, per: api_key | ip, limit: { sliding-log: 5/s }, strangers_max: 100 }"),
-                file("  - { id: a, per: api_key | ip, limit: { sliding-log: 5/s }, ip_subjects_max: 100 }"),
+                file("  - { id: a, per: user | ip, limit: { sliding-log: 5/s }, strangers_max: 100 }"),
+                file("  - { id: a, per: user | ip, limit: { sliding-log: 5/s }, ip_subjects_max: 100 }"),
             )
         },
         note("lint-incomplete", globs(10_000), globs(10)),
