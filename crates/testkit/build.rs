@@ -37,10 +37,27 @@ fn main() {
     fs::write(Path::new(&out).join("mutants.rs"), modules + &table).expect("OUT_DIR can be written");
 }
 
-/// Returns the algorithm's source with one mutation, with paths that work in this crate.
+/// A part that algorithms share, and an algorithm that uses it and is tested with the mutants of the part.
+const SHARED: [(&str, &str); 1] = [("hold_sums", "quota")];
+
+/// Returns the source of a mutant, with paths that work in this crate. The mutant of a shared part comes with a copy of
+/// an algorithm that uses it.
 fn plant(algorithm: &str, wrong: &str, right_text: &str, wrong_text: &str) -> String {
+    let mutant = mutate(algorithm, wrong, right_text, wrong_text);
+    let Some((part, user)) = SHARED.iter().find(|(part, _)| *part == algorithm) else { return mutant };
+    let user = source(user).replace(&format!("crate::algorithm::{part}"), &format!("self::planted::{part}"));
+    let user = user.replace("crate::", "tollgate_core::");
+    format!("{user}\npub mod planted {{\npub mod {part} {{\n{mutant}\n}}\n}}")
+}
+
+fn source(algorithm: &str) -> String {
     let path = format!("{CORE}/{algorithm}.rs");
-    let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Returns the algorithm's source with one mutation.
+fn mutate(algorithm: &str, wrong: &str, right_text: &str, wrong_text: &str) -> String {
+    let (path, source) = (format!("{CORE}/{algorithm}.rs"), source(algorithm));
     let found = source.matches(right_text).count();
     assert!(
         found == 1,

@@ -4,8 +4,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use tollgate_testkit::drill::{
-    DrillError, Failover, Fault, cluster_failover, control, median, move_slots, runtime, sentinel_failovers,
-    stop_for,
+    DrillError, Failover, Fault, cluster_failover, control, fill_memory, median, move_slots,
+    planned_cluster_failovers, planned_sentinel_failovers, runtime, sentinel_failovers, stop_for,
 };
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 
@@ -41,10 +41,14 @@ enum Drill {
     Sentinel,
     /// A primary of a cluster is killed.
     Cluster,
+    /// An operator orders failovers of a healthy primary, behind sentinels and in a cluster.
+    Planned,
     /// Hash slots move while their keys are used.
     Slots,
     /// A server hangs.
     Stop,
+    /// A server runs out of memory, and refuses writes or evicts keys.
+    Full,
 }
 
 /// Runs the drills and fails if one of them breaks a bound.
@@ -52,8 +56,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let wanted = |drill| options.only.is_none_or(|only| only == drill);
     let mut problems = Vec::new();
     println!("seed {}", options.seed);
-    let drills: [(Drill, Run); 4] =
-        [(Drill::Sentinel, sentinel), (Drill::Cluster, cluster), (Drill::Slots, slots), (Drill::Stop, stop)];
+    let drills: [(Drill, Run); 6] = [
+        (Drill::Sentinel, sentinel),
+        (Drill::Cluster, cluster),
+        (Drill::Planned, planned),
+        (Drill::Slots, slots),
+        (Drill::Stop, stop),
+        (Drill::Full, full),
+    ];
     for (drill, run) in drills {
         if wanted(drill) {
             problems.extend(run(options).map_err(|error: DrillError| anyhow!(error))?);
@@ -119,6 +129,24 @@ fn cluster(options: &Options) -> Result<Problems, DrillError> {
     Ok(problems)
 }
 
+fn planned(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let set = SentinelSet::start(Flavour::Redis70)?;
+    let behind_sentinels = planned_sentinel_failovers(&runtime, &set, options.times, options.seed)?;
+    drop(set);
+    let cluster = Cluster::start(Flavour::Redis70)?;
+    let in_cluster = planned_cluster_failovers(&runtime, &cluster, options.times, options.seed)?;
+    let mut problems = Vec::new();
+    for (name, rounds) in [("sentinel", behind_sentinels), ("cluster", in_cluster)] {
+        let lost = rounds.iter().map(|round| round.lost).max().unwrap_or(0);
+        let excess = rounds.iter().map(|round| round.excess).max().unwrap_or(0);
+        println!("{name} planned, {} times: at most {lost} writes lost, {excess} in excess", rounds.len());
+        let broken = rounds.iter().filter(|round| !round.is_within_bound() || round.excess > round.lost);
+        problems.extend(broken.map(|round| format!("{name} planned: {round}")));
+    }
+    Ok(problems)
+}
+
 fn slots(options: &Options) -> Result<Problems, DrillError> {
     let runtime = runtime()?;
     let cluster = Cluster::start(Flavour::Redis70)?;
@@ -141,4 +169,19 @@ fn stop(options: &Options) -> Result<Problems, DrillError> {
         && found.slowest <= DEADLINE + TIMER
         && (found.opened, found.closed) == (1, 1);
     Ok(if fine { Vec::new() } else { vec![format!("stop: {found}")] })
+}
+
+fn full(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let mut problems = Vec::new();
+    let refusing = fill_memory(&runtime, "noeviction", options.seed)?;
+    if refusing.excess > 0 || refusing.fresh.failed == 0 || refusing.after.admitted == 0 {
+        problems.push(format!("full, noeviction: {refusing}"));
+    }
+    let evicting = fill_memory(&runtime, "allkeys-random", options.seed)?;
+    // Evicted subjects start again. The store must report it.
+    if evicting.evicted == 0 {
+        problems.push(format!("full, allkeys-random: the evictions are not reported: {evicting}"));
+    }
+    Ok(problems)
 }

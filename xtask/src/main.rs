@@ -4,8 +4,11 @@
 
 mod bench;
 mod chaos;
+mod deny;
+mod dependencies;
 mod generate;
 mod oracle;
+mod sbom;
 #[cfg(test)]
 mod scratch;
 mod setup;
@@ -33,7 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Prove the tree: format, tidy, clippy, tests, docs, generated files.
+    /// Prove the tree: format, tidy, dependencies, clippy, tests, docs, generated files.
     ///
     /// Installs what the machine lacks, then runs the stages in order and streams their output. Each stage has
     /// a budget in minutes; a stage over budget is stopped with all processes that it started. The first stage that
@@ -60,6 +63,15 @@ enum Task {
         - no trailing blanks, no tabs, a newline at the end, no paths of somebody's machine\n\n\
         Files below a folder named vendor or corpus are not ours, and are not read for style.")]
     Tidy,
+
+    /// Check licences, bans and sources of all dependencies, by the lists in deny.toml.
+    ///
+    /// Needs no network. Advisories are checked by `cargo deny check advisories`, which needs one.
+    Deny,
+
+    /// Print the components of the binary as CycloneDX 1.5, a bill of materials in JSON.
+    #[command(after_help = "Example:\n  cargo xtask sbom --output tollgate.cdx.json")]
+    Sbom(sbom::Options),
 
     /// Write the files that are generated from code: pictures and reference pages.
     ///
@@ -123,6 +135,8 @@ fn main() -> ExitCode {
         Task::Test => test::run(root),
         Task::Setup => setup::run(),
         Task::Tidy => tidy::run(root),
+        Task::Deny => deny::run(root),
+        Task::Sbom(options) => sbom::run(root, &options),
         Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
         Task::Chaos(options) => chaos::run(&options),
         Task::Bench(options) => bench::run(root, &options),

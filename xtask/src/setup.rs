@@ -77,6 +77,11 @@ const NEEDS: &[Need] = &[
         from: Source::Tool,
         why: "tests the HTTP API against its OpenAPI description",
     },
+    Need {
+        probe: Probe::Tool(Tool::CycloneDx),
+        from: Source::Tool,
+        why: "schemas for the bill of materials",
+    },
     Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
     Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway for tests" },
     Need { probe: Probe::Tool(Tool::Nginx), from: Source::Tool, why: "a gateway for tests" },

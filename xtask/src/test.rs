@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the stages, in order, and the budget of each.
 
 use crate::stage::{Stage, Verdict, Work, render, run_all};
-use crate::{generate, setup, tidy};
+use crate::{deny, generate, setup, tidy};
 use anyhow::{Result, bail};
 use std::path::Path;
 
@@ -16,11 +16,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 fn stages(root: &Path) -> Vec<Stage> {
-    let (for_tidy, for_gen) = (root.to_path_buf(), root.to_path_buf());
+    let (for_tidy, for_deny, for_gen) = (root.to_path_buf(), root.to_path_buf(), root.to_path_buf());
     vec![
         Stage::new("setup", 4, Work::inside(setup::run)),
         Stage::new("format", 1, Work::Command("cargo fmt --all --check")),
         Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
+        Stage::new("deny", 1, Work::inside(move || deny::run(&for_deny))),
         Stage::new(
             "clippy",
             5,

@@ -4,8 +4,10 @@
 //! returns for a retry, and when a key may expire. No file here knows stores, clocks, keys or other algorithms.
 
 pub mod bucket;
+pub mod bucket_ring;
 pub mod concurrency;
 pub mod fixed_window;
+pub mod hold_sums;
 pub mod machine;
 pub mod meter;
 pub mod penalty;

@@ -33,6 +33,11 @@ pub enum Verdict {
         /// Units refunded, released, settled or cancelled, or the number of failures on record.
         amount: u64,
     },
+    /// A settlement came after the end of its reservation. The units were booked, once, and nothing was held for them.
+    BookedLate {
+        /// Units booked.
+        amount: u64,
+    },
     /// The operation could not be applied. Nothing changed.
     Declined(Decline),
 }
@@ -61,8 +66,8 @@ pub enum Decline {
     /// The token already belongs to a live lease or reservation.
     #[error("duplicate token: a live lease or reservation already uses it; choose a new token for each")]
     TokenInUse,
-    /// The subject has the largest number of open reservations.
-    #[error("too many open reservations for one subject; settle or cancel some first")]
+    /// The store has no room for the record of one more lease or reservation.
+    #[error("too many open leases or reservations; release, settle or cancel some first")]
     TooManyReservations,
     /// The store's time is outside the calendar periods of the Plan. Compute them again around `at`.
     #[error("the plan's calendar periods do not cover the store's time; compute them again")]
@@ -70,6 +75,10 @@ pub enum Decline {
         /// The instant that the periods must cover.
         at: Time,
     },
+    /// The reservation had ended before it was settled. The use was booked, and nothing was given back. Only callers of the
+    /// library see this: a store answers [`Verdict::BookedLate`].
+    #[error("the reservation had ended: its use was booked late, and nothing was given back")]
+    BookedLate,
     /// The sum would exceed the largest exact integer.
     #[error("the counter would exceed 2^53 - 1")]
     Overflow,

@@ -306,7 +306,7 @@ fn numbers(answer: &Answer, now: Time) -> Numbers {
         Verdict::Refused(Retry::At(at)) => (RetryAfter::Ms((at - now).ms_ceil()), 0),
         Verdict::Refused(Retry::Never) => (RetryAfter::Never, 0),
         Verdict::Admitted { delay } => (RetryAfter::Ms(0), delay.ms_ceil()),
-        Verdict::Done { .. } | Verdict::Declined(_) => (RetryAfter::Ms(0), 0),
+        Verdict::Done { .. } | Verdict::BookedLate { .. } | Verdict::Declined(_) => (RetryAfter::Ms(0), 0),
     };
     Numbers {
         limit: answer.limit,

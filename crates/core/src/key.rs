@@ -4,7 +4,12 @@ mod sip;
 mod subject;
 
 use std::fmt;
+use std::hash::Hasher;
 use std::str::FromStr;
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::plan::operation::Token;
 
 pub use subject::{RotationError, SecretError, Subject, SubjectHasher, SubjectHashers, SubjectParseError};
 
@@ -126,6 +131,16 @@ impl<'r> Key<'r> {
         RequestIdKey { first: self, id }
     }
 
+    /// Returns the key under which a store keeps the record of the lease or reservation with this token.
+    pub fn hold_key(self, token: Token) -> HoldKey<'r> {
+        // One request may hold units of several rules and subjects under one token. The hash also keeps the token, which is
+        // a credential, out of the key.
+        let mut hasher = SipHasher24::new();
+        hasher.write_u128(self.fingerprint());
+        hasher.write_u128(token.0);
+        HoldKey { account: self, id: Subject(hasher.finish128().as_u128()) }
+    }
+
     /// Returns 128 bits that identify this key in a memory store. All bits but the first 8 are uniformly distributed.
     pub const fn fingerprint(&self) -> u128 {
         self.subject.0 ^ self.keyspace.salt
@@ -143,6 +158,20 @@ impl fmt::Display for RequestIdKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.first.keyspace.namespace();
         write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@id:{}", self.first.tag, self.id)
+    }
+}
+
+/// The key of the record of a lease or reservation, in the hash slot of its account. No rule id can be `@hold`.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldKey<'r> {
+    account: Key<'r>,
+    id: Subject,
+}
+
+impl fmt::Display for HoldKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.account.keyspace.namespace();
+        write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@hold:{}", self.account.tag, self.id)
     }
 }
 

@@ -24,6 +24,7 @@
 //! # Ok::<(), tollgate_core::LimitError>(())
 //! ```
 
+pub mod account;
 pub mod algorithm;
 pub mod answer;
 pub mod attributes;
@@ -41,16 +42,18 @@ pub mod state;
 pub mod store;
 pub mod time;
 
+pub use account::Account;
 pub use algorithm::machine::{Machine, Step, Write};
 pub use answer::{Answer, Decline, Retry, Verdict};
 pub use attributes::Attributes;
 pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
 pub use decision::{OnFailure, PlanDecision};
 pub use exactness::Exactness;
-pub use key::{Key, Keyspace, StoredKey, Subject, SubjectHasher, SubjectHashers};
+pub use key::{HoldKey, Key, Keyspace, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::error::LimitError;
 pub use limit::{Algorithm, Limit};
-pub use plan::evaluate::{Evaluation, evaluate, single_item_writes};
+pub use plan::evaluate::{Evaluation, evaluate, evaluate_holds, single_item_writes};
+pub use plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
 pub use plan::operation::{Mark, Operation, Report, Token};
 pub use plan::receipt::Receipt;
 pub use plan::request_id::RequestId;

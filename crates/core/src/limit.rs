@@ -3,9 +3,10 @@
 pub mod error;
 
 use crate::algorithm::bucket::{Bucket, BucketKind};
+use crate::algorithm::bucket_ring::{BucketRing, BucketRingState, COUNTS_MAX, RingChange};
 use crate::algorithm::concurrency::Concurrency;
 use crate::algorithm::fixed_window::FixedWindow;
-use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
+use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::algorithm::meter::Meter;
 use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
@@ -13,7 +14,8 @@ use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
 use crate::answer::{Retry, Verdict};
 use crate::exactness::Exactness;
-use crate::plan::operation::{Mark, Operation};
+use crate::plan::hold::HoldLookup;
+use crate::plan::operation::{Mark, Operation, Token};
 use crate::state::{Change, State};
 use crate::time::{Span, Tick, Time};
 
@@ -181,7 +183,39 @@ impl Limit {
     /// Returns the answer to `operation` at `now`, and the change to write.
     ///
     /// State of another algorithm is ignored: a rule that changes its algorithm starts with nothing consumed.
+    ///
+    /// Operations on leases and reservations need [`decide_hold`](Limit::decide_hold).
     pub fn decide(&self, state: Option<&State>, now: Time, operation: &Operation) -> Step<Change> {
+        self.decide_hold(state, HoldLookup::None, now, operation)
+    }
+
+    /// Returns the token under which a store keeps a record for this operation, if it has one.
+    #[inline]
+    pub fn hold_token(&self, operation: &Operation) -> Option<Token> {
+        let token = match (self, *operation) {
+            (
+                Limit::Concurrency(_),
+                Operation::Charge { token, .. } | Operation::Renew { token } | Operation::Release { token },
+            )
+            | (
+                Limit::Quota(_),
+                Operation::Reserve { token, .. }
+                | Operation::Settle { token, .. }
+                | Operation::Cancel { token },
+            ) => token,
+            _ => return None,
+        };
+        (token != Token::NONE).then_some(token)
+    }
+
+    /// Like [`decide`](Limit::decide), with the record that the store has under [`hold_token`](Limit::hold_token).
+    pub fn decide_hold(
+        &self,
+        state: Option<&State>,
+        hold: HoldLookup<'_>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<Change> {
         if operation.cost().is_some_and(|cost| cost > self.capacity()) {
             return self.status(state, now).unchanged(Verdict::Refused(Retry::Never));
         }
@@ -195,15 +229,12 @@ impl Limit {
                     Some(State::$kind(state)) => Some(state),
                     _ => None,
                 };
-                let Step { answer, write } = $limit.decide(state, now, operation);
-                let write =
-                    write.map(|Write { change, dies_at }| Write { change: Change::$kind(change), dies_at });
-                Step { answer, write }
+                $limit.decide_hold(state, hold, now, operation).map(Change::$kind)
             }};
         }
         match self {
             Limit::FixedWindow(limit) => step!(limit, FixedWindow),
-            Limit::SlidingWindow(limit) => step!(limit, SlidingWindow),
+            Limit::SlidingWindow(limit) => decide_window(limit, state, now, operation),
             Limit::SlidingLog(limit) => step!(limit, SlidingLog),
             Limit::Bucket(limit) => step!(limit, Bucket),
             Limit::Concurrency(limit) => step!(limit, Concurrency),
@@ -217,5 +248,39 @@ impl Limit {
     fn status(&self, state: Option<&State>, now: Time) -> LimitStatus {
         let answer = self.decide(state, now, &Operation::Peek { cost: 0 }).answer;
         LimitStatus { limit: answer.limit, remaining: answer.remaining, reset_at: answer.reset_at }
+    }
+}
+
+/// Decides on the counts of a window with few buckets, or on the ring of one with many. State of the other form is
+/// converted, so that a rule can change its number of buckets.
+fn decide_window(
+    limit: &SlidingWindow,
+    state: Option<&State>,
+    now: Time,
+    operation: &Operation,
+) -> Step<Change> {
+    if limit.buckets() <= COUNTS_MAX {
+        let converted = match state {
+            Some(State::BucketRing(ring)) => ring.to_counts(),
+            _ => None,
+        };
+        let state = match state {
+            Some(State::SlidingWindow(counts)) => Some(counts),
+            _ => converted.as_ref(),
+        };
+        return limit.decide(state, now, operation).map(Change::SlidingWindow);
+    }
+    let ring = BucketRing::new(*limit);
+    match state {
+        Some(State::SlidingWindow(counts)) => {
+            let converted = BucketRingState::from_counts(counts);
+            ring.decide(Some(&converted), now, operation).map(|change| {
+                let mut state = Some(converted);
+                BucketRing::commit(&mut state, change);
+                Change::BucketRing(RingChange::Replace(state.unwrap_or_default()))
+            })
+        }
+        Some(State::BucketRing(state)) => ring.decide(Some(state), now, operation).map(Change::BucketRing),
+        _ => ring.decide(None, now, operation).map(Change::BucketRing),
     }
 }

@@ -1,6 +1,7 @@
 //! Plans: one check as data, and the Outcome that a store returns for it.
 
 pub mod evaluate;
+pub mod hold;
 pub mod operation;
 pub mod receipt;
 pub mod request_id;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::answer::{Answer, Decline, Verdict};
 use crate::decision::OnFailure;
-use crate::key::{Key, Subject};
+use crate::key::{HoldKey, Key, Subject};
 use crate::limit::Limit;
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::request_id::RequestId;
@@ -288,6 +289,11 @@ impl<'r> Item<'r> {
         }
     }
 
+    /// Returns the key of the record of its lease or reservation, if it has one.
+    pub fn hold_key(&self) -> Option<HoldKey<'r>> {
+        self.limit.hold_token(&self.operation).map(|token| self.key.hold_key(token))
+    }
+
     /// Whether it asks for admission: a charge, a peek or a reservation.
     pub const fn asks_for_admission(&self) -> bool {
         self.operation.cost().is_some()
@@ -312,7 +318,7 @@ impl Outcome {
                 return false;
             }
             changed |= match (item.operation, answer.verdict) {
-                (_, Verdict::Done { .. }) => true,
+                (_, Verdict::Done { .. } | Verdict::BookedLate { .. }) => true,
                 (
                     Operation::Charge { cost, .. } | Operation::Reserve { cost, .. },
                     Verdict::Admitted { .. },

@@ -5,6 +5,7 @@
 
 pub mod condition;
 pub mod cost;
+pub mod exclusion;
 mod index;
 pub mod placement;
 pub mod planning;
@@ -17,6 +18,7 @@ mod tree;
 
 pub use condition::{Condition, Test};
 pub use cost::Cost;
+pub use exclusion::Exclusion;
 pub use placement::Placement;
 pub use planning::{Planned, Request, RuleTrace};
 pub use preparation::{AmbiguousPaths, Normalization, Preparation, PreparedValues};

@@ -2,15 +2,15 @@
 //!
 //! # Layout, version 1
 //!
-//! A state is a sequence of 64-bit little-endian words. A token is two words, high half first. Word 0 holds the version
-//! in its lowest byte, the kind in the next byte, and the number of repeated records in the bits above. Except for the
-//! halves of tokens, every other word is at most 2^53 - 1. Every instant is in microseconds.
+//! A state is a sequence of 64-bit little-endian words. Word 0 holds the version in its lowest byte, the kind in the next
+//! byte, and the number of repeated records in the bits above. Except for generations, every other word is at most
+//! 2^53 - 1. Every instant is in microseconds.
 //!
 //! A fixed window, and the newest bucket of a sliding window, starts at a multiple of its length. Core relies on that
 //! and rejects other states. The Lua twins compute the start each time.
 //!
-//! Only the log has records of 14 bytes: two numbers of 7 bytes each. They form a ring of `slots` records, and the oldest
-//! is at index `first`. So a store can drop the oldest and add the newest without moving the others.
+//! Only the log and the ring of a sliding window with many buckets have records of 14 bytes: two numbers of 7 bytes each.
+//! They form a ring of `slots` records, and the oldest is at index `first`. So a store can drop the oldest and add the newest without moving the others.
 //!
 //! | kind | name | words after word 0 | repeated |
 //! |---|---|---|---|
@@ -18,27 +18,37 @@
 //! | 2 | sliding window | bucket, newest | count, newest bucket first |
 //! | 3 | sliding log | base, first, slots | time, running total |
 //! | 4 | bucket | debt, time, scale | |
-//! | 5 | concurrency | seen | until, token, weight |
-//! | 6 | quota | start, end, seen, used | until, token, cost |
 //! | 7 | meter | value, touched | |
 //! | 8 | penalty | failures, until | |
+//! | 9 | concurrency | seen, generation (2) | end, units |
+//! | 10 | quota | start, end, seen, used, generation (2) | end, units |
+//! | 12 | bucket ring | base, first + 2^24 * slots, bucket | start, running total |
+//!
+//! Kind 11 is the record of a hold, which has a separate key (`plan/hold.rs`). Kinds 5 and 6 are retired: concurrency and
+//! quota with one record per lease or reservation. State of a retired kind is valid and does not count.
+
+use std::collections::VecDeque;
 
 use crate::algorithm::bucket::{Bucket, BucketState};
-use crate::algorithm::concurrency::{Concurrency, ConcurrencyState, LEASES_MAX, Lease, LeaseChange};
+use crate::algorithm::bucket_ring::{BucketRing, BucketRingState, RingChange};
+use crate::algorithm::concurrency::{Concurrency, ConcurrencyState, LeaseChange};
 use crate::algorithm::fixed_window::{FixedWindow, FixedWindowState};
+use crate::algorithm::hold_sums::{HoldSums, PAIRS_MAX, Pair};
 use crate::algorithm::machine::Machine;
 use crate::algorithm::meter::{Meter, MeterState};
 use crate::algorithm::penalty::{Penalty, PenaltyState};
-use crate::algorithm::quota::{Quota, QuotaChange, QuotaState, RESERVATIONS_MAX, Reservation};
+use crate::algorithm::quota::{Quota, QuotaChange, QuotaState};
 use crate::algorithm::sliding_log::{ENTRIES_MAX, Entry, LogChange, SlidingLog, SlidingLogState, distance};
 use crate::algorithm::sliding_window::{BUCKETS_MAX, SlidingWindow, SlidingWindowState};
-use crate::plan::operation::Token;
+use crate::plan::hold::{Generation, HoldChange};
 use crate::time::{EXACT_MAX, Span, Time};
 
 const VERSION: u8 = 1;
 const WORD: usize = size_of::<u64>();
 /// Bytes per number in an entry of a log.
 const SHORT: usize = 7;
+/// The index of the oldest record of a bucket ring is below this. The number of slots is stored above it.
+const FIRST_END: u64 = 1 << 24;
 
 /// What a store keeps under one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +62,7 @@ pub enum State {
     Quota(QuotaState),
     Meter(MeterState),
     Penalty(PenaltyState),
+    BucketRing(BucketRingState),
 }
 
 /// What a decision asks to write under one key.
@@ -67,6 +78,18 @@ pub enum Change {
     Quota(QuotaChange),
     Meter(MeterState),
     Penalty(Option<PenaltyState>),
+    BucketRing(RingChange),
+}
+
+impl Change {
+    /// Returns what to change in the record of the operation's token.
+    pub fn hold_change(&self) -> Option<HoldChange> {
+        match self {
+            Change::Concurrency(change) => Concurrency::hold_change(change),
+            Change::Quota(change) => Quota::hold_change(change),
+            _ => None,
+        }
+    }
 }
 
 /// The bytes are not a state of this version.
@@ -119,6 +142,7 @@ impl State {
             Change::Quota(change) => commit!(Quota, Quota, change),
             Change::Meter(change) => commit!(Meter, Meter, change),
             Change::Penalty(change) => commit!(Penalty, Penalty, change),
+            Change::BucketRing(change) => commit!(BucketRing, BucketRing, change),
         }
     }
 
@@ -146,17 +170,13 @@ impl State {
                 words.head(4, 0).number(state.debt).time(state.time).number(state.scale);
             }
             State::Concurrency(state) => {
-                words.head(5, state.leases.len()).time(state.seen);
-                for lease in &state.leases {
-                    words.time(lease.until).token(lease.token).number(lease.weight);
-                }
+                words.head(9, state.sums.pairs.len()).time(state.seen).generation(state.generation);
+                words.pairs(&state.sums);
             }
             State::Quota(state) => {
-                words.head(6, state.reservations.len());
+                words.head(10, state.sums.pairs.len());
                 words.time(state.start).time(state.end).time(state.seen).number(state.used);
-                for held in &state.reservations {
-                    words.time(held.until).token(held.token).number(held.cost);
-                }
+                words.generation(state.generation).pairs(&state.sums);
             }
             State::Meter(state) => {
                 words.head(7, 0).number(state.value).time(state.touched);
@@ -164,8 +184,20 @@ impl State {
             State::Penalty(state) => {
                 words.head(8, 0).number(state.failures).time(state.until);
             }
+            State::BucketRing(state) => {
+                let count = state.entries.len();
+                words.head(12, count).number(state.base).number(count as u64 * FIRST_END).span(state.bucket);
+                for entry in &state.entries {
+                    words.short(entry.time.us()).short(entry.total);
+                }
+            }
         }
         words.bytes
+    }
+
+    /// Whether these bytes are state of a kind that no limit writes any more. Such state does not count.
+    pub fn is_retired(bytes: &[u8]) -> bool {
+        matches!(bytes, [VERSION, 5 | 6, ..])
     }
 
     /// Decodes and validates a state. No bytes that a store returns can cause a panic or a silently wrong decision.
@@ -175,17 +207,17 @@ impl State {
         let (fixed, repeated, count_max) = match kind {
             1 | 4 => (3, 0, 0),
             2 => (2, WORD, BUCKETS_MAX as usize + 1),
-            3 => (3, 0, ENTRIES_MAX as usize),
-            5 => (1, 4 * WORD, LEASES_MAX as usize),
-            6 => (4, 4 * WORD, RESERVATIONS_MAX),
+            3 | 12 => (3, 0, ENTRIES_MAX as usize),
             7 | 8 => (2, 0, 0),
+            9 => (3, 2 * WORD, PAIRS_MAX),
+            10 => (6, 2 * WORD, PAIRS_MAX),
             _ => return Err(CorruptState::Kind(kind)),
         };
         if count > count_max {
             return Err(CorruptState::Range { word: 0, found: count as u64 });
         }
         let fixed = (1 + fixed) * WORD;
-        if kind != 3 {
+        if !matches!(kind, 3 | 12) {
             reader.expect(fixed + repeated * count)?;
         }
         Ok(match kind {
@@ -204,24 +236,7 @@ impl State {
                 let base = reader.number()?;
                 let first = reader.number()?;
                 let slots = reader.within(count as u64, ENTRIES_MAX)?;
-                if first > slots.saturating_sub(1) {
-                    return Err(CorruptState::Range { word: 2, found: first });
-                }
-                reader.expect(fixed + 2 * SHORT * slots as usize)?;
-                let (mut time, mut cost) = (Time::ZERO, 0);
-                let entries = (first..first + count as u64)
-                    .map(|index| {
-                        reader.at = fixed + 2 * SHORT * (index % slots) as usize;
-                        time = reader.short(time.us(), EXACT_MAX).map(Time::from_us)?;
-                        let total = reader.short(0, EXACT_MAX)?;
-                        let found = distance(base, total);
-                        if found < cost {
-                            return Err(CorruptState::Range { word: reader.at / WORD, found: total });
-                        }
-                        cost = found;
-                        Ok(Entry { time, total })
-                    })
-                    .collect::<Result<_, _>>()?;
+                let entries = reader.ring(fixed, base, count as u64, first, slots)?;
                 State::SlidingLog(SlidingLogState { base, entries })
             }
             4 => State::Bucket(BucketState {
@@ -229,35 +244,27 @@ impl State {
                 time: reader.time()?,
                 scale: reader.number_from(1)?,
             }),
-            5 => {
-                let seen = reader.time()?;
-                let mut until = Time::ZERO;
-                let leases = (0..count)
-                    .map(|_| {
-                        until = reader.time_from(until)?;
-                        Ok(Lease { until, token: reader.token()?, weight: reader.number_up_to(LEASES_MAX)? })
-                    })
-                    .collect::<Result<_, _>>()?;
-                State::Concurrency(ConcurrencyState { seen, leases })
+            7 => State::Meter(MeterState { value: reader.number()?, touched: reader.time()? }),
+            8 => State::Penalty(PenaltyState { failures: reader.number()?, until: reader.time()? }),
+            9 => {
+                let (seen, generation) = (reader.time()?, reader.generation()?);
+                State::Concurrency(ConcurrencyState { seen, generation, sums: reader.pairs(count)? })
             }
-            6 => {
+            12 => {
+                let (base, ring, bucket) = (reader.number()?, reader.number()?, reader.positive_span()?);
+                let (first, slots) = (ring % FIRST_END, ring / FIRST_END);
+                if !(count as u64..=ENTRIES_MAX).contains(&slots) {
+                    return Err(CorruptState::Range { word: 2, found: ring });
+                }
+                let entries = reader.ring(fixed, base, count as u64, first, slots)?;
+                State::BucketRing(BucketRingState { bucket, base, entries })
+            }
+            _ => {
                 let start = reader.time()?;
                 let end = reader.time_from(start)?;
-                let (seen, used) = (reader.time()?, reader.number()?);
-                let (mut until, mut reserved) = (Time::ZERO, 0);
-                let reservations = (0..count)
-                    .map(|_| {
-                        until = reader.time_from(until)?;
-                        let token = reader.token()?;
-                        let cost = reader.number_up_to(EXACT_MAX - reserved)?;
-                        reserved += cost;
-                        Ok(Reservation { until, token, cost })
-                    })
-                    .collect::<Result<_, _>>()?;
-                State::Quota(QuotaState { start, end, seen, used, reservations })
+                let (seen, used, generation) = (reader.time()?, reader.number()?, reader.generation()?);
+                State::Quota(QuotaState { start, end, seen, used, generation, sums: reader.pairs(count)? })
             }
-            7 => State::Meter(MeterState { value: reader.number()?, touched: reader.time()? }),
-            _ => State::Penalty(PenaltyState { failures: reader.number()?, until: reader.time()? }),
         })
     }
 }
@@ -301,8 +308,15 @@ impl Words {
         self.word(span.us())
     }
 
-    fn token(&mut self, token: Token) -> &mut Words {
-        self.word((token.0 >> 64) as u64).word(token.0 as u64)
+    fn generation(&mut self, Generation([first, second]): Generation) -> &mut Words {
+        self.word(first).word(second)
+    }
+
+    fn pairs(&mut self, sums: &HoldSums) -> &mut Words {
+        for pair in &sums.pairs {
+            self.time(pair.end).number(pair.units);
+        }
+        self
     }
 }
 
@@ -366,10 +380,6 @@ impl<'b> Reader<'b> {
         self.within(min, EXACT_MAX)
     }
 
-    fn number_up_to(&mut self, max: u64) -> Result<u64, CorruptState> {
-        self.within(0, max)
-    }
-
     fn time(&mut self) -> Result<Time, CorruptState> {
         self.number().map(Time::from_us)
     }
@@ -382,7 +392,47 @@ impl<'b> Reader<'b> {
         self.number_from(1).map(Span::from_us)
     }
 
-    fn token(&mut self) -> Result<Token, CorruptState> {
-        Ok(Token(u128::from(self.raw(WORD)?) << 64 | u128::from(self.raw(WORD)?)))
+    /// Reads the entries of a ring in order of their times.
+    fn ring(
+        &mut self,
+        fixed: usize,
+        base: u64,
+        count: u64,
+        first: u64,
+        slots: u64,
+    ) -> Result<VecDeque<Entry>, CorruptState> {
+        if first > slots.saturating_sub(1) {
+            return Err(CorruptState::Range { word: 2, found: first });
+        }
+        self.expect(fixed + 2 * SHORT * slots as usize)?;
+        let (mut time, mut cost) = (Time::ZERO, 0);
+        let entries = (first..first + count).map(|index| {
+            self.at = fixed + 2 * SHORT * (index % slots) as usize;
+            time = self.short(time.us(), EXACT_MAX).map(Time::from_us)?;
+            let total = self.short(0, EXACT_MAX)?;
+            let found = distance(base, total);
+            if found < cost {
+                return Err(CorruptState::Range { word: self.at / WORD, found: total });
+            }
+            cost = found;
+            Ok(Entry { time, total })
+        });
+        entries.collect()
+    }
+
+    fn generation(&mut self) -> Result<Generation, CorruptState> {
+        Ok(Generation([self.raw(WORD)?, self.raw(WORD)?]))
+    }
+
+    /// Reads pairs in order of their ends, whose units together are an exact number.
+    fn pairs(&mut self, count: usize) -> Result<HoldSums, CorruptState> {
+        let (mut end, mut sum) = (0, 0);
+        let pairs = (0..count).map(|_| {
+            end = self.number_from(end + 1)?;
+            let units = self.within(1, EXACT_MAX - sum)?;
+            sum += units;
+            Ok(Pair { end: Time::from_us(end), units })
+        });
+        Ok(HoldSums { pairs: pairs.collect::<Result<_, _>>()? })
     }
 }

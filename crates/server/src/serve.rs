@@ -2,16 +2,18 @@
 
 mod announce;
 pub(crate) mod edge;
+mod evictions;
 mod file_watcher;
 pub(crate) mod fleet;
 mod gate;
-mod listen;
+pub(crate) mod listen;
 mod maintenance;
 mod observe;
 mod readiness;
 mod rules_in_force;
 mod server_state;
 mod store_status;
+mod work_share;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +34,8 @@ use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::stderr;
 use edge::auth::AccessPolicy;
+use edge::resp::OutputBudget;
+use evictions::Evictions;
 use fleet::Others;
 use gate::{Backed, Gate};
 use listen::connections::{ConnectionLimits, Connections};
@@ -39,9 +43,10 @@ use listen::listener::Listener;
 use listen::tls::Tls;
 use listen::worker::{self, Worker};
 use maintenance::Maintenance;
-use observe::{Recorder, StoreCalls, TimedStore, Traces, log};
+use observe::{AuthFailures, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
+use work_share::WorkShares;
 
 /// Serves until a signal stops the server. `reread` returns the configuration again, for settings that can change meanwhile.
 pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>) -> Result<()> {
@@ -57,16 +62,25 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let tls = config.tls.as_ref().map(|files| Tls::load(files, access.accepts_uncertified())).transpose()?;
     let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
     let calls = Arc::<StoreCalls>::default();
+    let work = match &config.store {
+        StoreConfig::Memory { .. } => WorkShares::unlimited(),
+        StoreConfig::Redis(_) => {
+            WorkShares::of_store(Arc::clone(&calls), config.store_deadline, config.in_flight_max_per_caller)
+        }
+    };
+    let own_keys_max = config.store.own_keys_max();
     let limiter =
         main.block_on(open(config.store, config.hashers, config.request_id_horizon, source, &calls))?;
     let fleet = main.block_on(fleet::of(&limiter))?;
     let (differences, others) = watch::channel(Others::default());
+    let (evicted, evictions) = watch::channel(Evictions::default());
+    let shared_store = limiter.redis_store();
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     // In the namespace of the rules, which separates fleets on one store.
     let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let state = Arc::new(ServerState {
-        gate: Gate::new(limiter, recorder, throttled),
+        gate: Gate::new(limiter, recorder, throttled, own_keys_max),
         rules,
         access: ArcSwap::from_pointee(access),
         tls,
@@ -75,18 +89,26 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
             max_per_address: config.connections_max_per_address as u64,
             prefixes: config.prefixes,
         })),
+        work,
+        output: Arc::new(OutputBudget::new(config.resp_output_max)),
+        auth_failures: AuthFailures::default(),
         control_on_http: config.control_on_http,
         allowed_hosts: config.allowed_hosts,
         dialect: config.dialect,
         grpc: config.grpc,
         proxies: config.proxies,
+        proxy_protocol: config.proxy_protocol,
         prefixes: config.prefixes,
         others: fleet.is_some().then_some(others),
+        evictions: shared_store.is_some().then_some(evictions),
         ending: CancellationToken::new(),
     });
-    if let Some(fleet) = fleet {
+    let comparing = fleet.map(|fleet| {
         let (state, ending) = (Arc::clone(&state), state.ending.clone());
-        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending));
+        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending))
+    });
+    if let Some(store) = shared_store {
+        main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
@@ -100,6 +122,9 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         let mut all_answered = true;
         for worker in workers {
             all_answered &= worker.end().await?;
+        }
+        if let Some(comparing) = comparing {
+            comparing.await?;
         }
         let gate = state.gate.clone();
         tokio::task::spawn_blocking(move || gate.end()).await?;
@@ -135,8 +160,13 @@ async fn open(
         None => setup,
     };
     match store {
-        StoreConfig::Memory { keys_max } => {
-            let store = MemoryStore::new().keys_max(keys_max);
+        StoreConfig::Memory { keys_max, own_keys_max, state_bytes_max } => {
+            // Keys of callers' own limits never use up what the rules have.
+            let store = MemoryStore::new().keys_max(keys_max.saturating_add(own_keys_max));
+            let store = match state_bytes_max {
+                Some(bytes) => store.state_bytes_max(bytes),
+                None => store,
+            };
             Ok(Backed::Memory(setup.build(store).map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {

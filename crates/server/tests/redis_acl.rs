@@ -93,6 +93,7 @@ fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), S
     }
     let store = open(runtime, url);
     runtime.block_on(store.ready())?;
+    runtime.block_on(store.evicted_keys())?;
     let scope = Keyspace::new("test", "allowed").expect("a keyspace");
     let ask = |limit: Limit, operation: Operation| {
         let mut plan = Plan::new();
@@ -137,7 +138,7 @@ fn check_line(
 #[test]
 fn the_acl_line_of_the_guide_is_sufficient_and_minimal() {
     let [words, ..] = lines();
-    assert_eq!(permissions(&words).len(), 11);
+    assert_eq!(permissions(&words).len(), 12);
     let runtime = runtime();
     for flavour in Flavour::ALL {
         let server = Server::start(flavour).expect("a server starts");
@@ -199,7 +200,7 @@ fn the_acl_line_for_a_cluster_is_sufficient_and_minimal() {
 fn the_acl_line_for_sentinels_is_sufficient_and_minimal() {
     let [.., words] = lines();
     let permissions = permissions(&words);
-    assert_eq!(permissions.len(), 6);
+    assert_eq!(permissions.len(), 7);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     for flavour in Flavour::ALL {

@@ -139,12 +139,12 @@ impl Record {
 impl Held {
     /// Creates a lease that was taken between `start` and `end` and expires after `lease`.
     pub fn leased(start: Time, end: Time, lease: Span) -> Held {
-        Held { from: end, until: start.plus(lease), gone: end.plus(lease) }
+        Held { from: end, until: start.plus(lease), gone: last_end(end, lease) }
     }
 
     /// Records a renewal for `lease` between `start` and `end`.
     pub fn renewed(self, start: Time, end: Time, lease: Span) -> Held {
-        Held { until: self.until.max(start.plus(lease)), gone: self.gone.max(end.plus(lease)), ..self }
+        Held { until: self.until.max(start.plus(lease)), gone: self.gone.max(last_end(end, lease)), ..self }
     }
 
     /// Records a release between `start` and `end`.
@@ -152,6 +152,11 @@ impl Held {
         // At `end` itself, another call may still have been executed before the release.
         Held { until: self.until.min(start), gone: self.gone.min(end.plus(Span::from_us(1))), ..self }
     }
+}
+
+/// The latest end of a lease that was taken at `end`. Stores round it up to 1/32 of its length.
+fn last_end(end: Time, lease: Span) -> Time {
+    end.plus(lease).plus(Span::from_us(lease.us() / 32))
 }
 
 impl History {

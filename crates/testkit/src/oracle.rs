@@ -5,9 +5,11 @@
 //! core, and nothing that computes.
 
 pub mod bucket;
+pub mod bucket_ring;
 pub mod concurrency;
 pub mod differential;
 pub mod fixed_window;
+mod held_units;
 pub mod meter;
 pub mod penalty;
 pub mod quota;
@@ -41,6 +43,11 @@ pub trait Oracle: Default {
 
     /// Applies the operation and returns what core must produce.
     fn step(&mut self, numbers: &Self::Numbers, now: Time, operation: &Operation) -> Expected;
+
+    /// Loses the account's state, as a reset or an eviction does. Records of leases and reservations stay.
+    fn lose(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// The numbers that every answer carries, as big integers.

@@ -36,6 +36,12 @@ macro_rules! hunt {
     (quota, $at:ident, $steps:expr, $seed:expr) => {
         differential::hunt::<suite::Quota, _>(make!(quota, $at), $steps, $seed)
     };
+    (bucket_ring, $at:ident, $steps:expr, $seed:expr) => {
+        differential::hunt::<suite::BucketRing, _>(make!(bucket_ring, $at), $steps, $seed)
+    };
+    (hold_sums, $at:ident, $steps:expr, $seed:expr) => {
+        differential::hunt::<suite::Reservations, _>(make!(quota, $at), $steps, $seed)
+    };
     (meter, $at:ident, $steps:expr, $seed:expr) => {
         differential::hunt::<suite::Meter, _>(make!(meter, $at), $steps, $seed)
     };
@@ -64,7 +70,8 @@ fn every_planted_mutant_is_caught() {
 fn every_algorithm_has_at_least_five_mutants() {
     let mut counts = BTreeMap::new();
     ALL.iter().for_each(|mutant| *counts.entry(mutant.algorithm).or_insert(0) += 1);
-    assert_eq!(counts.len(), 8, "{counts:?}");
+    // Eight algorithms, the ring of a sliding window, and the sums of leases and reservations.
+    assert_eq!(counts.len(), 10, "{counts:?}");
     assert!(counts.values().all(|&count| count >= 5), "{counts:?}");
     // The bucket has three algorithms, the sliding window has two.
     assert!(counts["bucket"] >= 15 && counts["sliding_window"] >= 10, "{counts:?}");

@@ -1,10 +1,10 @@
 //! Oracle and core agree on every field of every answer.
 
-use tollgate_core::algorithm;
+use tollgate_core::{Limit, algorithm};
 use tollgate_testkit::make;
 use tollgate_testkit::oracle::differential::{Tally, run};
-use tollgate_testkit::oracle::suite::Make;
 use tollgate_testkit::oracle::suite::{self, Suite, TestMachine};
+use tollgate_testkit::oracle::suite::{LimitMachine, Make};
 
 /// Steps per algorithm. `cargo xtask oracle` runs any number.
 const STEPS: u64 = 200_000;
@@ -35,6 +35,20 @@ fn sliding_window_agrees_with_its_oracle() {
 }
 
 #[test]
+fn sliding_window_of_many_buckets_agrees_with_its_oracle() {
+    agree_on_rates::<suite::BucketRing, _>(make!(bucket_ring, algorithm::bucket_ring));
+}
+
+#[test]
+fn sliding_windows_of_few_and_many_buckets_share_a_key() {
+    let tally = agree::<suite::AnyBuckets, _>(|numbers| {
+        let window = make!(sliding_window, algorithm::sliding_window)(numbers)?;
+        Ok(LimitMachine(Limit::SlidingWindow(window)))
+    });
+    assert!(tally.admitted > STEPS / 100 && tally.refused > STEPS / 100, "hardly seen: {tally:?}");
+}
+
+#[test]
 fn sliding_log_agrees_with_its_oracle() {
     agree_on_rates::<suite::SlidingLog, _>(make!(sliding_log, algorithm::sliding_log));
 }
@@ -52,6 +66,12 @@ fn concurrency_agrees_with_its_oracle() {
 #[test]
 fn quota_agrees_with_its_oracle() {
     agree_on_rates::<suite::Quota, _>(make!(quota, algorithm::quota));
+}
+
+#[test]
+fn quota_agrees_with_its_oracle_beyond_64_ends() {
+    let tally = agree::<suite::Reservations, _>(make!(quota, algorithm::quota));
+    assert!(tally.admitted > STEPS / 4 && tally.done > STEPS / 50, "hardly seen: {tally:?}");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //!
 //! Which rules are shown:
 //!
-//! - The numbers are those of the headline rule. The client reaches that limit first, most dialects have room for one
-//!   rule only, and the numbers of a shared rule would reveal the use of other clients.
-//! - [`Dialect::Ietf08`] also names every enforced rule in `RateLimit-Policy`, which should stay the same from response
-//!   to response while the headline changes. The older drafts forbid two policies of the same size, so they show the
-//!   headline only, and no policy if the headline has no window, which those drafts require.
+//! - [`Dialect::Ietf08`] lists every enforced rule, up to [`POLICIES_MAX`]. `RateLimit-Policy` has the order of the
+//!   file, so that it stays the same from response to response. `RateLimit` starts with the headline rule, which the
+//!   client reaches first; clients that read one item read that one. The others follow in the order of the file.
+//! - The other dialects have room for the headline only. The older drafts forbid two policies of the same size and
+//!   require a window, so they have no policy if the headline has no window.
 //! - There are no fields if no rule matched, a list or a failure policy decided, or all rules are shadow rules.
 //!
 //! The remaining units are rounded down, everything else up. `Retry-After` is the wait until the request would be
@@ -38,7 +38,7 @@ use std::fmt;
 use smallvec::SmallVec;
 use tollgate_core::decision::Source;
 
-use crate::limiter::Decision;
+use crate::limiter::{Decision, RuleDecision};
 use line::Line;
 
 /// The largest number of fields in a dialect.
@@ -50,6 +50,9 @@ pub const FALLBACK_RETRY_S: u64 = 1;
 /// The largest integer of a structured field has fifteen digits, a little less than our own largest. A larger number is
 /// written as this.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// The largest number of rules that a field lists. It bounds the fields to about 2 KiB.
+pub const POLICIES_MAX: usize = 16;
 
 /// A way to write the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -94,8 +97,24 @@ pub type Fields = SmallVec<[Field; FIELDS_MAX]>;
 impl Dialect {
     /// The fields for this decision. `Retry-After` is the same in all dialects.
     pub fn fields(self, decision: &Decision) -> Fields {
+        self.fields_with(decision, decision.rules())
+    }
+
+    /// The fields for requests that were decided together. The headline and `Retry-After` are those of the decision at
+    /// `leading`. A rule that occurs in several decisions is listed once.
+    pub fn fields_together(self, decisions: &[Decision], leading: usize) -> Fields {
+        let Some(decision) = decisions.get(leading) else { return Fields::new() };
+        self.fields_with(decision, decisions.iter().flat_map(Decision::rules))
+    }
+
+    #[inline]
+    fn fields_with<'d>(
+        self,
+        decision: &'d Decision,
+        rules: impl Iterator<Item = RuleDecision<'d>>,
+    ) -> Fields {
         let mut fields = match decision.headline().and_then(Line::of) {
-            Some(headline) => self.write(&headline, decision.rules().filter_map(Line::of)),
+            Some(headline) => self.write(&headline, rules.filter_map(Line::of)),
             None => Fields::new(),
         };
         fields.extend(retry_after_s(decision).map(|wait| Field::one("retry-after", wait.to_string())));
@@ -107,12 +126,9 @@ impl Dialect {
         let mut fields = Fields::new();
         match self {
             Dialect::Ietf08 => {
-                fields.push(Field::list("ratelimit-policy", policies(enforced)));
-                let mut value = String::with_capacity(headline.id.len() + ROOM);
-                push_quoted(&mut value, headline.id);
-                push_number(&mut value, ";r=", remaining);
-                push_number(&mut value, ";t=", reset_after_s);
-                fields.push(Field::list("ratelimit", value));
+                let (policies, limits) = lists(headline, enforced);
+                fields.push(Field::list("ratelimit-policy", policies));
+                fields.push(Field::list("ratelimit", limits));
             }
             Dialect::Ietf07 => {
                 fields.extend(nameless_policy(headline));
@@ -163,36 +179,65 @@ pub fn retry_after_s(decision: &Decision) -> Option<u64> {
         return None;
     }
     if decision.source() == Source::Fallback {
-        // How long the store stays away is unknown.
+        // It is unknown how long the store stays down.
         return Some(FALLBACK_RETRY_S);
     }
     let wait = decision.retry_after()?;
     Some((wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
 }
 
-/// Names every rule once: while a hash key is being replaced, each rule is charged twice.
-fn policies<'d>(lines: impl Iterator<Item = Line<'d>>) -> String {
-    let mut value = String::new();
-    let mut last = None;
+/// Returns the values of `RateLimit-Policy` and `RateLimit`.
+///
+/// Each rule is listed once: while a hash key is being replaced, each rule is charged twice, and several requests that
+/// are decided together can match the same rule.
+fn lists<'d>(headline: &Line<'d>, lines: impl Iterator<Item = Line<'d>>) -> (String, String) {
+    let mut policies = String::with_capacity(headline.id.len() + ROOM);
+    let mut limits = String::with_capacity(headline.id.len() + ROOM);
+    push_limit(&mut limits, headline);
+    let mut listed: SmallVec<[&str; POLICIES_MAX]> = SmallVec::new();
+    let mut others = 0;
     for line in lines.filter(|line| line.blocking) {
-        if last.replace(line.id) == Some(line.id) {
+        let is_headline = line.id == headline.id;
+        // There is always room for the headline.
+        if listed.contains(&line.id) || (!is_headline && others + 1 == POLICIES_MAX) {
             continue;
         }
-        if value.is_empty() {
-            value.reserve(line.id.len() + ROOM);
+        listed.push(line.id);
+        if is_headline {
+            // The headline has the numbers that are nearest to the limit.
+            push_policy(&mut policies, headline);
         } else {
-            value.push_str(", ");
-        }
-        push_quoted(&mut value, line.id);
-        push_number(&mut value, ";q=", line.limit);
-        if line.counts_concurrency {
-            value.push_str(r#";qu="concurrent-requests""#);
-        }
-        if let Some(window_s) = line.window_s {
-            push_number(&mut value, ";w=", window_s);
+            others += 1;
+            push_policy(&mut policies, &line);
+            push_limit(&mut limits, &line);
         }
     }
-    value
+    (policies, limits)
+}
+
+fn push_policy(list: &mut String, line: &Line<'_>) {
+    push_name(list, line.id);
+    push_number(list, ";q=", line.limit);
+    if line.counts_concurrency {
+        list.push_str(r#";qu="concurrent-requests""#);
+    }
+    if let Some(window_s) = line.window_s {
+        push_number(list, ";w=", window_s);
+    }
+}
+
+fn push_limit(list: &mut String, line: &Line<'_>) {
+    push_name(list, line.id);
+    push_number(list, ";r=", line.remaining);
+    push_number(list, ";t=", line.reset_after_s);
+}
+
+/// Starts an item of a list.
+fn push_name(list: &mut String, id: &str) {
+    if !list.is_empty() {
+        list.push_str(", ");
+    }
+    push_quoted(list, id);
 }
 
 fn nameless_policy(line: &Line<'_>) -> Option<Field> {

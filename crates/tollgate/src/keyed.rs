@@ -168,7 +168,10 @@ impl KeyedDecision {
         match self.answer.verdict {
             Verdict::Refused(Retry::At(at)) => Some((at - self.now).into()),
             Verdict::Refused(Retry::Never) => None,
-            Verdict::Admitted { .. } | Verdict::Done { .. } | Verdict::Declined(_) => Some(Duration::ZERO),
+            Verdict::Admitted { .. }
+            | Verdict::Done { .. }
+            | Verdict::BookedLate { .. }
+            | Verdict::Declined(_) => Some(Duration::ZERO),
         }
     }
 

@@ -305,15 +305,15 @@ fn every_number_has_a_reason() {
             ],
         ),
         (
-            "{ concurrency: 3, lease: 30s }",
+            "{ concurrency: 3, lease: 32s }",
             &[2],
             2,
             0,
             &[
-                "limit 3: leases at the same time, each for 30s unless it is renewed",
+                "limit 3: leases at the same time, each for 32s unless it is renewed",
                 "remaining 1: 2 of 3 are held",
-                "retry after 30 s: enough leases have ended by then, if none is released earlier or renewed",
-                "reset in 30 s: the last lease has ended by then, if none is renewed",
+                "retry after 32 s: enough leases have ended by then, if none is released earlier or renewed",
+                "reset in 32 s: the last lease has ended by then, if none is renewed",
             ],
         ),
         (

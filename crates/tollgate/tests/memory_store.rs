@@ -10,8 +10,10 @@ use tollgate::store::memory::MemoryStore;
 use tollgate::{Clock, Keyed, LocalLimiter, ManualClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{
-    Answer, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token, Verdict,
+    Answer, Decline, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token,
+    Verdict,
 };
 use tollgate_testkit::conformance::{Slots, check_against_model, counting_limits};
 
@@ -281,6 +283,30 @@ rules:
 }
 
 #[test]
+fn large_states_are_bounded_in_bytes_and_no_state_is_removed_while_it_counts() {
+    const KIB: usize = 1_024;
+    let limit = Limit::SlidingLog(SlidingLog::new(1_000, Span::from_secs(3_600)).unwrap());
+    let subjects_with_state = |bytes: usize| {
+        let clock = clock();
+        let store = keyed_store(clock).keys_max(1_000_000).state_bytes_max(bytes);
+        let keyed = Keyed::with_store(limit, store).unwrap();
+        for number in 0..1_000_u32 {
+            for _ in 0..100 {
+                keyed.check(number.to_le_bytes());
+                // Charges at the same instant share an entry.
+                clock.advance(Duration::from_micros(1));
+            }
+        }
+        assert!(keyed.check(0_u32.to_le_bytes()).allowed(), "its log still grows");
+        keyed.store().usage().keys
+    };
+    // About 2 KiB for a log of a hundred entries, and one more log for each of the 256 parts of the store.
+    let few = subjects_with_state(512 * KIB);
+    assert!((100..=700).contains(&few), "{few} subjects in 512 KiB");
+    assert_eq!(subjects_with_state(64 * KIB * KIB), 1_000);
+}
+
+#[test]
 fn a_lease_of_the_overflow_subject_can_be_released() {
     let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(30)).unwrap());
     let store = MemoryStore::with_clock(clock()).keys_max(0);
@@ -337,6 +363,26 @@ fn a_snapshot_restores_every_state_and_a_damaged_one_restores_nothing() {
     assert_eq!(old.save(&folder).unwrap(), keyspaces.len());
     assert_eq!(late.load(&folder).unwrap().expired, keyspaces.len());
     std::fs::remove_file(&folder).unwrap();
+}
+
+#[test]
+fn a_restored_lease_can_be_released_by_its_owner_only() {
+    let clock = clock();
+    let keyspace = Keyspace::new("test", "rule").unwrap();
+    let limit = Limit::Concurrency(Concurrency::new(1, Span::from_secs(30)).unwrap());
+    let ask = |store: &MemoryStore<&ManualClock>, operation| {
+        let mut plan = Plan::new();
+        plan.push(Item::new(keyspace.key(subject("u")), limit, operation)).unwrap();
+        store.apply_now(&plan).answers[0].verdict
+    };
+    let old: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    ask(&old, Operation::Charge { cost: 1, token: Token(1) });
+    let mut bytes = Vec::new();
+    old.snapshot(&mut bytes).unwrap();
+    let new: MemoryStore<&ManualClock> = MemoryStore::with_clock(clock);
+    new.restore(&mut bytes.as_slice()).unwrap();
+    assert_eq!(ask(&new, Operation::Release { token: Token(2) }), Verdict::Declined(Decline::NotHeld));
+    assert_eq!(ask(&new, Operation::Release { token: Token(1) }), Verdict::Done { amount: 1 });
 }
 
 /// Arbitrary bytes are rejected. The fuzz targets test the layouts inside a snapshot.

@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use tollgate::store::redis::{ScriptCodec, TimeSource};
-use tollgate_core::{Item, Keyspace, Operation, Plan, Span, SubjectHasher, Time, Token};
+use tollgate_core::{Item, Keyspace, LimitError, Operation, Plan, Span, SubjectHasher, Time, Token};
 use tollgate_testkit::conformance;
 use tollgate_testkit::make_twin;
 use tollgate_testkit::oracle::differential::run;
+use tollgate_testkit::oracle::sliding_window::Numbers;
 use tollgate_testkit::oracle::suite::{self, Make, Suite};
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::twin::{Twin, on_server};
@@ -39,6 +40,23 @@ fn sliding_window_and_its_twin_agree() {
 }
 
 #[test]
+fn sliding_window_of_many_buckets_and_its_twin_agree() {
+    agree::<suite::BucketRing>(make_window);
+}
+
+#[test]
+fn sliding_windows_of_few_and_many_buckets_share_a_key_in_redis() {
+    let server = Server::start(Flavour::Redis70).expect("Redis 7.0");
+    let test = || run::<suite::AnyBuckets, Twin>(make_window, STEPS, SEED);
+    let tally = on_server(server.port(), |_, source| source.to_owned(), test);
+    tally.unwrap_or_else(|difference| panic!("{difference}"));
+}
+
+fn make_window(numbers: &Numbers) -> Result<Twin, LimitError> {
+    make_twin!(sliding_window, SlidingWindow)(numbers)
+}
+
+#[test]
 fn sliding_log_and_its_twin_agree() {
     agree::<suite::SlidingLog>(make_twin!(sliding_log, SlidingLog));
 }
@@ -56,6 +74,14 @@ fn concurrency_and_its_twin_agree() {
 #[test]
 fn quota_and_its_twin_agree() {
     agree::<suite::Quota>(make_twin!(quota, Quota));
+}
+
+#[test]
+fn quota_and_its_twin_agree_beyond_64_ends() {
+    let server = Server::start(Flavour::Redis70).expect("Redis 7.0");
+    let test = || run::<suite::Reservations, Twin>(make_twin!(quota, Quota), STEPS, SEED);
+    let tally = on_server(server.port(), |_, source| source.to_owned(), test);
+    tally.unwrap_or_else(|difference| panic!("{difference}"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod state_sizes;
 use crate::generate::Section;
 use crate::generate::measure::Measurements;
 use numbers::count;
-use state_sizes::{RecordSize, StateSizes};
+use state_sizes::{HoldSize, RecordSize, StateSizes};
 use tollgate_core::LimitError;
 
 /// Returns every generated section with the page that contains it.
@@ -21,6 +21,13 @@ pub(crate) fn sections(measurements: &Measurements) -> Result<Vec<(&'static str,
     let growing = |size: &RecordSize, record: &str| {
         let RecordSize { base, per_record } = size;
         format!("The state of one subject takes {base} bytes, plus {per_record} bytes per {record}.")
+    };
+    let holding = |size: &HoldSize, hold: &str| {
+        let HoldSize { least, most, per_hold } = size;
+        format!(
+            "The state of one subject takes {least} to {most} bytes. Each {hold} has a record of {per_hold} bytes under a \
+             separate key."
+        )
     };
     Ok(vec![
         section("README.md", "comparison", algorithms::comparison(&algorithms)),
@@ -42,8 +49,8 @@ pub(crate) fn sections(measurements: &Measurements) -> Result<Vec<(&'static str,
         ),
         memory("token-bucket.md", fixed(sizes.bucket)),
         memory("leaky-bucket.md", fixed(sizes.bucket)),
-        memory("concurrency.md", growing(&sizes.concurrency, "lease")),
-        memory("quota.md", growing(&sizes.quota, "open reservation")),
+        memory("concurrency.md", holding(&sizes.concurrency, "lease")),
+        memory("quota.md", holding(&sizes.quota, "reservation")),
         memory("meter.md", fixed(sizes.meter)),
         memory("penalty.md", fixed(sizes.penalty)),
     ])

@@ -1,17 +1,21 @@
 //! Concurrency: at most `limit` units held at once, each under a lease that expires.
 //!
 //! - Guarantee: live leases never hold more than `limit` units together.
-//! - State: the newest effective instant of a write, and the leases, ordered by their end. A lease is its end in
-//!   microseconds, its token and its weight in units.
-//! - Admits cost c iff `weight of live leases + c <= limit`. A lease is live until its end.
+//! - State: the newest effective instant of a write, the account's generation, and the units held, as sums by end
+//!   (`hold_sums.rs`). Each lease has a separate record with its generation, end and weight (`plan/hold.rs`).
+//! - Admits cost c iff `live units + c <= limit`. Units are live until the end of their pair, which is the lease's end
+//!   unless holds of many lengths share the account.
+//! - A lease ends at most 1/32 of its length later than asked.
 //! - Retry at: when enough leases will have expired if none is renewed or released.
-//! - Key may expire at: the end of the last lease.
+//! - Key may expire at: the end of the last pair. A lease's record: the end of the lease.
 //! - Refund: none. The owner of the token releases its lease.
 //! - Largest intermediate: `held + cost`, at most `2 * LEASES_MAX`.
 
+use crate::algorithm::hold_sums::{self, HoldSums, Pair};
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive_at_most, positive_span};
+use crate::plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{Span, Time};
 
@@ -25,35 +29,24 @@ pub struct Concurrency {
     lease: Span,
 }
 
-/// The leases that may still be live.
+/// The units that may still be held.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConcurrencyState {
     /// The newest effective instant of a write.
     pub seen: Time,
-    /// Ordered by `until`, earliest first.
-    pub leases: Vec<Lease>,
+    /// Distinguishes this state from one that was reset or evicted.
+    pub generation: Generation,
+    /// Units held, by end.
+    pub sums: HoldSums,
 }
 
-/// A part of the limit that one owner holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lease {
-    /// When it expires.
-    pub until: Time,
-    /// The owner's token.
-    pub token: Token,
-    /// Units held.
-    pub weight: u64,
-}
-
-/// What a decision asks to change in the leases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a decision asks to write: the new state, and the change to the lease's record.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseChange {
-    /// The effective instant. Leases that have expired by then are dropped.
-    pub now: Time,
-    /// Token of the lease to remove, if it exists.
-    pub remove: Token,
-    /// The lease to add.
-    pub add: Option<Lease>,
+    /// The new state.
+    pub state: ConcurrencyState,
+    /// The change to the lease's record.
+    pub hold: HoldChange,
 }
 
 impl Concurrency {
@@ -70,116 +63,106 @@ impl Concurrency {
         self.limit
     }
 
-    /// Returns how long a lease lasts without renewal.
+    /// Returns how long a lease lasts without renewal, before its end is rounded up.
     pub const fn lease(&self) -> Span {
         self.lease
     }
 
-    fn status(&self, live: Live<'_>) -> LimitStatus {
+    fn status(&self, now: Time, pairs: &[Pair]) -> LimitStatus {
         LimitStatus {
             limit: self.limit,
-            remaining: self.limit.saturating_sub(live.weight()),
-            reset_at: live.leases.last().map_or(live.now, |lease| lease.until),
+            remaining: self.limit.saturating_sub(hold_sums::total(pairs)),
+            reset_at: pairs.last().map_or(now, |pair| pair.end),
         }
     }
 
-    fn charge(&self, live: Live<'_>, cost: u64, token: Token) -> Step<LeaseChange> {
-        let held = live.weight();
+    fn charge(&self, live: &Live<'_>, hold: HoldLookup<'_>, cost: u64, token: Token) -> Step<LeaseChange> {
+        let held = hold_sums::total(live.pairs);
         let needed = cost.max(1);
-        let status = self.status(live);
-        if live.find(token).is_some() {
+        let status = self.status(live.now, live.pairs);
+        if live.find(hold).is_some() {
             return status.decline(Decline::TokenInUse);
         }
         if held + needed > self.limit {
-            return status.unchanged(Verdict::Refused(Retry::At(self.retry(live, held + needed))));
+            let retry = hold_sums::ends_by(live.pairs, held + needed - self.limit).unwrap_or(live.now);
+            return status.unchanged(Verdict::Refused(Retry::At(retry)));
         }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
             return status.unchanged(admitted);
         }
-        let until = live.now.plus(self.lease);
-        let reset_at = if live.leases.is_empty() { until } else { until.max(status.reset_at) };
-        let change = LeaseChange {
-            now: live.now,
-            remove: Token::NONE,
-            add: Some(Lease { until, token, weight: cost }),
-        };
-        LimitStatus { remaining: self.limit - held - cost, reset_at, ..status }.write(
-            admitted,
-            Mark::Held { token, until },
-            change,
-            reset_at,
-        )
-    }
-
-    /// Returns when enough leases will have expired, if none is renewed.
-    fn retry(&self, live: Live<'_>, wanted: u64) -> Time {
-        let mut excess = wanted - self.limit;
-        for lease in live.leases {
-            if lease.weight >= excess {
-                return lease.until;
-            }
-            excess -= lease.weight;
+        if hold == HoldLookup::NoRoom {
+            return status.decline(Decline::TooManyReservations);
         }
-        live.now
+        let end = hold_sums::end_of(live.now, self.lease);
+        let mut sums = HoldSums::of(live.pairs);
+        sums.add(end, cost);
+        let generation = live.generation.unwrap_or(Generation::new(live.now, token));
+        let lease = Hold { generation, end, units: cost, status: HoldStatus::Open };
+        self.set(live.now, sums, admitted, token, lease)
     }
 
-    fn renew(&self, live: Live<'_>, token: Token) -> Step<LeaseChange> {
-        let status = self.status(live);
-        let Some(lease) = live.find(token) else {
-            return status.decline(Decline::NotHeld);
+    fn renew(&self, live: &Live<'_>, hold: HoldLookup<'_>, token: Token) -> Step<LeaseChange> {
+        let Some(lease) = live.find(hold) else {
+            return self.status(live.now, live.pairs).decline(Decline::NotHeld);
         };
-        let until = lease.until.max(live.now.plus(self.lease));
-        let reset_at = status.reset_at.max(until);
-        let change = LeaseChange { now: live.now, remove: token, add: Some(Lease { until, ..*lease }) };
-        LimitStatus { reset_at, ..status }.write(
-            Verdict::Done { amount: lease.weight },
-            Mark::Held { token, until },
-            change,
-            reset_at,
-        )
+        let end = lease.end.max(hold_sums::end_of(live.now, self.lease));
+        let mut sums = HoldSums::of(live.pairs);
+        sums.take(lease.end, lease.units);
+        sums.add(end, lease.units);
+        self.set(live.now, sums, Verdict::Done { amount: lease.units }, token, Hold { end, ..*lease })
     }
 
-    fn release(&self, live: Live<'_>, token: Token) -> Step<LeaseChange> {
-        let status = self.status(live);
-        let Some(lease) = live.find(token) else {
-            return status.decline(Decline::NotHeld);
+    fn release(&self, live: &Live<'_>, hold: HoldLookup<'_>, token: Token) -> Step<LeaseChange> {
+        let Some(lease) = live.find(hold) else {
+            return self.status(live.now, live.pairs).decline(Decline::NotHeld);
         };
-        let rest = live.leases.iter().rev().find(|lease| lease.token != token);
-        let reset_at = rest.map_or(live.now, |lease| lease.until);
-        let remaining = self.limit.saturating_sub(live.weight() - lease.weight);
-        let change = LeaseChange { now: live.now, remove: token, add: None };
-        LimitStatus { remaining, reset_at, ..status }.write(
-            Verdict::Done { amount: lease.weight },
-            Mark::None,
-            change,
-            reset_at,
-        )
+        let mut sums = HoldSums::of(live.pairs);
+        sums.take(lease.end, lease.units);
+        let status = self.status(live.now, &sums.pairs);
+        let state = ConcurrencyState { seen: live.now, generation: lease.generation, sums };
+        let change = LeaseChange { state, hold: HoldChange { token, record: None } };
+        status.write(Verdict::Done { amount: lease.units }, Mark::None, change, status.reset_at)
+    }
+
+    /// Writes the sums and the record of a lease that is taken or renewed.
+    fn set(
+        &self,
+        now: Time,
+        sums: HoldSums,
+        verdict: Verdict,
+        token: Token,
+        lease: Hold,
+    ) -> Step<LeaseChange> {
+        let status = self.status(now, &sums.pairs);
+        let state = ConcurrencyState { seen: now, generation: lease.generation, sums };
+        let record = Some(HoldWrite { hold: lease, dies_at: lease.end });
+        let mark = Mark::Held { token, until: lease.end };
+        let change = LeaseChange { state, hold: HoldChange { token, record } };
+        status.write(verdict, mark, change, status.reset_at)
     }
 }
 
-/// The leases that are live at one instant.
-#[derive(Clone, Copy)]
+/// What is held at one instant.
 struct Live<'s> {
     /// Effective instant.
     now: Time,
-    leases: &'s [Lease],
+    pairs: &'s [Pair],
+    /// `None` if there is no state.
+    generation: Option<Generation>,
 }
 
 impl<'s> Live<'s> {
     fn at(state: Option<&'s ConcurrencyState>, now: Time) -> Live<'s> {
-        let Some(state) = state else { return Live { now, leases: &[] } };
+        let Some(state) = state else { return Live { now, pairs: &[], generation: None } };
         let now = now.max(state.seen);
-        let ended = state.leases.partition_point(|lease| lease.until <= now);
-        Live { now, leases: &state.leases[ended..] }
+        Live { now, pairs: hold_sums::live(&state.sums, now), generation: Some(state.generation) }
     }
 
-    fn weight(self) -> u64 {
-        self.leases.iter().map(|lease| lease.weight).sum()
-    }
-
-    fn find(self, token: Token) -> Option<&'s Lease> {
-        self.leases.iter().find(|lease| lease.token == token)
+    /// Returns the lease if its units are held.
+    fn find<'h>(&self, hold: HoldLookup<'h>) -> Option<&'h Hold> {
+        let generation = self.generation?;
+        hold.record().filter(|lease| lease.is_held(self.now, generation))
     }
 }
 
@@ -197,23 +180,33 @@ impl Machine for Concurrency {
         now: Time,
         operation: &Operation,
     ) -> Step<LeaseChange> {
+        self.decide_hold(state, HoldLookup::None, now, operation)
+    }
+
+    fn decide_hold(
+        &self,
+        state: Option<&ConcurrencyState>,
+        hold: HoldLookup<'_>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<LeaseChange> {
         let live = Live::at(state, now);
         match *operation {
-            Operation::Charge { cost, token } => self.charge(live, cost, token),
-            Operation::Peek { cost } => self.charge(live, cost, Token::NONE).without_write(),
-            Operation::Renew { token } => self.renew(live, token),
-            Operation::Release { token } => self.release(live, token),
-            _ => self.status(live).decline(Decline::NotSupported),
+            Operation::Charge { cost, token } => self.charge(&live, hold, cost, token),
+            Operation::Peek { cost } => {
+                self.charge(&live, HoldLookup::None, cost, Token::NONE).without_write()
+            }
+            Operation::Renew { token } => self.renew(&live, hold, token),
+            Operation::Release { token } => self.release(&live, hold, token),
+            _ => self.status(live.now, live.pairs).decline(Decline::NotSupported),
         }
     }
 
     fn commit(slot: &mut Option<ConcurrencyState>, change: LeaseChange) {
-        let state = slot.get_or_insert_default();
-        state.seen = change.now;
-        state.leases.retain(|lease| lease.until > change.now && lease.token != change.remove);
-        if let Some(lease) = change.add {
-            let index = state.leases.partition_point(|other| other.until <= lease.until);
-            state.leases.insert(index, lease);
-        }
+        *slot = Some(change.state);
+    }
+
+    fn hold_change(change: &LeaseChange) -> Option<HoldChange> {
+        Some(change.hold)
     }
 }

@@ -1,6 +1,7 @@
 //! The interface of all algorithms: decide without writing, then commit a small change.
 
 use crate::answer::{Answer, Decline, Verdict};
+use crate::plan::hold::{HoldChange, HoldLookup};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::Time;
 
@@ -19,8 +20,24 @@ pub trait Machine {
     /// Returns the answer to `operation` at `now`, and the change to write.
     fn decide(&self, state: Option<&Self::State>, now: Time, operation: &Operation) -> Step<Self::Change>;
 
+    /// Like [`decide`](Machine::decide), with the record that the store has under the operation's token.
+    fn decide_hold(
+        &self,
+        state: Option<&Self::State>,
+        _hold: HoldLookup<'_>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<Self::Change> {
+        self.decide(state, now, operation)
+    }
+
     /// Applies a change that `decide` returned for exactly this state.
     fn commit(slot: &mut Option<Self::State>, change: Self::Change);
+
+    /// Returns what a change asks to write to the record of the operation's token.
+    fn hold_change(_change: &Self::Change) -> Option<HoldChange> {
+        None
+    }
 }
 
 /// An answer, and the write that it needs.
@@ -33,6 +50,13 @@ pub struct Step<C> {
 }
 
 impl<C> Step<C> {
+    /// Converts the change.
+    #[inline]
+    pub fn map<D>(self, convert: impl FnOnce(C) -> D) -> Step<D> {
+        let write = self.write.map(|Write { change, dies_at }| Write { change: convert(change), dies_at });
+        Step { answer: self.answer, write }
+    }
+
     /// Drops the write and the mark, and keeps the answer. A peek is a charge without its write.
     pub fn without_write(mut self) -> Step<C> {
         self.answer.mark = Mark::None;

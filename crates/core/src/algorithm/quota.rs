@@ -2,22 +2,24 @@
 //!
 //! - Guarantee: no period admits more than `allowance + grace` units. A settlement may exceed what was reserved.
 //! - State: start and end of the newest period seen and the newest effective instant of a write, all in microseconds,
-//!   units used, and the open reservations, ordered by their end.
+//!   units used, the account's generation, and the units reserved, as sums by end (`hold_sums.rs`). Each reservation has a
+//!   separate record with its generation, end and units (`plan/hold.rs`).
 //! - Admits cost c iff `used + reserved + c <= allowance + grace`.
+//! - A reservation ends at most 1/32 of its length later than asked, and not after the period.
 //! - Retry at: when enough reservations will have expired, or at the end of the period, whichever is earlier.
-//! - Key may expire at: the end of the period.
+//! - Key may expire at: the end of the period. A reservation's record: [`REMEMBERED`] after the end of the reservation.
 //! - Refund: only in the period of the charge. A reservation is settled or cancelled instead.
+//! - Late settlement: as long as the record exists, the units are booked once, in the period in force.
 //! - Largest intermediate: `used + reserved + cost`, below 2^55, compared with at most 2^53 - 1.
 
+use crate::algorithm::hold_sums::{self, HoldSums, Pair};
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::answer::{Decline, Retry, Verdict};
 use crate::calendar::Periods;
 use crate::limit::error::{LimitError, positive, positive_span};
+use crate::plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite, REMEMBERED};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{EXACT_MAX, Span, Time};
-
-/// Largest number of open reservations per subject.
-pub const RESERVATIONS_MAX: usize = 4_096;
 
 /// At most `allowance + grace` units per period.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,38 +49,19 @@ pub struct QuotaState {
     pub seen: Time,
     /// Units consumed.
     pub used: u64,
-    /// Open reservations, ordered by `until`, earliest first.
-    pub reservations: Vec<Reservation>,
+    /// Distinguishes this state from one that was reset or evicted, and from another period.
+    pub generation: Generation,
+    /// Units reserved, by end.
+    pub sums: HoldSums,
 }
 
-/// Units held until they are settled, cancelled or expired.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reservation {
-    /// When it expires.
-    pub until: Time,
-    /// The owner's token.
-    pub token: Token,
-    /// Units held.
-    pub cost: u64,
-}
-
-/// What a decision asks to write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a decision asks to write: the new state, and the change to the reservation's record.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuotaChange {
-    /// First instant of the period in force.
-    pub start: Time,
-    /// First instant after it.
-    pub end: Time,
-    /// The effective instant. Reservations that have expired by then are dropped.
-    pub now: Time,
-    /// Units consumed in the period.
-    pub used: u64,
-    /// Whether a new period begins, which drops the reservations of the old one.
-    pub fresh: bool,
-    /// Token of the reservation to remove, if it exists.
-    pub remove: Token,
-    /// The reservation to add.
-    pub add: Option<Reservation>,
+    /// The new state.
+    pub state: QuotaState,
+    /// The change to the reservation's record, if the operation has one.
+    pub hold: Option<HoldChange>,
 }
 
 impl Quota {
@@ -135,13 +118,12 @@ impl Quota {
         Ok(match carried {
             Some(state) => {
                 let free_at = if rolling { end } else { state.end };
-                let ended = state.reservations.partition_point(|held| held.until <= now);
-                let held = &state.reservations[ended..];
-                Current { now, start, end, used: state.used, held, free_at, fresh: false }
+                let pairs = hold_sums::live(&state.sums, now);
+                Current { now, start, end, used: state.used, pairs, generation: state.generation, free_at }
             }
             None => {
                 let free_at = if rolling { now } else { end };
-                Current { now, start, end, used: 0, held: &[], free_at, fresh: true }
+                Current { now, start, end, used: 0, pairs: &[], generation: Generation::NONE, free_at }
             }
         })
     }
@@ -161,12 +143,9 @@ impl Quota {
 
     /// Returns when enough reservations will have expired, or the end of the period if that is earlier.
     fn retry(&self, current: &Current<'_>, needed: u64) -> Time {
-        let mut wanted = current.used + current.reserved() + needed;
-        let ended = current.held.iter().find(|held| {
-            wanted -= held.cost;
-            wanted <= self.ceiling()
-        });
-        ended.map_or(current.free_at, |held| held.until.min(current.free_at))
+        let excess = current.used + current.reserved() + needed - self.ceiling();
+        let ended = hold_sums::ends_by(current.pairs, excess);
+        ended.map_or(current.free_at, |end| end.min(current.free_at))
     }
 
     fn fits(&self, current: &Current<'_>, needed: u64) -> bool {
@@ -182,47 +161,88 @@ impl Quota {
         if cost == 0 {
             return self.status(current).unchanged(admitted);
         }
-        let mark = Mark::Window { start: current.start };
-        self.set(current, admitted, mark, QuotaChange { used: current.used + cost, ..current.unchanged() })
+        let state = QuotaState { used: current.used + cost, ..current.state() };
+        self.set(state, admitted, Mark::Window { start: current.start }, None)
     }
 
-    fn reserve(&self, current: &Current<'_>, cost: u64, token: Token, hold: Span) -> Step<QuotaChange> {
+    fn reserve(
+        &self,
+        current: &Current<'_>,
+        hold: HoldLookup<'_>,
+        cost: u64,
+        token: Token,
+        length: Span,
+    ) -> Step<QuotaChange> {
         let needed = cost.max(1);
-        if current.find(token).is_some() {
+        if current.find(hold).is_some() {
             return self.status(current).decline(Decline::TokenInUse);
         }
         if !self.fits(current, needed) {
             return self.refuse(current, needed);
         }
-        if current.held.len() >= RESERVATIONS_MAX {
-            return self.status(current).decline(Decline::TooManyReservations);
-        }
         let admitted = Verdict::Admitted { delay: Span::ZERO };
         if cost == 0 {
             return self.status(current).unchanged(admitted);
         }
-        let until = current.now.plus(hold).min(current.end);
-        let add = Some(Reservation { until, token, cost });
-        self.set(current, admitted, Mark::Held { token, until }, QuotaChange { add, ..current.unchanged() })
+        if hold == HoldLookup::NoRoom {
+            return self.status(current).decline(Decline::TooManyReservations);
+        }
+        let end = hold_sums::end_of(current.now, length).min(current.end);
+        let mut state = current.state();
+        if state.generation == Generation::NONE {
+            state.generation = Generation::new(current.now, token);
+        }
+        // A reservation that ends at once counts in this answer, but not in the state.
+        let ends_at_once = if end > current.now {
+            state.sums.add(end, cost);
+            0
+        } else {
+            cost
+        };
+        let record = Hold { generation: state.generation, end, units: cost, status: HoldStatus::Open };
+        let mut step = self.set(state, admitted, Mark::Held { token, until: end }, Some((token, record)));
+        step.answer.remaining = step.answer.remaining.saturating_sub(ends_at_once);
+        step
     }
 
-    fn settle(&self, current: &Current<'_>, token: Token, actual: u64) -> Step<QuotaChange> {
-        if current.find(token).is_none() {
-            return self.status(current).decline(Decline::NotHeld);
+    fn settle(
+        &self,
+        current: &Current<'_>,
+        hold: HoldLookup<'_>,
+        token: Token,
+        actual: u64,
+    ) -> Step<QuotaChange> {
+        let status = self.status(current);
+        let remembered = hold.record().filter(|hold| current.now < hold.end.plus(REMEMBERED));
+        let Some(hold) = remembered else { return status.decline(Decline::NotHeld) };
+        let is_late = hold.end <= current.now;
+        match hold.status {
+            HoldStatus::Settled => return status.unchanged(Verdict::Done { amount: hold.units }),
+            HoldStatus::Open if is_late || hold.is_held(current.now, current.generation) => (),
+            HoldStatus::Open | HoldStatus::Cancelled => return status.decline(Decline::NotHeld),
         }
         if actual > EXACT_MAX - current.used {
-            return self.status(current).decline(Decline::Overflow);
+            return status.decline(Decline::Overflow);
         }
-        let change = QuotaChange { used: current.used + actual, remove: token, ..current.unchanged() };
-        self.set(current, Verdict::Done { amount: actual }, Mark::Window { start: current.start }, change)
+        let mut state = QuotaState { used: current.used + actual, ..current.state() };
+        let verdict = if is_late {
+            Verdict::BookedLate { amount: actual }
+        } else {
+            state.sums.take(hold.end, hold.units);
+            Verdict::Done { amount: actual }
+        };
+        let record = Hold { units: actual, status: HoldStatus::Settled, ..*hold };
+        self.set(state, verdict, Mark::Window { start: current.start }, Some((token, record)))
     }
 
-    fn cancel(&self, current: &Current<'_>, token: Token) -> Step<QuotaChange> {
-        let Some(held) = current.find(token) else {
+    fn cancel(&self, current: &Current<'_>, hold: HoldLookup<'_>, token: Token) -> Step<QuotaChange> {
+        let Some(hold) = current.find(hold) else {
             return self.status(current).decline(Decline::NotHeld);
         };
-        let change = QuotaChange { remove: token, ..current.unchanged() };
-        self.set(current, Verdict::Done { amount: held.cost }, Mark::None, change)
+        let mut state = current.state();
+        state.sums.take(hold.end, hold.units);
+        let record = Hold { status: HoldStatus::Cancelled, ..*hold };
+        self.set(state, Verdict::Done { amount: hold.units }, Mark::None, Some((token, record)))
     }
 
     fn refund(
@@ -237,23 +257,29 @@ impl Quota {
             return self.status(current).decline(Decline::NotHeld);
         }
         let given = cost.min(current.used);
-        let change = QuotaChange { used: current.used - given, ..current.unchanged() };
-        self.set(current, Verdict::Done { amount: given }, Mark::None, change)
+        let state = QuotaState { used: current.used - given, ..current.state() };
+        self.set(state, Verdict::Done { amount: given }, Mark::None, None)
     }
 
     fn set(
         &self,
-        current: &Current<'_>,
+        state: QuotaState,
         verdict: Verdict,
         mark: Mark,
-        change: QuotaChange,
+        record: Option<(Token, Hold)>,
     ) -> Step<QuotaChange> {
-        let removed = current.find(change.remove).map_or(0, |held| held.cost);
-        let added = change.add.map_or(0, |held| held.cost);
-        let taken = change.used.saturating_add(current.reserved() + added - removed);
-        let remaining = self.allowance.saturating_sub(taken);
-        LimitStatus { limit: self.allowance, remaining, reset_at: change.end }
-            .write(verdict, mark, change, change.end)
+        let taken = state.used.saturating_add(hold_sums::total(&state.sums.pairs));
+        let (remaining, reset_at) = (self.allowance.saturating_sub(taken), state.end);
+        let hold = record.map(|(token, hold)| {
+            let dies_at = hold.end.plus(REMEMBERED);
+            HoldChange { token, record: Some(HoldWrite { hold, dies_at }) }
+        });
+        LimitStatus { limit: self.allowance, remaining, reset_at }.write(
+            verdict,
+            mark,
+            QuotaChange { state, hold },
+            reset_at,
+        )
     }
 }
 
@@ -264,31 +290,32 @@ struct Current<'s> {
     start: Time,
     end: Time,
     used: u64,
-    held: &'s [Reservation],
+    pairs: &'s [Pair],
+    /// None in a new period.
+    generation: Generation,
     /// When `used` stops counting.
     free_at: Time,
-    fresh: bool,
 }
 
 impl Current<'_> {
     fn reserved(&self) -> u64 {
-        self.held.iter().map(|held| held.cost).sum()
+        hold_sums::total(self.pairs)
     }
 
-    fn find(&self, token: Token) -> Option<&Reservation> {
-        self.held.iter().find(|held| held.token == token)
+    /// Returns the reservation if its units are held.
+    fn find<'h>(&self, hold: HoldLookup<'h>) -> Option<&'h Hold> {
+        hold.record().filter(|hold| hold.is_held(self.now, self.generation))
     }
 
-    /// Returns a change that keeps what is used and reserved.
-    fn unchanged(&self) -> QuotaChange {
-        QuotaChange {
+    /// Returns a state that keeps what is used and reserved.
+    fn state(&self) -> QuotaState {
+        QuotaState {
             start: self.start,
             end: self.end,
-            now: self.now,
+            seen: self.now,
             used: self.used,
-            fresh: self.fresh,
-            remove: Token::NONE,
-            add: None,
+            generation: self.generation,
+            sums: HoldSums::of(self.pairs),
         }
     }
 }
@@ -302,6 +329,16 @@ impl Machine for Quota {
     }
 
     fn decide(&self, state: Option<&QuotaState>, now: Time, operation: &Operation) -> Step<QuotaChange> {
+        self.decide_hold(state, HoldLookup::None, now, operation)
+    }
+
+    fn decide_hold(
+        &self,
+        state: Option<&QuotaState>,
+        hold: HoldLookup<'_>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<QuotaChange> {
         let current = match self.current(state, now) {
             Ok(current) => current,
             Err(at) => {
@@ -313,24 +350,20 @@ impl Machine for Quota {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost } => self.refund(state, &current, mark, cost),
-            Operation::Reserve { cost, token, hold } => self.reserve(&current, cost, token, hold),
-            Operation::Settle { token, actual } => self.settle(&current, token, actual),
-            Operation::Cancel { token } => self.cancel(&current, token),
+            Operation::Reserve { cost, token, hold: length } => {
+                self.reserve(&current, hold, cost, token, length)
+            }
+            Operation::Settle { token, actual } => self.settle(&current, hold, token, actual),
+            Operation::Cancel { token } => self.cancel(&current, hold, token),
             _ => self.status(&current).decline(Decline::NotSupported),
         }
     }
 
     fn commit(slot: &mut Option<QuotaState>, change: QuotaChange) {
-        let state = slot.get_or_insert_default();
-        if change.fresh {
-            state.reservations.clear();
-        }
-        (state.start, state.end, state.seen, state.used) =
-            (change.start, change.end, change.now, change.used);
-        state.reservations.retain(|held| held.until > change.now && held.token != change.remove);
-        if let Some(held) = change.add {
-            let index = state.reservations.partition_point(|other| other.until <= held.until);
-            state.reservations.insert(index, held);
-        }
+        *slot = Some(change.state);
+    }
+
+    fn hold_change(change: &QuotaChange) -> Option<HoldChange> {
+        change.hold
     }
 }

@@ -259,12 +259,12 @@ impl SlidingLogState {
 }
 
 /// Reduces a running total modulo [`WRAP`].
-const fn wrapped(total: u64) -> u64 {
+pub const fn wrapped(total: u64) -> u64 {
     total & (WRAP - 1)
 }
 
 /// Returns the cost between two running totals.
-pub(crate) const fn distance(from: u64, to: u64) -> u64 {
+pub const fn distance(from: u64, to: u64) -> u64 {
     wrapped(to + WRAP - from)
 }
 

@@ -1,5 +1,7 @@
 //! Sliding window: at most `limit` units over the last `window`, counted in `buckets` equal buckets.
 //!
+//! Windows of more than 64 buckets keep their state as a ring instead, see `bucket_ring.rs`.
+//!
 //! - Guarantee: strict counting admits at most `limit` units in any window, and may refuse up to one bucket length too
 //!   long. Interpolated counting is an estimate: it assumes that the oldest bucket's requests arrived evenly.
 //! - State: bucket length and start of the newest bucket, both in microseconds, and the units charged in the newest

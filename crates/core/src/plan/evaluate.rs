@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::machine::{Step, Write};
 use crate::answer::{Answer, Verdict};
+use crate::plan::hold::HoldLookup;
 use crate::plan::operation::{Mark, Operation};
 use crate::plan::{INLINE, Item, Outcome, Plan};
 use crate::state::{Change, State};
@@ -18,16 +19,28 @@ pub struct Evaluation {
     pub writes: SmallVec<[(usize, Write<Change>); INLINE]>,
 }
 
-/// Decides every item of `plan` at `now`. `state_of` returns the state of the item with that index.
+/// Decides every item of a `plan` without leases and reservations. See [`evaluate_holds`].
+pub fn evaluate<'s>(plan: &Plan<'_>, now: Time, state_of: impl Fn(usize) -> Option<&'s State>) -> Evaluation {
+    evaluate_holds(plan, now, state_of, |_| HoldLookup::None)
+}
+
+/// Decides every item of `plan` at `now`. `state_of` returns the state of the item with that index, `hold_of` the record
+/// under its token.
 ///
 /// If a blocking item does not admit, no item is charged. The only remaining write is that of a blocking penalty that
 /// counts refused attempts. A non-blocking item is written iff every blocking item admits and it admits itself.
-pub fn evaluate<'s>(plan: &Plan<'_>, now: Time, state_of: impl Fn(usize) -> Option<&'s State>) -> Evaluation {
+pub fn evaluate_holds<'s>(
+    plan: &Plan<'_>,
+    now: Time,
+    state_of: impl Fn(usize) -> Option<&'s State>,
+    hold_of: impl Fn(usize) -> HoldLookup<'s>,
+) -> Evaluation {
     let mut answers = SmallVec::<[Answer; INLINE]>::new();
     let mut writes = SmallVec::<[(usize, Write<Change>); INLINE]>::new();
     let mut blocked = false;
     for (index, item) in plan.items().iter().enumerate() {
-        let Step { answer, write } = item.limit.decide(state_of(index), now, &item.operation);
+        let Step { answer, write } =
+            item.limit.decide_hold(state_of(index), hold_of(index), now, &item.operation);
         blocked |= item.asks_for_admission() && item.blocking && !answer.is_admitted();
         answers.push(answer);
         writes.extend(write.map(|write| (index, write)));

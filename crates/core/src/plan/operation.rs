@@ -76,6 +76,22 @@ impl Operation {
         Operation::Charge { cost, token: Token::NONE }
     }
 
+    /// Returns the token that it names, if it names one.
+    pub const fn token(&self) -> Option<Token> {
+        match *self {
+            Operation::Charge { token, .. }
+            | Operation::Renew { token }
+            | Operation::Release { token }
+            | Operation::Reserve { token, .. }
+            | Operation::Settle { token, .. }
+            | Operation::Cancel { token } => Some(token),
+            Operation::Peek { .. }
+            | Operation::Refund { .. }
+            | Operation::Report { .. }
+            | Operation::Reset => None,
+        }
+    }
+
     /// Returns the cost for which it asks admission, or `None` if it is a follow-up.
     pub const fn cost(&self) -> Option<u64> {
         match *self {

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use super::exclusion::Exclusion;
 use super::subject_selector::ADDRESS;
 use crate::attributes::Attributes;
 use crate::client_address::Cidr;
@@ -29,6 +30,8 @@ pub enum Test {
     Path(PathPattern),
     /// The value is an address, or a block of addresses, inside one of these blocks.
     Address(Vec<Cidr>),
+    /// The value passes a test and is not excluded.
+    Except(Box<Exclusion>),
 }
 
 /// A path pattern, such as `/v1/items/{id}` or `/files/{*rest}`.
@@ -102,6 +105,14 @@ impl Condition {
 }
 
 impl Test {
+    /// Returns the test that values must pass, without its exclusions.
+    pub fn required(&self) -> &Test {
+        match self {
+            Test::Except(exclusion) => exclusion.base().required(),
+            test => test,
+        }
+    }
+
     /// Whether the value passes the test.
     pub fn holds(&self, value: &str) -> bool {
         match self {
@@ -110,6 +121,7 @@ impl Test {
             Test::Glob(pattern) => glob(pattern.as_bytes(), value.as_bytes()),
             Test::Path(pattern) => pattern.matches(value),
             Test::Address(blocks) => is_inside(value, blocks),
+            Test::Except(exclusion) => exclusion.holds(value),
         }
     }
 }

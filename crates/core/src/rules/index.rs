@@ -99,13 +99,13 @@ impl Index {
     }
 }
 
-/// Returns names for the tree entries of a test. A glob and an address have none.
+/// Returns names for the tree entries of a test. A glob, an address and a test with exclusions have none.
 fn entries(test: &Test) -> Vec<String> {
     match test {
         Test::OneOf(values) => values.iter().map(|value| format!("={value}")).collect(),
         Test::Prefix(prefix) => vec![format!("^{prefix}")],
         Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::entry).collect()],
-        Test::Glob(_) | Test::Address(_) => Vec::new(),
+        Test::Glob(_) | Test::Address(_) | Test::Except(_) => Vec::new(),
     }
 }
 

@@ -28,7 +28,7 @@ impl Scopes {
     /// The scopes that concern single requests. Only these can be bound to attribute values.
     pub(crate) const CHECK_FAMILY: Scopes =
         Scopes::CHECK.and(Scopes::REFUND).and(Scopes::REPORT).and(Scopes::RECORD);
-    /// The scopes that only a token with a name gives, because every use of them is attributed to somebody.
+    /// The scopes that only a token with a name gives, because the log names the token at every use.
     pub(crate) const NAMED_ONLY: Scopes = Scopes::CHANGE.and(Scopes::ADMIN);
 
     /// All scopes with their names and meanings, and `none`.

@@ -117,16 +117,15 @@ impl RecordingStore {
         Ok(RecordingStore { store, last: Mutex::default() })
     }
 
-    /// Compares the hash key with the one that the servers on this store have noted. Writes nothing.
+    /// Compares the hash key with that of the servers on this store. Writes nothing.
     pub(crate) async fn check_hash_key(
         &self,
         hasher: &SubjectHasher,
         rules: &RuleSet,
     ) -> Result<(), Failure> {
-        let found = fleet::noted_hash_keys(&self.store, &fleet::namespace(rules)).await;
-        let noted = found.map_err(|error| hints::failure(&error))?;
         let ours = hasher.fingerprint();
-        match noted.filter(|noted| !noted.contains(&ours)) {
+        let found = fleet::other_hash_keys(&self.store, &ours, &fleet::namespace(rules)).await;
+        match found.map_err(|error| hints::failure(&error))? {
             None => Ok(()),
             Some(theirs) => Err(Failure::new(
                 format!("the servers on this store have another hash key (theirs: {theirs}; ours: {ours})"),

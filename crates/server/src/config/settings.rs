@@ -154,6 +154,27 @@ pub const SETTINGS: &[Setting] = &[
         "10000000",
         "Maximum number of keys in the memory store; further subjects share one overflow subject",
     ),
+    setting(
+        STATE,
+        "state_bytes_max",
+        Kind::Number(1_048_576, 1_000_000_000_000),
+        "(256 per key of keys_max, at least 1 GiB)",
+        "Bytes of large states, such as logs, in the memory store; then new subjects share the overflow subject",
+    ),
+    setting(
+        STATE,
+        "own_keys_max",
+        Kind::Number(1, 1_000_000_000),
+        "(a tenth of keys_max)",
+        "Maximum number of keys of callers' own limits (CL.THROTTLE) in the memory store, besides keys_max",
+    ),
+    setting(
+        STATE,
+        "in_flight_max_per_caller",
+        Kind::Number(1, 65_536),
+        "256",
+        "Checks of one caller that may wait for a shared store; fewer while it is slow; further ones are refused",
+    ),
     secret(STATE, "hash_key", "Hash key of your servers, 64 hexadecimal digits; required for a shared store"),
     setting(STATE, "hash_key_file", Kind::File, "", "File that contains the hash key of your servers"),
     setting(STATE, "hash_key_id", Kind::Number(0, 255), "0", "Id of the hash key; a new key needs a new id"),
@@ -279,6 +300,17 @@ pub const SETTINGS: &[Setting] = &[
         "none",
         "Header field in which trusted proxies send the client's address",
     ),
+    Setting {
+        details: "A connection from these addresses must begin with a header of version 1 or 2, before TLS, and the address in it is \
+                  the client's. A header from any other address is refused as an invalid request.",
+        ..setting(
+            CLIENTS,
+            "proxy_protocol",
+            Kind::CidrBlocks,
+            "",
+            "Addresses of load balancers that send a PROXY protocol header on every connection, to any listener",
+        )
+    },
     setting(
         CLIENTS,
         "client_prefix_v4",
@@ -315,6 +347,13 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number(1, 1_000_000),
         "(a quarter of connections_max)",
         "Maximum number of open connections of one client address",
+    ),
+    setting(
+        RUNTIME,
+        "resp_output_max",
+        Kind::Number(65_536, 1_000_000_000_000),
+        "67108864",
+        "Bytes of output that the clients of all RESP connections together may leave unread",
     ),
     setting(
         RUNTIME,

@@ -27,6 +27,7 @@ pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> St
             let form = rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain);
             format!("{attribute} has the form {form}")
         }
+        Test::Except(_) => format!("{attribute} must {}", wanted(test, rules_text)),
     });
     each.collect::<Vec<_>>().join(", ")
 }
@@ -46,21 +47,33 @@ pub(crate) fn unmet_condition(
     rules_text: &RulesText,
 ) -> String {
     let Condition { attribute, test } = condition;
-    let wanted = match test {
-        Test::OneOf(values) => format!("must be {}", any_of(values)),
-        Test::Prefix(prefix) => format!("must start with {}", quoted_unless_plain(prefix)),
-        Test::Glob(pattern) => format!("must have the form {}", quoted_unless_plain(pattern)),
+    let wanted = wanted(test, rules_text);
+    format!("{attribute} must {wanted}, but {}", is_in(attribute, attributes))
+}
+
+fn wanted(test: &Test, rules_text: &RulesText) -> String {
+    match test {
+        Test::OneOf(values) => format!("be {}", any_of(values)),
+        Test::Prefix(prefix) if prefix.is_empty() => "be present".to_owned(),
+        Test::Prefix(prefix) => format!("start with {}", quoted_unless_plain(prefix)),
+        Test::Glob(pattern) => format!("have the form {}", quoted_unless_plain(pattern)),
         Test::Address(blocks) => {
-            format!("must be in {}", any_of(&blocks.iter().map(ToString::to_string).collect::<Vec<_>>()))
+            format!("be in {}", any_of(&blocks.iter().map(ToString::to_string).collect::<Vec<_>>()))
         }
         Test::Path(pattern) => {
             format!(
-                "must have the form {}",
+                "have the form {}",
                 rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain)
             )
         }
-    };
-    format!("{attribute} {wanted}, but {}", is_in(attribute, attributes))
+        Test::Except(exclusion) => {
+            let values =
+                (!exclusion.values().is_empty()).then(|| format!("be {}", any_of(exclusion.values())));
+            let patterns = exclusion.patterns().iter().map(|pattern| wanted(pattern, rules_text));
+            let excluded: Vec<String> = values.into_iter().chain(patterns).collect();
+            format!("{} and must not {}", wanted(exclusion.base(), rules_text), excluded.join(" or "))
+        }
+    }
 }
 
 /// Describes met conditions: `action is search, method is GET`.
@@ -93,10 +106,15 @@ fn is(value: Option<&str>) -> String {
 }
 
 fn any_of(values: &[String]) -> String {
-    let values: Vec<String> = values.iter().map(|value| quoted_unless_plain(value)).collect();
-    match values.as_slice() {
+    const SHOWN_MAX: usize = 8;
+    let mut shown: Vec<String> =
+        values.iter().take(SHOWN_MAX).map(|value| quoted_unless_plain(value)).collect();
+    if values.len() > SHOWN_MAX {
+        shown.push(format!("one of {} more", values.len() - SHOWN_MAX));
+    }
+    match shown.as_slice() {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-        _ => values.concat(),
+        _ => shown.concat(),
     }
 }
 

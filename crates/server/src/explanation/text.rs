@@ -48,7 +48,7 @@ fn mismatch(explanation: &Explanation<'_>, trace: &RuleTrace<'_, '_>) -> String 
     let unmet = trace
         .unmet
         .iter()
-        .map(|condition| describe::unmet_condition(condition, attributes, &explanation.rules_text));
+        .map(|condition| describe::unmet_condition(condition, attributes, explanation.rules_text));
     let off = (trace.rule.mode == Mode::Off).then(|| "its mode is off".to_owned());
     off.into_iter().chain(unmet).collect::<Vec<_>>().join("; ")
 }

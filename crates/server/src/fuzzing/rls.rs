@@ -77,7 +77,13 @@ fn has_the_values_of(
     // No entry replaces the attributes of the message.
     assert_eq!(attributes.get("domain"), Some(&*lossless_text(&message.domain)));
     assert_eq!(attributes.get("descriptor"), Some(keys.join(",").as_str()));
-    for (name, value) in attributes.iter().filter(|(name, _)| !matches!(*name, "domain" | "descriptor")) {
+    let is_index = |index: &str| {
+        index.parse::<usize>().is_ok_and(|index| message.descriptors.get(index) == Some(descriptor))
+    };
+    assert!(attributes.get("descriptor_index").is_some_and(is_index));
+    for (name, value) in
+        attributes.iter().filter(|(name, _)| !matches!(*name, "domain" | "descriptor" | "descriptor_index"))
+    {
         let is_renamed = |from: &str| entries.iter().any(|(key, sent)| key == from && sent == value);
         let holds = match name {
             // A renamed address is in its normal form. One that was sent as `ip` is unchanged.

@@ -1,15 +1,20 @@
-//! Compares the servers that share a store, through notes in it.
+//! Compares the servers that share a store, through a register in it.
 //!
 //! With another hash key, a server would count the same clients again and grant every limit twice. It does not start. With
 //! other rules, servers count differently, during a rollout or by mistake. They log a warning.
+//!
+//! A store can be emptied while servers run. They restore the register within a second, and a server that starts waits for
+//! them before it believes that it is the first. If servers with different hash keys run, the majority is right.
 
-mod note;
+mod register;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tollgate::core::rules::RuleSet;
 use tollgate::core::{StoreError, SubjectHashers};
@@ -18,28 +23,41 @@ use tollgate::store::redis::RedisStore;
 use super::gate::Backed;
 use super::observe::{Exposition, Kind};
 use crate::failure::{Failure, error_chain};
-use note::{FleetKey, Note};
+use register::{FleetKey, Register, SCRIPT, Verdict};
 
-/// How often servers exchange notes; at first more often.
-const EVERY: Duration = Duration::from_secs(10);
+/// How often a server reads the register, and how much longer this is for each server in it.
+const EVERY: Duration = Duration::from_secs(1);
+const EVERY_PER_SERVER: Duration = Duration::from_millis(5);
+/// The first pause.
 const FIRST: Duration = Duration::from_millis(500);
-/// After this many intervals without a note, a server counts as gone.
-const TURNS: u32 = 3;
+/// After this many intervals, a server announces itself again.
+const TURNS_ANNOUNCED: u32 = 3;
+/// After this many intervals without an announcement, a server counts as gone.
+const TURNS_LIVE: u32 = 10;
+/// For this many intervals, a server that finds no register waits for servers that run: the store may have been emptied.
+const TURNS_WAIT: u32 = 2;
+/// Pause between looks at an empty store.
+const WAIT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a server that shuts down may take to remove its line.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The fingerprint of the hash key is kept as long as the longest common quota, even while no server runs.
 const HASH_KEY_TTL: Duration = Duration::from_secs(31 * 86_400);
 /// The namespace of a rules file without one.
 const NAMESPACE_DEFAULT: &str = "default";
+/// Stands for the rules of a server that has just joined.
+const RULES_UNKNOWN: &str = "-";
 
 /// This server as a member of a fleet.
 #[derive(Clone)]
 pub(crate) struct Fleet {
     store: RedisStore,
-    hash_key: FleetKey,
-    rules: FleetKey,
+    key: FleetKey,
     /// The fingerprints of our hash keys, the current one first.
     fingerprints: Vec<String>,
     /// Identifies this server.
-    id: u64,
+    id: String,
+    /// When it joined, in microseconds on the store's clock. 0 until then.
+    joined_us: u64,
     every: Duration,
 }
 
@@ -76,10 +94,12 @@ impl FleetError {
 /// How the other servers differ.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Others {
-    /// The fingerprint of other rules that a server used recently.
+    /// The fingerprint of other rules that a server uses.
     pub(crate) other_rules: Option<String>,
     /// The fingerprints of the hash keys of a server that shares none with us.
     pub(crate) other_hash_key: Option<String>,
+    /// Whether the fleet has other hash keys than this server: most servers have.
+    pub(crate) is_outvoted: bool,
     /// Whether the last exchange failed, so that the rest may be out of date.
     pub(crate) unheard: bool,
 }
@@ -100,12 +120,14 @@ impl Others {
                 ),
             }
         }
-        if self.other_hash_key != last.other_hash_key {
+        if (&self.other_hash_key, self.is_outvoted) != (&last.other_hash_key, last.is_outvoted) {
             match &self.other_hash_key {
                 Some(theirs) => tracing::error!(
                     event = "other_hash_key",
                     theirs,
-                    "a server on this store has another hash key; they count separately; give all servers the same key"
+                    outvoted = self.is_outvoted,
+                    "a server on this store has another hash key; they count separately; give {} the same key",
+                    if self.is_outvoted { "this server" } else { "that server" }
                 ),
                 None => tracing::info!(
                     event = "same_hash_key",
@@ -117,6 +139,8 @@ impl Others {
 
     pub(crate) fn to_json(&self) -> Value {
         json!({
+            "hash_key": if self.other_hash_key.is_some() { "differs" } else { "same" },
+            "outvoted": self.is_outvoted,
             "other_rules": self.other_rules,
             "other_hash_key": self.other_hash_key,
             "unheard": self.unheard,
@@ -140,23 +164,42 @@ pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
     let namespace = limiter.with_rules(namespace);
     match Fleet::join(&limiter.store().store, limiter.hashers(), &namespace).await {
         Ok(fleet) => Ok(Some(fleet)),
+        // The store has answered: the fault is in the configuration.
+        Err(error @ FleetError::OtherHashKey { .. }) => Err(Failure::new(error_chain(&error), error.hint())),
         Err(error) => Err(Failure::of_store(error_chain(&error), error.hint())),
     }
 }
 
-/// The fingerprints of the hash keys that the servers on this store have noted; `None` if there is no note. For commands,
-/// which must not write one: a command with a wrong key could otherwise lock the servers out.
-pub(crate) async fn noted_hash_keys(
+/// The fingerprints of the fleet's hash keys, if this one is not among them. For commands, which must not write: a command
+/// is not a server.
+pub(crate) async fn other_hash_keys(
     store: &RedisStore,
+    fingerprint: &str,
     namespace: &str,
 ) -> Result<Option<String>, StoreError> {
-    let Ok(key) = FleetKey::new(namespace, "hash-key") else { return Ok(None) };
-    store.eval_on_key_owner("return redis.call('GET', KEYS[1])", &key.to_string(), &[]).await
+    let Ok(key) = FleetKey::new(namespace) else { return Ok(None) };
+    let live = (EVERY * TURNS_LIVE).as_micros().to_string();
+    // Only the first and the third matter to a reader.
+    let args = ["read", "", &live, "0", "", "0", "", "", ""];
+    let reply = store.eval_on_key_owner(SCRIPT, &key.to_string(), &args).await?;
+    let register = reply.map(|reply| Register::parse(&reply)).unwrap_or_default();
+    match register.verdict(&[fingerprint.to_owned()]) {
+        Verdict::Unknown | Verdict::Same => Ok(None),
+        Verdict::Differs(theirs) => Ok(Some(theirs)),
+    }
 }
 
 /// The namespace of the rules.
 pub(crate) fn namespace(rules: &RuleSet) -> String {
     rules.rules().first().map_or(NAMESPACE_DEFAULT, |rule| rule.keyspace.namespace()).to_owned()
+}
+
+/// What a server does to the register.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Read,
+    Announce,
+    Leave,
 }
 
 impl Fleet {
@@ -168,25 +211,64 @@ impl Fleet {
         hashers: &SubjectHashers,
         namespace: &str,
     ) -> Result<Fleet, FleetError> {
-        let key = |name| FleetKey::new(namespace, name).map_err(|_| FleetError::Namespace);
-        let fleet = Fleet {
+        Fleet::new(store, hashers, namespace)?.joined().await
+    }
+
+    fn new(store: &RedisStore, hashers: &SubjectHashers, namespace: &str) -> Result<Fleet, FleetError> {
+        Ok(Fleet {
             store: store.clone(),
-            hash_key: key("hash-key")?,
-            rules: key("rules")?,
+            key: FleetKey::new(namespace).map_err(|_| FleetError::Namespace)?,
             fingerprints: hashers.iter().map(|hasher| hasher.fingerprint()).collect(),
-            id: getrandom::u64().map_err(FleetError::Random)?,
+            id: format!("{:016x}", getrandom::u64().map_err(FleetError::Random)?),
+            joined_us: 0,
             every: EVERY,
-        };
-        match fleet.other_hash_key().await? {
-            None => Ok(fleet),
-            Some(theirs) => {
-                let key = store.prefixed(&fleet.hash_key.to_string());
-                Err(FleetError::OtherHashKey { ours: fleet.fingerprints.join(" "), theirs, key })
+        })
+    }
+
+    async fn joined(mut self) -> Result<Fleet, FleetError> {
+        self.check(&self.register_of_others().await?)?;
+        let register = self.announce(RULES_UNKNOWN, true).await?;
+        self.joined_us = register.member(&self.id).map_or(0, |own| own.joined_us);
+        // Another first server may have joined in the same moment.
+        if let Err(error) = self.check(&register) {
+            self.leave().await;
+            return Err(error);
+        }
+        Ok(self)
+    }
+
+    /// Fails if the fleet has other hash keys.
+    fn check(&self, register: &Register) -> Result<(), FleetError> {
+        match register.verdict(&self.fingerprints) {
+            Verdict::Unknown | Verdict::Same => Ok(()),
+            Verdict::Differs(theirs) => {
+                let key = self.store.prefixed(&self.key.to_string());
+                Err(FleetError::OtherHashKey { ours: self.fingerprints.join(" "), theirs, key })
             }
         }
     }
 
-    /// Exchanges notes with the other servers until shutdown, and logs differences. `rules` returns the fingerprint of the
+    /// Reads the register.
+    ///
+    /// If it does not exist, waits for servers that run to restore it. If the servers in it have other hash keys although the
+    /// fleet has one of ours, waits until those that were killed are dropped: a change of keys may be going on.
+    async fn register_of_others(&self) -> Result<Register, StoreError> {
+        let began = Instant::now();
+        loop {
+            let register = self.call(Mode::Read, RULES_UNKNOWN, false).await?;
+            let turns = match register.verdict(&self.fingerprints) {
+                Verdict::Unknown => TURNS_WAIT,
+                Verdict::Differs(_) if register.knows(&self.fingerprints) => TURNS_LIVE,
+                Verdict::Same | Verdict::Differs(_) => return Ok(register),
+            };
+            if began.elapsed() >= self.every * turns {
+                return Ok(register);
+            }
+            sleep(WAIT_PAUSE.min(self.every)).await;
+        }
+    }
+
+    /// Compares this server with the others until shutdown, and logs differences. `rules` returns the fingerprint of the
     /// rules in force.
     pub(crate) async fn compare(
         self,
@@ -194,15 +276,21 @@ impl Fleet {
         others: watch::Sender<Others>,
         ending: CancellationToken,
     ) {
-        let (mut seen, mut pause) = (SeenRules::default(), FIRST.min(self.every));
+        let mut pause = FIRST.min(self.every);
         loop {
             let in_force = rules();
             let found = tokio::select! {
-                () = ending.cancelled() => return,
-                found = self.exchange_notes(&in_force, &mut seen) => found,
+                () = ending.cancelled() => return self.leave().await,
+                found = self.exchange(&in_force) => found,
             };
+            if let Ok((_, servers)) = &found {
+                pause = self.every.max(EVERY_PER_SERVER * u32::try_from(*servers).unwrap_or(u32::MAX));
+            }
             others.send_if_modified(|last| {
-                let now = found.unwrap_or_else(|_| Others { unheard: true, ..last.clone() });
+                let now = match found {
+                    Ok((now, _)) => now,
+                    Err(_) => Others { unheard: true, ..last.clone() },
+                };
                 let changed = *last != now;
                 if changed {
                     now.log(last);
@@ -211,187 +299,67 @@ impl Fleet {
                 changed
             });
             tokio::select! {
-                () = ending.cancelled() => return,
-                () = sleep(pause) => (),
+                () = ending.cancelled() => return self.leave().await,
+                () = sleep(spread(pause)) => (),
             }
-            pause = self.every.min(pause * 2);
         }
     }
 
-    async fn exchange_notes(&self, rules: &str, seen: &mut SeenRules) -> Result<Others, StoreError> {
-        let other_hash_key = self.other_hash_key().await?;
-        let text = format!("{rules} {:016x}", self.id);
-        let ttl = self.every * TURNS;
-        let note = Note { key: &self.rules, text: &text, ttl, ours: &[] };
-        let found = note.exchange(&self.store).await?;
-        let theirs = found.and_then(|found| {
-            let (theirs, id) = found.split_once(' ')?;
-            (id != format!("{:016x}", self.id)).then(|| theirs.to_owned())
-        });
-        Ok(Others { other_rules: seen.update(theirs, rules, ttl), other_hash_key, unheard: false })
-    }
-
-    /// The hash keys of the other servers, if none of them is ours. If one is, the TTL of our note is renewed.
-    async fn other_hash_key(&self) -> Result<Option<String>, StoreError> {
-        let text = self.fingerprints.join(" ");
-        let note = Note { key: &self.hash_key, text: &text, ttl: HASH_KEY_TTL, ours: &self.fingerprints };
-        let found = note.exchange(&self.store).await?;
-        Ok(found.filter(|found| !self.fingerprints.iter().any(|ours| found.contains(ours.as_str()))))
-    }
-}
-
-/// Other rules that were found in notes.
-#[derive(Default)]
-struct SeenRules {
-    /// Whether this server has written a note. An earlier note may be from a server that is gone, or from this server before
-    /// its restart. A later one is from a server that runs.
-    has_written: bool,
-    last: Option<(String, Instant)>,
-}
-
-impl SeenRules {
-    /// Records `theirs`, and returns the other rules of the recent past.
-    fn update(&mut self, theirs: Option<String>, ours: &str, recent: Duration) -> Option<String> {
-        if let Some(theirs) = theirs.filter(|theirs| self.has_written && theirs != ours) {
-            self.last = Some((theirs, Instant::now()));
-        }
-        self.has_written = true;
-        self.last.take_if(|(theirs, at)| theirs == ours || at.elapsed() > recent);
-        self.last.as_ref().map(|(theirs, _)| theirs.clone())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate::core::SubjectHasher;
-    use tollgate::store::redis::RedisSettings;
-    use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
-
-    use super::*;
-
-    const SOON: Duration = Duration::from_secs(20);
-
-    fn key(id: u8) -> SubjectHasher {
-        SubjectHasher::with_id(id, [id; 32])
-    }
-
-    async fn store(url: &str) -> RedisStore {
-        RedisSettings::url(url).expect("a URL").deadline(SOON).connect().await.expect("the server answers")
-    }
-
-    async fn joins(
-        store: &RedisStore,
-        hashers: impl Into<SubjectHashers>,
-        namespace: &str,
-    ) -> Result<Fleet, FleetError> {
-        Fleet::join(store, &hashers.into(), namespace).await
-    }
-
-    fn both(current: u8, previous: u8) -> SubjectHashers {
-        SubjectHashers::rotating(key(current), key(previous)).expect("they differ")
-    }
-
-    #[tokio::test]
-    async fn a_server_with_another_hash_key_does_not_join_on_any_store() {
-        let one = Server::start(Flavour::Redis62).expect("a server starts");
-        let set = SentinelSet::start(Flavour::Redis70).expect("a set starts");
-        let cluster = Cluster::start(Flavour::Valkey9).expect("a cluster starts");
-        for url in [one.url(), set.url(), cluster.url()] {
-            let store = store(&url).await;
-            joins(&store, key(1), "shop").await.expect("the first server");
-            joins(&store, key(1), "shop").await.expect("another with the same key");
-            let error = joins(&store, key(2), "shop").await.err().expect("another key");
-            let FleetError::OtherHashKey { ours, theirs, key: name } = &error else { panic!("{error:?}") };
-            assert_eq!((ours, theirs), (&key(2).fingerprint(), &key(1).fingerprint()));
-            assert_eq!(name, "tg:1:shop:{fleet}:@hash-key");
-            assert!(error.hint().contains("previous_hash_key_file"), "{}", error.hint());
-            // A server that was refused has not changed the note.
-            joins(&store, key(1), "shop").await.expect("the key of the fleet still");
-            joins(&store, key(2), "other").await.expect("another namespace is another fleet");
-        }
-        let prefixed = store(&format!("{}?prefix=eu:", one.url())).await;
-        joins(&prefixed, key(3), "shop").await.expect("another prefix is another fleet");
-        let error = joins(&prefixed, key(4), "shop").await.err().expect("another key");
-        assert!(error.hint().contains("DEL 'eu:tg:1:shop:{fleet}:@hash-key'"), "{}", error.hint());
-        let mut admin = one.admin().expect("a connection");
-        assert_eq!(admin.scan("eu:*").expect("keys"), [b"eu:tg:1:shop:{fleet}:@hash-key"]);
-        let keys = admin.scan("tg:*").expect("keys");
-        assert_eq!(keys.len(), 2);
-        for key in keys {
-            assert!(
-                key.starts_with(b"tg:1:") && admin.pttl(&key).expect("a time") > 0,
-                "every key has a TTL"
+    /// Announces this server, and returns how the others differ and how many servers there are.
+    async fn exchange(&self, rules: &str) -> Result<(Others, usize), StoreError> {
+        let mut register = self.announce(rules, false).await?;
+        let is_outvoted = register.verdict(&self.fingerprints) != Verdict::Same;
+        if !is_outvoted && !register.knows(&self.fingerprints) {
+            tracing::warn!(
+                event = "hash_key_restored",
+                found = register.hash_key,
+                "the fingerprint of the hash key was missing in the store, or another; it was restored"
             );
+            register = self.announce(rules, true).await?;
         }
+        let Register { members, .. } = &register;
+        let is_running = |announced_us: u64| announced_us >= self.joined_us;
+        let other_rules = members.iter().find(|member| {
+            is_running(member.announced_us) && ![rules, RULES_UNKNOWN].contains(&member.rules.as_str())
+        });
+        let others = Others {
+            other_rules: other_rules.map(|member| member.rules.clone()),
+            other_hash_key: register.other_hash_keys(&self.fingerprints, self.joined_us),
+            is_outvoted,
+            unheard: false,
+        };
+        Ok((others, members.len()))
     }
 
-    #[tokio::test]
-    async fn a_fleet_changes_its_key_server_by_server() {
-        let server = Server::start(Flavour::Redis70).expect("a server starts");
-        let store = store(&server.url()).await;
-        joins(&store, key(1), "shop").await.expect("the old key");
-        joins(&store, both(2, 1), "shop").await.expect("both keys");
-        joins(&store, key(1), "shop").await.expect("a restarted server with the old key");
-        joins(&store, key(2), "shop")
-            .await
-            .err()
-            .expect("the new key alone, while another has only the old one");
-        joins(&store, both(2, 1), "shop").await.expect("both keys again");
-        joins(&store, key(2), "shop").await.expect("the new key alone");
-        joins(&store, both(2, 1), "shop").await.expect("a server that is late");
-        joins(&store, key(2), "shop").await.expect("the new key alone");
-        joins(&store, key(1), "shop").await.err().expect("the old key is no longer in use");
+    /// Writes the line of this server if it is old, and the hash key of the fleet if `with_hash_key`.
+    async fn announce(&self, rules: &str, with_hash_key: bool) -> Result<Register, StoreError> {
+        self.call(Mode::Announce, rules, with_hash_key).await
     }
 
-    #[tokio::test]
-    async fn other_rules_are_reported_while_a_server_has_them() {
-        let mut server = Server::start(Flavour::Redis70).expect("a server starts");
-        let store = store(&server.url()).await;
-        let ending = CancellationToken::new();
-        let mut receivers = Vec::new();
-        let (own, rules) = watch::channel("one");
-        for each in [rules, watch::channel("two").1] {
-            let fleet = Fleet {
-                every: Duration::from_millis(40),
-                ..joins(&store, key(1), "shop").await.expect("the same key")
-            };
-            let (others, receiver) = watch::channel(Others::default());
-            tokio::spawn(fleet.compare(move || each.borrow().to_string(), others, ending.clone()));
-            receivers.push(receiver);
-        }
-        for (receiver, theirs) in receivers.iter_mut().zip(["two", "one"]) {
-            let heard =
-                tokio::time::timeout(SOON, receiver.wait_for(|others| others.other_rules.is_some())).await;
-            let heard = heard.expect("in time").expect("it goes on").clone();
-            assert_eq!(heard, Others { other_rules: Some(theirs.to_owned()), ..Others::default() });
-        }
-        own.send("two").expect("it is read");
-        for receiver in &mut receivers {
-            let agreed =
-                tokio::time::timeout(SOON, receiver.wait_for(|others| *others == Others::default())).await;
-            agreed.expect("in time").expect("it goes on");
-        }
-        // Without a store, nothing is known of the others.
-        server.kill9().expect("it ends");
-        for receiver in &mut receivers {
-            let unheard = tokio::time::timeout(SOON, receiver.wait_for(|others| others.unheard)).await;
-            unheard.expect("in time").expect("it goes on");
-        }
-        ending.cancel();
+    /// Removes the line of this server. If that fails, the line is dropped after a while.
+    async fn leave(&self) {
+        drop(timeout(LEAVE_TIMEOUT, self.call(Mode::Leave, RULES_UNKNOWN, false)).await);
     }
 
-    #[test]
-    fn a_note_from_before_our_first_is_ignored() {
-        let minute = Duration::from_secs(60);
-        let mut seen = SeenRules::default();
-        assert_eq!(
-            seen.update(Some("b".to_owned()), "a", minute),
-            None,
-            "it may be this server before a restart"
-        );
-        assert_eq!(seen.update(Some("b".to_owned()), "a", minute).as_deref(), Some("b"));
-        assert_eq!(seen.update(None, "a", minute).as_deref(), Some("b"), "it was seen recently");
-        assert_eq!(seen.update(None, "b", minute), None, "now the rules are equal");
-        assert_eq!(seen.update(Some("c".to_owned()), "b", Duration::ZERO), None, "not recently");
+    async fn call(&self, mode: Mode, rules: &str, with_hash_key: bool) -> Result<Register, StoreError> {
+        let mode = match mode {
+            Mode::Read => "read",
+            Mode::Announce => "announce",
+            Mode::Leave => "leave",
+        };
+        let us = |time: Duration| time.as_micros().to_string();
+        let (live, fresh) = (us(self.every * TURNS_LIVE), us(self.every * TURNS_ANNOUNCED));
+        let (ttl, joined) = (HASH_KEY_TTL.as_millis().to_string(), self.joined_us.to_string());
+        let hash_key = if with_hash_key { self.fingerprints.join(" ") } else { String::new() };
+        let hash_keys = self.fingerprints.join(",");
+        let args = [mode, &ttl, &live, &fresh, &self.id, &joined, rules, &hash_keys, &hash_key];
+        let reply = self.store.eval_on_key_owner(SCRIPT, &self.key.to_string(), &args).await?;
+        Ok(reply.map(|reply| Register::parse(&reply)).unwrap_or_default())
     }
+}
+
+/// A random pause of three to five quarters, so that servers do not read the register in the same moment.
+fn spread(pause: Duration) -> Duration {
+    let random = getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX));
+    pause.mul_f64(0.75 + random / 2.0)
 }

@@ -18,10 +18,11 @@ pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
         StoreStatus::Memory(_) => "memory",
         StoreStatus::Redis(_) => "redis",
     };
+    let is_evicting = state.evictions.as_ref().and_then(|evictions| evictions.borrow().is_evicting);
     let rules = state.rules.in_force();
     let details = json!({
         "ready": is_ready,
-        "store": { "kind": kind, "up": store.down_reason().is_none() },
+        "store": { "kind": kind, "up": store.down_reason().is_none(), "evicting": is_evicting },
         "fleet": state.others.as_ref().map(|others| others.borrow().to_json()),
         "rules": {
             "version": rules.version,

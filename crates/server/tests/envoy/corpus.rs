@@ -1,9 +1,9 @@
-//! Replays the corpus of the fuzz target for messages, truncated at every byte and with bytes changed.
+//! Replays the corpora of the fuzz targets for messages and imports, truncated and with bytes changed.
 
 use std::fs;
 use std::path::Path;
 
-use tollgate_server::fuzzing::rls;
+use tollgate_server::fuzzing::{import, rls};
 
 #[test]
 fn the_corpus_of_messages_holds_truncated_and_changed() {
@@ -26,4 +26,27 @@ fn the_corpus_of_messages_holds_truncated_and_changed() {
         count += 1;
     }
     assert!(count >= 30, "{count} files");
+}
+
+#[test]
+fn the_corpus_of_imports_holds_truncated_and_changed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/import");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).expect("there is a corpus") {
+        let path = entry.expect("it can be listed").path();
+        // The name is printed if the property fails.
+        println!("{}", path.display());
+        let bytes = fs::read(&path).expect("it can be read");
+        import(&bytes);
+        for place in (0..bytes.len()).step_by(3) {
+            import(&bytes[..place]);
+            let mut changed = bytes.clone();
+            for byte in [b'*', b'\'', b'[', b'\n'] {
+                changed[place] = byte;
+                import(&changed);
+            }
+        }
+        count += 1;
+    }
+    assert!(count >= 10, "{count} files");
 }

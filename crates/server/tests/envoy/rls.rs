@@ -87,6 +87,37 @@ pub(crate) fn peek(entries: &[(&str, &str)]) -> RateLimitRequest {
 }
 
 #[test]
+fn a_bypassed_descriptor_has_the_largest_remaining() {
+    let rules = format!("{RULES}bypass:\n  - {{ when: {{ user: root }}, reason: unlimited }}\n");
+    let mut service = Service::with(&rules, &[]);
+    let root = descriptor(&[("user", "root")]);
+    assert_eq!(service.codes(request("d", vec![root.clone()])), (Code::Ok, vec![(Code::Ok, u32::MAX)]));
+    // Beside a descriptor with a limit, and one that no rule matches.
+    let both = vec![descriptor(&[("user", "u")]), root, descriptor(&[("other", "x")])];
+    let answer = service.ask(request("d", both)).expect("an answer");
+    let remaining: Vec<u32> = answer.statuses.iter().map(|status| status.limit_remaining).collect();
+    assert_eq!(remaining, [9, u32::MAX, 0]);
+    let limits: Vec<bool> = answer.statuses.iter().map(|status| status.current_limit.is_some()).collect();
+    assert_eq!(limits, [true, false, false]);
+}
+
+#[test]
+fn the_headers_list_the_rules_of_all_descriptors() {
+    let mut service = Service::start(&[]);
+    let both = vec![descriptor(&[("user", "u")]), descriptor(&[("tenant", "t")])];
+    let answer = service.ask(request("d", both)).expect("an answer");
+    let value = |name: &str| {
+        let found = answer.response_headers_to_add.iter().find(|header| header.key == name);
+        found.unwrap_or_else(|| panic!("{name}: {answer:?}")).value.clone()
+    };
+    assert_eq!(value("ratelimit-policy"), "\"per-user\";q=10;w=31536000, \"per-tenant\";q=4;w=2592000");
+    let limits = value("ratelimit");
+    let (tenant, user) = limits.split_once(", ").expect("two rules");
+    assert!(tenant.starts_with("\"per-tenant\";r=3;t="), "{limits}");
+    assert!(user.starts_with("\"per-user\";r=9;t="), "{limits}");
+}
+
+#[test]
 fn a_response_has_a_status_headers_and_numbers() {
     let mut service = Service::start(&[]);
     let answer = service.ask(request("a", vec![descriptor(&[("remote_address", "192.0.2.7")])]));

@@ -97,7 +97,7 @@ fn a_reset_needs_the_scope_change_and_is_logged_with_the_token() {
     // Another rule, or attributes that no rule matches: nothing happens, and the response says so.
     let of = |rule: &str| format!(r#"{{"attributes":{{"user":"jane","action":"search"}},"rule":"{rule}"}}"#);
     problem(&reset(&of("other")), 422, "nothing-matched");
-    problem(&reset(r#"{"attributes":{"nobody":"x"}}"#), 422, "nothing-matched");
+    problem(&reset(r#"{"attributes":{"unused":"x"}}"#), 422, "nothing-matched");
     problem(&reset(r#"{"rule":"per-user"}"#), 400, "bad-request");
     assert_eq!(other.post("/v1/check", &search("jane", 1)).status, 429);
     let answer = reset(&of("per-user"));

@@ -24,7 +24,7 @@ fn a_control_listener_serves_control_routes_and_http_serves_checks() {
         problem(&http.get(path), 404, "not-found");
     }
     problem(&http.post("/v1/reset", r#"{"attributes":{}}"#), 404, "not-found");
-    // Nobody has the scope `change` without a token.
+    // Without a token, no caller has the scope `change`.
     problem(&admin.post("/v1/reset", r#"{"attributes":{}}"#), 401, "unauthorized");
     for path in ["/metrics", "/healthz", "/readyz", "/v1/rules", "/openapi.json"] {
         assert_eq!((admin.get(path).status, http.get(path).status), (200, 200), "{path}");

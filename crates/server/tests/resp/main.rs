@@ -2,6 +2,7 @@
 
 mod client;
 mod docs;
+mod shares;
 
 use std::fs;
 use std::path::Path;
@@ -308,7 +309,7 @@ fn a_token_permits_what_its_scopes_say() {
     assert_eq!(admin("TG.RESET user u"), "requests-per-client\n");
     assert_eq!(server.wait_for("reset")["token"], "check-change");
     assert!(
-        admin("TG.RESET nobody x").contains("ERR no rule matches these attributes, so nothing was reset")
+        admin("TG.RESET unused x").contains("ERR no rule matches these attributes, so nothing was reset")
     );
     assert!(admin("TG.PEEK user u COST 0").contains("remaining\n20\n"));
 

@@ -358,7 +358,7 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
         .output()
         .expect("the binary runs");
     let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(3), "{stderr}");
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("another hash key") && stderr.contains("previous_hash_key_file"), "{stderr}");
     assert!(!stderr.contains(KEY), "{stderr}");
 
@@ -375,4 +375,30 @@ fn servers_that_share_a_store_notice_another_hash_key_and_other_rules() {
     assert_eq!(ready["fleet"]["other_hash_key"], Value::Null);
     assert!(get(&second, "/metrics").1.contains("rate_limit_fleet_differs{what=\"rules\"} 1\n"));
     assert_eq!(first.wait_for("other_rules")["theirs"], ready["rules"]["fingerprint"]);
+}
+
+#[test]
+fn after_a_flush_a_server_with_a_wrong_hash_key_does_not_start_and_a_right_one_does() {
+    let redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let (folder, url) = (folder(), redis.url());
+    let rules = put(folder.path(), "three.yaml", THREE);
+    let (key, other) = (put(folder.path(), "key", KEY), put(folder.path(), "other", &KEY.replace('6', "7")));
+    let shared = |key| ["--rules", &rules, "--store", &url, "--hash-key-file", key];
+    let first = start(&shared(&key));
+    redis.admin().expect("a connection").flushall().expect("it is emptied");
+    let rogue = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["serve", "--http", "127.0.0.1:0", "--resp", "off"])
+        .args(shared(&other))
+        .output()
+        .expect("the binary runs");
+    let said = String::from_utf8_lossy(&rogue.stderr);
+    assert_eq!(rogue.status.code(), Some(3), "{said}");
+    assert!(said.contains("another hash key"), "{said}");
+    first.wait_for("hash_key_restored");
+    let second = start(&shared(&key));
+    for server in [&first, &second] {
+        let (_, ready) = get(server, "/readyz");
+        let ready: Value = serde_json::from_str(&ready).expect("an object");
+        assert_eq!(ready["fleet"]["hash_key"], "same", "{ready}");
+    }
 }

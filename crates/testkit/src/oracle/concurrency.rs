@@ -1,8 +1,11 @@
-//! Model of concurrency: the list of leases.
+//! Model of concurrency: every lease that was ever taken, and the units that count until each end.
+
+use std::collections::BTreeMap;
 
 use tollgate_core::{Decline, Mark, Operation, Time, Token};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
+use super::held_units::{HeldUnits, rounded_end};
+use super::{AT_ONCE, Big, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -13,41 +16,55 @@ pub struct Numbers {
     pub lease_us: u64,
 }
 
-/// Every lease that was taken and not released, and the newest instant of a write.
+/// The units that are held, the newest instant of a write, and all leases that were not released.
 #[derive(Default, Clone)]
 pub struct ConcurrencyOracle {
     seen: Big,
-    leases: Vec<(Token, Big, Big)>,
+    units: HeldUnits,
+    leases: BTreeMap<Token, Lease>,
+    /// How often the account was lost. A lease from before a loss is not held.
+    losses: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Lease {
+    end: Big,
+    weight: Big,
+    losses: u32,
 }
 
 impl ConcurrencyOracle {
-    fn live(&self, now: Big) -> impl Iterator<Item = (Token, Big, Big)> + '_ {
-        let now = now.max(self.seen);
-        self.leases.iter().copied().filter(move |&(_, until, _)| now < until)
-    }
-
     fn held(&self, now: Big) -> Big {
-        self.live(now).map(|(_, _, weight)| weight).sum()
+        self.units.at(now.max(self.seen))
     }
 
-    fn find(&self, token: Token, now: Big) -> Option<(Big, Big)> {
-        self.live(now).find(|&(other, _, _)| other == token).map(|(_, until, weight)| (until, weight))
+    fn find(&self, token: Token, now: Big) -> Option<Lease> {
+        let now = now.max(self.seen);
+        let lease = self.leases.get(&token).copied();
+        lease.filter(|lease| now < lease.end && lease.losses == self.losses)
     }
 
     fn status(&self, limit: Big, now: Big) -> Status {
         Status {
             limit,
             remaining: limit - self.held(now),
-            reset_at: first(now.max(self.seen), |t| self.live(t).next().is_none()),
+            reset_at: first(now.max(self.seen), |t| self.held(t) == 0),
         }
     }
 
-    /// Records a write: advances time, drops expired leases, and replaces or removes the lease of `token`.
-    fn set(&mut self, now: Big, token: Token, lease: Option<(Big, Big)>) {
-        let kept: Vec<_> = self.live(now).filter(|&(other, _, _)| other != token).collect();
-        self.leases = kept;
-        self.leases.extend(lease.map(|(until, weight)| (token, until, weight)));
+    /// Takes the units of an old lease, books those of a new one, and returns the new numbers.
+    fn set(&mut self, limit: Big, now: Big, token: Token, old: Option<Lease>, new: Option<Lease>) -> Status {
         self.seen = now.max(self.seen);
+        self.units.expire(self.seen);
+        if let Some(old) = old {
+            self.units.take(old.end, old.weight);
+            self.leases.remove(&token);
+        }
+        if let Some(new) = new {
+            self.units.add(new.end, new.weight);
+            self.leases.insert(token, new);
+        }
+        self.status(limit, now)
     }
 }
 
@@ -55,9 +72,10 @@ impl Oracle for ConcurrencyOracle {
     type Numbers = Numbers;
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
-        let (limit, lease, now) = (Big::from(numbers.limit), Big::from(numbers.lease_us), big(now));
+        let (limit, now) = (Big::from(numbers.limit), big(now));
         let status = self.status(limit, now);
-        let until = (now.max(self.seen) + lease).min(END);
+        let end = rounded_end(now.max(self.seen), numbers.lease_us.into());
+        let held_until = |token: Token, end: Big| Mark::Held { token, until: time(end) };
         match *operation {
             Operation::Peek { cost } => {
                 let without_token = Operation::Charge { cost, token: Token::NONE };
@@ -74,28 +92,27 @@ impl Oracle for ConcurrencyOracle {
                 if cost == 0 {
                     return status.unchanged(AT_ONCE);
                 }
-                self.set(now, token, Some((until, cost.into())));
-                let status = self.status(limit, now);
-                status.written(AT_ONCE, Mark::Held { token, until: time(until) }, status.reset_at)
+                let lease = Lease { end, weight: cost.into(), losses: self.losses };
+                let status = self.set(limit, now, token, None, Some(lease));
+                status.written(AT_ONCE, held_until(token, end), status.reset_at)
             }
             Operation::Renew { token } => {
-                let Some((old, weight)) = self.find(token, now) else {
-                    return status.declined(Decline::NotHeld);
-                };
-                let until = until.max(old);
-                self.set(now, token, Some((until, weight)));
-                let status = self.status(limit, now);
-                status.written(done(weight), Mark::Held { token, until: time(until) }, status.reset_at)
+                let Some(old) = self.find(token, now) else { return status.declined(Decline::NotHeld) };
+                let new = Lease { end: end.max(old.end), ..old };
+                let status = self.set(limit, now, token, Some(old), Some(new));
+                status.written(done(old.weight), held_until(token, new.end), status.reset_at)
             }
             Operation::Release { token } => {
-                let Some((_, weight)) = self.find(token, now) else {
-                    return status.declined(Decline::NotHeld);
-                };
-                self.set(now, token, None);
-                let status = self.status(limit, now);
-                status.written(done(weight), Mark::None, status.reset_at)
+                let Some(old) = self.find(token, now) else { return status.declined(Decline::NotHeld) };
+                let status = self.set(limit, now, token, Some(old), None);
+                status.written(done(old.weight), Mark::None, status.reset_at)
             }
             _ => status.declined(Decline::NotSupported),
         }
+    }
+
+    fn lose(&mut self) {
+        (self.seen, self.units) = (0, HeldUnits::default());
+        self.losses += 1;
     }
 }

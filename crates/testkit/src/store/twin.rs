@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tollgate::store::redis::{ScriptCodec, TimeSource};
 use tollgate_core::{
-    Answer, Change, Item, Keyspace, Limit, Machine, Operation, Plan, PlanError, State, Step, SubjectHasher,
-    Time,
+    Answer, Change, Hold, HoldChange, HoldLookup, HoldWrite, Item, Keyspace, Limit, Machine, Operation, Plan,
+    PlanError, State, Step, SubjectHasher, Time,
 };
 
 use crate::oracle::differential::is_looking_ahead;
@@ -82,6 +82,8 @@ struct TwinStep {
     after: Option<State>,
     /// TTL of the state that it left, in milliseconds.
     ttl_ms: i64,
+    /// The record that it left under the operation's token, and its TTL.
+    hold: Option<(Hold, i64)>,
 }
 
 impl Connection {
@@ -90,6 +92,7 @@ impl Connection {
         &mut self,
         limit: Limit,
         state: Option<&State>,
+        hold: Option<&Hold>,
         now: Time,
         operation: Operation,
     ) -> Option<TwinStep> {
@@ -102,20 +105,32 @@ impl Connection {
             Err(error) => panic!("{error}"),
         }
         let name = key.to_string();
-        let mut out = match state {
-            Some(state) => command(&[b"SET", name.as_bytes(), &state.encode()]),
+        // Operations without a record get the name of one that never exists.
+        let hold_name =
+            plan.items()[0].hold_key().map_or_else(|| "no record".to_owned(), |key| key.to_string());
+        let bytes = (state.map(State::encode), hold.map(Hold::encode));
+        let set = |name: &str, bytes: Option<&[u8]>| match bytes {
+            Some(bytes) => command(&[b"SET", name.as_bytes(), bytes]),
             None => command(&[b"DEL", name.as_bytes()]),
         };
-        let call = self.caller.command(&[(&plan, now)], true);
-        out.extend_from_slice(&call);
-        let inspect = [command(&[b"GET", name.as_bytes()]), command(&[b"PTTL", name.as_bytes()])].concat();
-        out.extend_from_slice(&inspect);
-        self.write(&out);
-        let (_, mut reply, mut bytes, mut ttl) = (self.read(), self.read(), self.read(), self.read());
+        let get =
+            |name: &str| [command(&[b"GET", name.as_bytes()]), command(&[b"PTTL", name.as_bytes()])].concat();
+        let inspect = [get(&name), get(&hold_name)].concat();
+        let out = [
+            set(&name, bytes.0.as_deref()),
+            set(&hold_name, bytes.1.as_ref().map(|bytes| &bytes[..])),
+            self.caller.command(&[(&plan, now)], true),
+            inspect.clone(),
+        ];
+        self.write(&out.concat());
+        let (_, _, mut reply) = (self.read(), self.read(), self.read());
+        let mut left = [self.read(), self.read(), self.read(), self.read()];
         if matches!(&reply, Value::Error(error) if error.starts_with("NOSCRIPT")) {
             self.write(&[self.caller.command(&[(&plan, now)], false), inspect].concat());
-            (reply, bytes, ttl) = (self.read(), self.read(), self.read());
+            reply = self.read();
+            left = [self.read(), self.read(), self.read(), self.read()];
         }
+        let [bytes, ttl, hold_bytes, hold_ttl] = left;
         let reply = match reply {
             Value::Bulk(reply) => reply,
             other => panic!("{other:?}"),
@@ -131,8 +146,17 @@ impl Connection {
             }
             _ => None,
         };
-        let Value::Integer(ttl_ms) = ttl else { panic!("{ttl:?}") };
-        Some(TwinStep { answer: outcome.answers[0], after, ttl_ms })
+        let (Value::Integer(ttl_ms), Value::Integer(hold_ttl_ms)) = (ttl, hold_ttl) else {
+            panic!("TTL is not a number")
+        };
+        let hold = match hold_bytes {
+            Value::Bulk(bytes) => {
+                let hold = Hold::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {bytes:?}"));
+                Some((hold, hold_ttl_ms))
+            }
+            _ => None,
+        };
+        Some(TwinStep { answer: outcome.answers[0], after, ttl_ms, hold })
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -161,34 +185,59 @@ impl Machine for Twin {
         self.limit.capacity()
     }
 
+    fn decide(&self, state: Option<&State>, now: Time, operation: &Operation) -> Step<Change> {
+        self.decide_hold(state, HoldLookup::None, now, operation)
+    }
+
     /// Returns core's step with the twin's answer.
     ///
     /// # Panics
     ///
-    /// If the twin's answer, state or TTL differs from core's.
-    fn decide(&self, state: Option<&State>, now: Time, operation: &Operation) -> Step<Change> {
-        let mut step = self.limit.decide(state, now, operation);
+    /// If the twin's answer, state, record or TTL differs from core's.
+    fn decide_hold(
+        &self,
+        state: Option<&State>,
+        hold: HoldLookup<'_>,
+        now: Time,
+        operation: &Operation,
+    ) -> Step<Change> {
+        let mut step = self.limit.decide_hold(state, hold, now, operation);
+        let hold = hold.record().filter(|_| self.limit.hold_token(operation).is_some());
         let found = CONNECTION.with_borrow_mut(|connection| {
             let connection = connection.as_mut().expect("called inside on_server");
             // The server decides every step, but only every eighth of the many peeks at future instants.
             connection.look_aheads += u32::from(is_looking_ahead());
             let only_core = is_looking_ahead() && !connection.look_aheads.is_multiple_of(8);
-            if only_core { None } else { connection.apply(self.limit, state, now, *operation) }
+            if only_core { None } else { connection.apply(self.limit, state, hold, now, *operation) }
         });
         let Some(found) = found else { return step };
         assert_eq!(found.answer, step.answer, "answers of twin and core to {operation:?} at {now:?}");
-        let mut after = state.cloned();
+        let assert_ttl = |dies_at: Time, ttl_ms: i64| {
+            let expected_ms = (dies_at - now).ms_ceil() as i64 + MARGIN.as_millis() as i64;
+            let late = expected_ms - ttl_ms;
+            assert!((0..5_000).contains(&late), "kept for {ttl_ms} ms instead of {expected_ms} ms");
+        };
+        let (mut after, mut hold) = (state.cloned(), hold.copied());
         if let Some(write) = &step.write {
             State::commit(&mut after, write.change.clone());
             if after.is_some() {
-                let ttl_ms = (write.dies_at - now).ms_ceil() as i64 + MARGIN.as_millis() as i64;
-                let late = ttl_ms - found.ttl_ms;
-                assert!((0..5_000).contains(&late), "kept for {} ms instead of {ttl_ms} ms", found.ttl_ms);
+                assert_ttl(write.dies_at, found.ttl_ms);
+            }
+            if let Some(HoldChange { record, .. }) = write.change.hold_change() {
+                hold = record.map(|HoldWrite { hold, .. }| hold);
+                if let (Some(write), Some((_, ttl_ms))) = (record, found.hold) {
+                    assert_ttl(write.dies_at, ttl_ms);
+                }
             }
         }
         assert_eq!(found.after, after, "states after twin and core");
+        assert_eq!(found.hold.map(|(hold, _)| hold), hold, "records after twin and core");
         step.answer = found.answer;
         step
+    }
+
+    fn hold_change(change: &Change) -> Option<HoldChange> {
+        change.hold_change()
     }
 
     fn commit(slot: &mut Option<State>, change: Change) {

@@ -99,7 +99,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
 /// A correct store with one key, and the records of its callers.
 pub(crate) struct Store {
     pub(crate) kind: Kind,
-    pub(crate) state: Option<State>,
+    pub(crate) account: Account,
     /// The current instant.
     pub(crate) now: u64,
     pub(crate) ids: BTreeMap<u128, (u64, u64)>,
@@ -113,15 +113,18 @@ pub(crate) const BEGIN: u64 = 250;
 impl Store {
     pub(crate) fn new(kind: Kind) -> Store {
         let id_horizon_us = 24 * kind.step_us;
-        Store { kind, state: None, now: BEGIN, ids: BTreeMap::new(), id_horizon_us, notes: Vec::new() }
+        Store {
+            kind,
+            account: Account::default(),
+            now: BEGIN,
+            ids: BTreeMap::new(),
+            id_horizon_us,
+            notes: Vec::new(),
+        }
     }
 
     pub(crate) fn operate(&mut self, at: u64, operation: &Operation) -> StoreVerdict {
-        let step = self.kind.limit.decide(self.state.as_ref(), Time::from_us(at), operation);
-        if let Some(write) = step.write {
-            State::commit(&mut self.state, write.change);
-        }
-        step.answer.verdict
+        self.account.apply(&self.kind.limit, Time::from_us(at), operation).verdict
     }
 
     /// Charges, and remembers the id like a correct store.

@@ -171,6 +171,7 @@ impl<S: Store> Engine<S> {
             rule: item.key.keyspace().rule().to_owned(),
             amount: match answer.verdict {
                 Verdict::Done { amount } => Ok(amount),
+                Verdict::BookedLate { .. } => Err(Decline::BookedLate),
                 Verdict::Declined(why) => Err(why),
                 Verdict::Admitted { .. } | Verdict::Refused(_) => Err(Decline::NotSupported),
             },

@@ -97,7 +97,7 @@ impl<S: Store> Engine<S> {
         (!receipts.is_empty()).then(|| self.inner.seals.seal(owner, &receipts))
     }
 
-    /// Opens a text that was sealed here or by another limiter with the same hash key, whoever owns it.
+    /// Opens a text that was sealed here or by another limiter with the same hash key. The owner is not checked.
     pub fn open_receipts(&self, sealed: &str) -> Result<Vec<Receipt>, InvalidReceipts> {
         self.open_receipts_of(sealed).map(|(_, receipts)| receipts)
     }

@@ -129,11 +129,14 @@ const THREE: &str = "
   - { id: tight, per: api_key, limit: { fixed-window: 10/min } }";
 
 #[test]
-fn every_enforced_rule_is_named_and_the_tightest_has_numbers() {
+fn every_enforced_rule_is_listed_and_the_tightest_comes_first() {
     let decision = check(&limiter(THREE), 1);
     assert_eq!(
         written(Dialect::Ietf08, &decision),
-        [r#"ratelimit-policy: "wide";q=1000;w=3600, "tight";q=10;w=60"#, r#"ratelimit: "tight";r=9;t=60"#]
+        [
+            r#"ratelimit-policy: "wide";q=1000;w=3600, "tight";q=10;w=60"#,
+            r#"ratelimit: "tight";r=9;t=60, "wide";r=999;t=3600"#
+        ]
     );
     assert_eq!(
         written(Dialect::Ietf07, &decision),
@@ -151,6 +154,51 @@ fn a_rule_charged_under_two_hash_keys_is_named_once() {
     assert_eq!(decision.rules().count(), 6);
     let fields = written(Dialect::Ietf08, &decision);
     assert_eq!(fields[0], r#"ratelimit-policy: "wide";q=1000;w=3600, "tight";q=10;w=60"#);
+    assert!(fields[1].starts_with(r#"ratelimit: "tight";r=9;"#), "{fields:?}");
+    assert_eq!(read_list(fields[1].split_once(": ").unwrap().1).len(), 2);
+}
+
+#[test]
+fn the_number_of_listed_rules_is_bounded_and_the_headline_is_among_them() {
+    let rule = |number: usize, units: u64| {
+        let id = format!("{number:0>64}");
+        format!("  - {{ id: \"{id}\", per: api_key, limit: {{ fixed-window: {units}/h }} }}\n")
+    };
+    // The tightest rule is the last of the file.
+    let rules: String = (0..40).map(|number| rule(number, 9_007_199_254_740_000 - number as u64)).collect();
+    let decision = check(&limiter(&rules), 1);
+    let fields = Dialect::Ietf08.fields(&decision);
+    let (policies, limits) = (read_list(&fields[0].value), read_list(&fields[1].value));
+    assert_eq!((policies.len(), limits.len()), (POLICIES_MAX, POLICIES_MAX));
+    let headline = decision.headline().unwrap().id();
+    assert_eq!(limits[0].0, headline);
+    assert_eq!(policies.last().unwrap().0, headline);
+    let mut names: Vec<_> = limits.iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, policies.iter().map(|(name, _)| name).collect::<Vec<_>>());
+    assert!(fields.iter().map(|field| field.value.len()).sum::<usize>() <= 4_096, "{fields:?}");
+}
+
+#[test]
+fn requests_decided_together_list_the_rules_of_all_once() {
+    let limiter = limiter(
+        "  - { id: address, per: ip, limit: { fixed-window: 100/min } }
+  - { id: search, per: api_key, limit: { fixed-window: 5/min } }",
+    );
+    let requests = [
+        Request::from([("ip", "192.0.2.1")]),
+        Request::from([("ip", "192.0.2.2")]).cost(3),
+        Request::from([("api_key", "k")]),
+    ];
+    let decisions = limiter.check_all(&requests).unwrap();
+    let written = |leading| {
+        let fields = Dialect::Ietf08.fields_together(&decisions, leading);
+        fields.iter().map(|field| field.to_string()).collect::<Vec<_>>()
+    };
+    let policies = r#"ratelimit-policy: "address";q=100;w=60, "search";q=5;w=60"#;
+    assert_eq!(written(2), [policies, r#"ratelimit: "search";r=4;t=60, "address";r=99;t=60"#]);
+    assert_eq!(written(1), [policies, r#"ratelimit: "address";r=97;t=60, "search";r=4;t=60"#]);
+    assert_eq!(written(3), [""; 0]);
 }
 
 #[test]
@@ -234,7 +282,8 @@ proptest! {
     #[test]
     fn lists_parse_back_to_their_numbers(lines in prop::collection::vec(any_line(), 1..6)) {
         let mut lines = lines;
-        lines.dedup_by_key(|line| line.id);
+        let mut seen = std::collections::HashSet::new();
+        lines.retain(|line| seen.insert(line.id));
         let fields = Dialect::Ietf08.write(&lines[0], lines.iter().copied());
         prop_assert!(fields.iter().all(|field| field.value.is_ascii() && field.list));
         let expected: Vec<_> = lines.iter().map(|line| {
@@ -246,9 +295,11 @@ proptest! {
             (ascii(line.id), parameters)
         }).collect();
         prop_assert_eq!(read_list(&fields[0].value), expected);
-        let line = lines[0];
-        let service = vec![named("r", cut(line.remaining)), named("t", cut(line.reset_after_s))];
-        prop_assert_eq!(read_list(&fields[1].value), [(ascii(line.id), service)]);
+        let services: Vec<_> = lines.iter().map(|line| {
+            let numbers = vec![named("r", cut(line.remaining)), named("t", cut(line.reset_after_s))];
+            (ascii(line.id), numbers)
+        }).collect();
+        prop_assert_eq!(read_list(&fields[1].value), services);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{expression, notation};
 use tollgate_document::{Node, Problem, Problems, quote, suggest};
 
 /// Attributes that the server or the tower layer sets. They need no declaration.
-const BUILT_IN: &[&str] = &["descriptor", "domain", "host", "ip", "method", "path"];
+const BUILT_IN: &[&str] = &["descriptor", "descriptor_index", "domain", "host", "ip", "method", "path"];
 
 /// How many undeclared names are compared with the declared ones for a suggestion. This bounds the time.
 const COMPARED_MAX: usize = 64;
@@ -145,7 +145,8 @@ pub(super) fn check_canonical(
             let pattern = node.scalar().unwrap_or_default();
             report(pattern, &canonical_pattern(pattern, preparation.path_case));
         }
-        Test::Address(_) => (),
+        // An excluded value that no request has excludes nothing, so the rule applies to more.
+        Test::Address(_) | Test::Except(_) => (),
     }
 }
 

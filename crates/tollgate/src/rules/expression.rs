@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use cel::common::ast::{Expr, IdedExpr};
+use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 use cel::{Context, ExecutionError, ParseErrors, Program, Value};
 use tollgate_core::rules::cost::Expression;
 use tollgate_core::{Attributes, EXACT_MAX};
@@ -11,6 +11,9 @@ use tollgate_document::quote;
 
 /// Maximum length of an expression. It is evaluated on every request.
 const BYTES_MAX: usize = 512;
+
+/// Maximum number of operators, functions and operands.
+const NODES_MAX: usize = 128;
 
 /// Compiles an expression over attributes whose result is a whole number.
 ///
@@ -23,7 +26,8 @@ pub(super) fn compile(text: &str) -> Result<Expression, String> {
         return Err(format!("the expression has {} bytes; the maximum is {BYTES_MAX}", text.len()));
     }
     let program = Program::compile(text).map_err(|errors| syntax_error(&errors))?;
-    check_bounded(program.expression())?;
+    let mut nodes_left = NODES_MAX;
+    check_bounded(program.expression(), &mut nodes_left)?;
     let names: Vec<String> = program.references().variables().into_iter().map(str::to_owned).collect();
     check_types(&program, &names)?;
     Ok(Expression::new(move |attributes| evaluate(&program, &names, attributes)))
@@ -50,23 +54,49 @@ static LIBRARY: LazyLock<Context<'static, 'static>> = LazyLock::new(|| {
     library
 });
 
-/// Returns an error for anything whose time is not bounded by the length of the expression: loops (`map`, `all`, ...),
-/// maps, messages, and functions other than [`FUNCTIONS`].
-fn check_bounded(expression: &IdedExpr) -> Result<(), String> {
+/// Returns an error for anything whose time is not bounded by the length of the expression and of the attributes: loops
+/// (`map`, `all`, ...), maps, messages, joined texts, and functions other than [`FUNCTIONS`].
+fn check_bounded(expression: &IdedExpr, nodes_left: &mut usize) -> Result<(), String> {
+    *nodes_left = nodes_left
+        .checked_sub(1)
+        .ok_or_else(|| format!("the expression has more than {NODES_MAX} operators and operands"))?;
     match &expression.expr {
         Expr::Ident(_) | Expr::Literal(_) => Ok(()),
-        Expr::List(list) => list.elements.iter().try_for_each(check_bounded),
+        Expr::List(list) => list.elements.iter().try_for_each(|each| check_bounded(each, nodes_left)),
         Expr::Call(call) => {
             let name = call.func_name.as_str();
             let word = name.starts_with(|c: char| c.is_ascii_alphabetic());
             if word && !FUNCTIONS.contains(&name) {
                 return Err(format!("unknown function `{name}`; available: {}", FUNCTIONS.join(", ")));
             }
-            call.target.iter().map(Box::as_ref).chain(&call.args).try_for_each(check_bounded)
+            // Each step of a sum of texts copies all of it: the time would be quadratic.
+            if name == operators::ADD && call.args.len() == 2 && call.args.iter().all(is_text) {
+                return Err(
+                    "`+` cannot join texts; `int(tokens)` converts an attribute to a number".to_owned()
+                );
+            }
+            let mut operands = call.target.iter().map(Box::as_ref).chain(&call.args);
+            operands.try_for_each(|each| check_bounded(each, nodes_left))
         }
         _ => {
             Err("a cost expression allows only attributes, numbers, text, operators and functions".to_owned())
         }
+    }
+}
+
+/// Whether the value is a text, as far as the expression shows it. Attributes are texts.
+fn is_text(expression: &IdedExpr) -> bool {
+    match &expression.expr {
+        Expr::Ident(_) => true,
+        Expr::Literal(literal) => matches!(literal, LiteralValue::String(_)),
+        Expr::List(list) => list.elements.iter().any(is_text),
+        Expr::Call(call) => match call.func_name.as_str() {
+            operators::CONDITIONAL => call.args.iter().skip(1).any(is_text),
+            operators::INDEX => call.args.first().is_some_and(is_text),
+            operators::ADD => call.args.iter().any(is_text),
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -158,6 +188,7 @@ fn execute<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use tollgate_core::rules::Cost;
 
     fn cost(text: &str, attributes: &Attributes<'_>) -> Option<u64> {
@@ -200,6 +231,11 @@ mod tests {
             "",
             "matches(a, 'x')",
             &"1+".repeat(400),
+            &format!("size({})", "a+".repeat(200) + "a"),
+            "size((a == '' ? a : a) + 'x')",
+            "size([a, a][0] + [a][0])",
+            "size([a] + [a])",
+            &("1+".repeat(64) + "1"),
         ] {
             assert!(compile(text).is_err(), "{text}");
         }
@@ -224,6 +260,56 @@ mod tests {
         for text in ["10 / (int(tokens) - 1)", "int(tokens) - 5", "int(model)", "model == 'a' ? 2 : 1"] {
             assert!(compile(text).is_ok(), "{text}");
         }
+    }
+
+    /// The worst expressions that are allowed, on the longest values that an edge accepts.
+    #[test]
+    fn hostile_expressions_and_values_take_bounded_time_and_stack() {
+        const VALUE_BYTES: usize = 16 * 1024;
+        let (text, digits) = ("a".repeat(VALUE_BYTES), "9".repeat(VALUE_BYTES));
+        let run = move || {
+            let names: String = (0..60).map(|number| format!("size(v{number})+")).collect();
+            let searches = "int(a.contains(b)?'1':'2')+".repeat(10);
+            let expressions = [
+                names[..names.len().min(500)].rsplit_once('+').unwrap().0.to_owned(),
+                searches.trim_end_matches('+').to_owned(),
+                "size([a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a])".to_owned(),
+                "a == b ? 1 : ".repeat(30) + "2",
+                "int(d) + int(d) + int(a)".to_owned(),
+                "-".repeat(400) + "1",
+                "!".repeat(400) + "(a == b) ? 1 : 2",
+                "[".repeat(200) + "1" + &"]".repeat(200),
+                "(".repeat(200) + "1" + &")".repeat(200),
+                "a".to_owned() + &"[0]".repeat(160),
+                "1".to_owned() + &"+1".repeat(250),
+                "true ? ".repeat(60) + "1" + &" : 2".repeat(20),
+                "int(".repeat(100) + "a" + &")".repeat(100),
+            ];
+            let mut attributes = Attributes::new().with("a", &text).with("d", &digits);
+            let almost = "a".repeat(VALUE_BYTES / 2) + "b";
+            attributes.set("b", &almost);
+            for expression in &expressions {
+                let compiled = fastest(|| compile(expression).is_ok());
+                assert!(compiled < Duration::from_millis(200), "{expression}: {compiled:?}");
+                let Ok(value) = compile(expression) else { continue };
+                let cost = Cost::Expression { text: expression.clone(), value, default: 1 };
+                let evaluated = fastest(|| cost.resolve(&attributes, 1).failed);
+                println!("{:>10} {evaluated:?} {expression:.40}", format!("{compiled:?}"));
+                assert!(evaluated < Duration::from_millis(20), "{expression}: {evaluated:?}");
+            }
+        };
+        // Half the stack of an ordinary thread.
+        std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
+    }
+
+    /// The shortest of a few runs: other programs use the machine too.
+    fn fastest(mut run: impl FnMut() -> bool) -> Duration {
+        let times = (0..5).map(|_| {
+            let started = std::time::Instant::now();
+            std::hint::black_box(run());
+            started.elapsed()
+        });
+        times.min().unwrap_or_default()
     }
 
     proptest::proptest! {

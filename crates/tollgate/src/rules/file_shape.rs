@@ -392,6 +392,20 @@ fn exception() -> Shape {
 /// Attributes and the conditions on their values.
 fn conditions() -> Shape {
     let value = || text("a value");
+    let exact = || list(value()).at_least(1).or_one();
+    let prefix = || fields("a prefix").required("prefix", value(), "The prefix.");
+    let pattern =
+        || fields("a pattern").required("pattern", value(), "The pattern; `*` stands for any characters.");
+    let excluded = one_of("an excluded value")
+        .or("A value, or a pattern if it contains `*`.", value())
+        .or(
+            "Exactly these values, with any characters.",
+            fields("values").required("is", exact(), "The values."),
+        )
+        .or("Any value with this prefix.", prefix())
+        .or("Any value that matches this pattern.", pattern());
+    let excluded: Shape = list(excluded).at_least(1).or_one().into();
+    const NOT: &str = "Values and patterns that are excluded.";
     let test = one_of("a condition")
         .or(
             "A value, or a pattern if it contains `*`. A path may contain {names}. `ip` takes an address or a block \
@@ -400,10 +414,12 @@ fn conditions() -> Shape {
         )
         .or("One of several values.", list(value()).at_least(1))
         .or(
-            "Exactly this value, with any characters.",
-            fields("a value").required("is", value(), "The value."),
+            "Exactly this value or one of these, with any characters.",
+            fields("a value").required("is", exact(), "The value, or a list of values."),
         )
-        .or("Any value with this prefix.", fields("a prefix").required("prefix", value(), "The prefix."));
+        .or("Any value with this prefix.", prefix().optional("not", excluded.clone(), NOT))
+        .or("Any value that matches this pattern.", pattern().optional("not", excluded.clone(), NOT))
+        .or("Any value except these.", fields("an exclusion").required("not", excluded, NOT));
     map_of("attributes and their conditions", attribute(), test).into()
 }
 

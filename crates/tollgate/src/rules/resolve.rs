@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation, Rollout, Rule,
-    RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
+    Condition, Cost, Exclusion, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation,
+    Rollout, Rule, RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
 };
 use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
 
@@ -472,10 +472,15 @@ fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
         return address_test(node.one_or_many(), problems);
     }
     if let Some(exact) = node.get("is") {
-        return Some(Test::OneOf(vec![exact.scalar()?.to_owned()]));
+        return exact_values(exact);
     }
-    if let Some(prefix) = node.get("prefix") {
-        return Some(Test::Prefix(prefix.scalar()?.to_owned()));
+    if let Some(excluded) = node.get("not") {
+        let base = simple_test(node).unwrap_or_else(|| Some(Test::Prefix(String::new())))?;
+        let excluded = excluded.list().unwrap_or(std::slice::from_ref(excluded)).iter().map(excluded_test);
+        return Some(Test::Except(Box::new(Exclusion::new(base, excluded.collect::<Option<Vec<_>>>()?))));
+    }
+    if let Some(test) = simple_test(node) {
+        return test;
     }
     let is_path_pattern = |text: &str| attribute == "path" && text.contains('{');
     if let Some(values) = node.list() {
@@ -500,11 +505,38 @@ fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
     if is_path_pattern(text) {
         return path_test(text, node, problems);
     }
-    Some(match text.split_once('*') {
+    Some(value_or_pattern(text))
+}
+
+/// Reads `{ prefix: … }` or `{ pattern: … }`. Returns `None` if the node has neither key.
+fn simple_test(node: &Node) -> Option<Option<Test>> {
+    if let Some(prefix) = node.get("prefix") {
+        return Some(prefix.scalar().map(|prefix| Test::Prefix(prefix.to_owned())));
+    }
+    node.get("pattern").map(|pattern| pattern.scalar().map(value_or_pattern))
+}
+
+/// Reads an item of `not`.
+fn excluded_test(node: &Node) -> Option<Test> {
+    match (node.get("is"), simple_test(node)) {
+        (Some(exact), _) => exact_values(exact),
+        (None, Some(test)) => test,
+        (None, None) => node.scalar().map(value_or_pattern),
+    }
+}
+
+/// Reads one value or a list of values, with any characters.
+fn exact_values(node: &Node) -> Option<Test> {
+    let values = node.list().unwrap_or(std::slice::from_ref(node));
+    values.iter().map(|value| value.scalar().map(str::to_owned)).collect::<Option<_>>().map(Test::OneOf)
+}
+
+fn value_or_pattern(text: &str) -> Test {
+    match text.split_once('*') {
         None => Test::OneOf(vec![text.to_owned()]),
         Some((prefix, "")) => Test::Prefix(prefix.to_owned()),
         Some(_) => Test::Glob(text.to_owned()),
-    })
+    }
 }
 
 fn path_test(text: &str, node: &Node, problems: &mut Problems) -> Option<Test> {

@@ -68,6 +68,39 @@ fn costs_are_looked_up_by_attribute_value() {
 }
 
 #[test]
+fn a_condition_excludes_values_and_patterns() {
+    for (condition, value, holds) in [
+        ("{ not: b }", "a", true),
+        ("{ not: b }", "b", false),
+        ("{ not: [b, 'c*', 'd*e'] }", "a", true),
+        ("{ not: [b, 'c*', 'd*e'] }", "cx", false),
+        ("{ not: [b, 'c*', 'd*e'] }", "dxe", false),
+        ("{ not: [{ is: ['b*', 'x'] }, { prefix: 'c' }] }", "b*", false),
+        ("{ not: [{ is: ['b*', 'x'] }, { prefix: 'c' }] }", "bb", true),
+        ("{ not: [{ is: ['b*', 'x'] }, { prefix: 'c' }] }", "cc", false),
+        ("{ prefix: a, not: ab }", "ac", true),
+        ("{ prefix: a, not: ab }", "ab", false),
+        ("{ prefix: a, not: ab }", "b", false),
+        ("{ pattern: 'a*c', not: ['abc', 'ad*c'] }", "axc", true),
+        ("{ pattern: 'a*c', not: ['abc', 'ad*c'] }", "abc", false),
+        ("{ pattern: 'a*c', not: ['abc', 'ad*c'] }", "adxc", false),
+        ("{ pattern: 'a*c' }", "abc", true),
+        ("{ pattern: 'a*c' }", "abd", false),
+        ("{ is: ['a*', 'b'] }", "a*", true),
+        ("{ is: ['a*', 'b'] }", "ab", false),
+    ] {
+        let text = format!(
+            "version: 1\nrules: [{{ id: r, match: {{ action: {condition} }}, per: all, limit: deny }}]"
+        );
+        let refused = matches!(plan(&rules(&text), &[("action", value)]), Planned::Refused { .. });
+        assert_eq!(refused, holds, "{condition} {value}");
+    }
+    let absent =
+        rules("version: 1\nrules: [{ id: r, match: { action: { not: b } }, per: all, limit: deny }]");
+    assert!(!matches!(plan(&absent, &[]), Planned::Refused { .. }), "an absent attribute passes no test");
+}
+
+#[test]
 fn deny_and_bypass_are_checked_before_rules() {
     let rules = rules(SHOP);
     assert!(matches!(plan(&rules, &[("action", "search"), ("api_key", "k-stolen")]), Planned::Denied(_)));

@@ -20,6 +20,7 @@ mod admitted_charge;
 mod capacity;
 mod classes;
 mod heap;
+mod holds;
 mod last_refusal;
 mod locked_shard;
 mod locked_shards;
@@ -36,8 +37,8 @@ use std::future::{Future, ready};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, PlanError, Store, StoreError, Time, evaluate,
-    single_item_writes,
+    Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, PlanError, Store, StoreError, Time,
+    evaluate_holds, single_item_writes,
 };
 
 use crate::clock::{Clock, FastClock};
@@ -152,7 +153,7 @@ impl<C: Clock> MemoryStore<C> {
                     *outcome = evaluate_locked(shards, plan, now);
                     return;
                 }
-                charges.commit(&mut shards, items);
+                charges.commit(&mut shards, items, now);
                 shards.unlock(now);
                 charges.push_answers(&mut outcome.answers);
             }
@@ -256,10 +257,14 @@ fn evaluate_locked<C>(mut shards: LockedShards<'_, C>, plan: &Plan<'_>, now: Tim
     for location in &locations {
         stored.push(shards.load(location));
     }
-    let Evaluation { outcome, writes } =
-        evaluate(plan, now, |index| shards.state(&locations[index], &stored[index]));
+    let Evaluation { outcome, writes } = evaluate_holds(
+        plan,
+        now,
+        |index| shards.state(&locations[index], &stored[index]),
+        |index| shards.hold(&locations[index], &items[index]),
+    );
     for (index, write) in writes {
-        shards.write(&locations[index], &items[index], write);
+        shards.write(&locations[index], &items[index], write, now);
     }
     shards.unlock(now);
     outcome

@@ -17,6 +17,7 @@
 mod client;
 mod error;
 mod eval;
+mod evictions;
 mod footprint;
 mod protocol;
 mod router;
@@ -32,7 +33,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::{Exactness, Outcome, Plan, Store, StoreError, Time};
 
 pub use error::RedisError;
-pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records};
+pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records, holds_max};
 pub use protocol::script_codec::ScriptCodec;
 pub use router::ServerStatus;
 pub use settings::{OpenError, RedisSettings, TOLERANCE_DEFAULT, TimeSource};
@@ -82,6 +83,7 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
         let deadline = Instant::now() + self.inner.deadline;
         let spans_hash_slots = self.spans_hash_slots(plan);
         let mut pause = RETRY_PAUSE_FIRST;
+        let mut doubt = None;
         loop {
             let result = if spans_hash_slots {
                 self.apply_per_hash_slot(plan, deadline).await
@@ -92,12 +94,15 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             match result {
                 Err(error)
                     if plan.request_id().is_some()
-                        && is_retryable(&error)
+                        && is_retryable(&error, doubt.is_some())
                         && Instant::now() + pause < deadline =>
                 {
+                    doubt = doubt.or(Some(error));
                     sleep(pause).await;
                     pause *= 2;
                 }
+                // An earlier attempt may have been applied, whatever happened to this one.
+                Err(error) => return Err(doubt.unwrap_or(error)),
                 result => return result,
             }
         }
@@ -273,11 +278,19 @@ async fn await_reply(receiver: ReplyReceiver, deadline: Instant) -> Result<PlanR
     }
 }
 
-/// Whether the same Plan may be sent again under its request id.
-fn is_retryable(error: &StoreError) -> bool {
+/// Whether the same Plan may be sent again under its request id: its connection broke, and a new one may work.
+///
+/// A server that cannot be reached is known to be down, and its callers are answered at once. Only a Plan that may have been
+/// applied (`in_doubt`) waits for the server to return.
+fn is_retryable(error: &StoreError, in_doubt: bool) -> bool {
     let StoreError::Transient(cause) = error else { return false };
-    matches!(
-        cause.downcast_ref(),
-        Some(RedisError::ConnectionLost(_) | RedisError::Connect { .. } | RedisError::PartiallyApplied(_))
-    )
+    let cause = match cause.downcast_ref() {
+        Some(RedisError::PartiallyApplied(source)) => Some(&**source),
+        cause => cause,
+    };
+    match cause {
+        Some(RedisError::ConnectionLost(_)) => true,
+        Some(RedisError::Connect { .. }) => in_doubt,
+        _ => false,
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::store::redis::{RedisError, RedisSettings, RedisStore};
 use tollgate_core::algorithm::concurrency::Concurrency;
-use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, Store, StoreError, Token};
+use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, Span, Store, StoreError, Token};
 use tollgate_testkit::conformance::{apply_concurrently, counting_limits};
 use tollgate_testkit::redis::{Admin, Flavour, Server};
 
@@ -81,8 +81,38 @@ fn a_stopped_server_fails_calls_within_the_deadline_and_expired_calls_are_never_
 }
 
 #[test]
+fn a_check_with_an_id_is_answered_at_once_while_the_server_is_down() {
+    let mut server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    // Much longer than an answer without a server takes, so that a busy machine does not matter.
+    let deadline = Duration::from_secs(2);
+    let settings = RedisSettings::url(&server.url()).unwrap().deadline(deadline);
+    let store = runtime.block_on(settings.connect()).unwrap();
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let check = |number: u64| {
+        let mut plan = charge(limit, shared(), number);
+        plan.set_request_id(subject(&format!("request {number}")), Span::from_secs(60), 0);
+        let began = Instant::now();
+        let found = runtime.block_on(store.apply(&plan));
+        (found.map(drop), began.elapsed())
+    };
+    check(1).0.unwrap();
+    server.kill9().unwrap();
+    let until = Instant::now() + LONG;
+    while store.servers()[0].down.is_none() {
+        assert!(Instant::now() < until, "the store did not notice that its server is gone");
+        std::thread::yield_now();
+    }
+    let found: Vec<_> = (2..22).map(check).collect();
+    let slowest = found.iter().map(|(_, took)| *took).max().unwrap();
+    println!("slowest of 20 checks with an id without a server: {slowest:?}");
+    assert!(found.iter().all(|(found, _)| matches!(found, Err(StoreError::Transient(_)))), "{found:?}");
+    assert!(slowest < deadline / 10, "{slowest:?}");
+}
+
+#[test]
 fn missing_permissions_are_reported_and_never_fail_open() {
-    let line = "tollgate on >secret ~tg:* resetchannels -@all +eval +evalsha +get +getrange +set +setrange +pexpire +del +time +select";
+    let line = "tollgate on >secret ~tg:* resetchannels -@all +eval +evalsha +get +getrange +set +setrange +pexpire +del +time +info +select";
     let server = Server::builder(Flavour::Redis70).password("admin").user(line).start().unwrap();
     let runtime = runtime();
     let port = server.port();

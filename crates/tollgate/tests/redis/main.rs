@@ -8,4 +8,8 @@ mod fleet;
 mod footprint;
 mod long_logs;
 mod losses;
+mod out_of_memory;
+mod planned_failover;
 mod plans;
+mod store_time;
+mod tls;

@@ -1,6 +1,6 @@
 //! Tables that compare all algorithms: guarantee, state size, refunds, retry-after and supported operations.
 
-use super::state_sizes::{RecordSize, StateSizes};
+use super::state_sizes::{HoldSize, RecordSize, StateSizes};
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
@@ -27,6 +27,8 @@ pub(super) struct Algorithm {
 /// Returns every algorithm, in the order of the pages.
 pub(super) fn all(sizes: &StateSizes) -> Result<Vec<Algorithm>, LimitError> {
     let window = |counting| SlidingWindow::new(100, MINUTE, 6, counting).map(Limit::SlidingWindow);
+    let holding =
+        |size: &HoldSize, hold| format!("{} to {} + {} per {hold}", size.least, size.most, size.per_hold);
     let growing = |size: &RecordSize, record| format!("{} + {} per {record}", size.base, size.per_record);
     Ok(vec![
         Algorithm {
@@ -97,7 +99,7 @@ pub(super) fn all(sizes: &StateSizes) -> Result<Vec<Algorithm>, LimitError> {
             page: "concurrency.md",
             guarantee: "at most N units are held at any instant",
             limit: Limit::Concurrency(Concurrency::new(100, MINUTE)?),
-            bytes: growing(&sizes.concurrency, "lease"),
+            bytes: holding(&sizes.concurrency, "lease"),
             refund: "no: the owner releases the lease",
             retry: "exact if no lease is renewed or released",
         },
@@ -106,7 +108,7 @@ pub(super) fn all(sizes: &StateSizes) -> Result<Vec<Algorithm>, LimitError> {
             page: "quota.md",
             guarantee: "at most Q plus the grace per period",
             limit: Limit::Quota(Quota::new(100, 0, QuotaPeriod::Rolling(MINUTE))?),
-            bytes: growing(&sizes.quota, "reservation"),
+            bytes: holding(&sizes.quota, "reservation"),
             refund: "in the same period",
             retry: "exact: the end of a reservation or of the period",
         },

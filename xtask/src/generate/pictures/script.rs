@@ -3,8 +3,9 @@
 use super::chart::{Mark, Point, simplify};
 use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::hold_sums;
 use tollgate_core::algorithm::quota::QuotaState;
-use tollgate_core::{Answer, Limit, Operation, Span, State, Time};
+use tollgate_core::{Account, Answer, Limit, Operation, Span, State, Time};
 
 /// Start of all scripts: a full hour, so that windows of any usual length also begin here.
 pub(super) const ORIGIN: Time = Time::from_us(1_800_000_000_000_000);
@@ -25,30 +26,26 @@ pub(super) struct Trace {
 /// One subject under one limit.
 pub(super) struct Subject {
     limit: Limit,
-    state: Option<State>,
+    account: Account,
 }
 
 impl Subject {
     pub(super) fn new(limit: Limit) -> Subject {
-        Subject { limit, state: None }
+        Subject { limit, account: Account::default() }
     }
 
     /// Applies one operation, commits its write and returns the answer.
     pub(super) fn apply(&mut self, now: Time, operation: &Operation) -> Answer {
-        let step = self.limit.decide(self.state.as_ref(), now, operation);
-        if let Some(write) = step.write {
-            State::commit(&mut self.state, write.change);
-        }
-        step.answer
+        self.account.apply(&self.limit, now, operation)
     }
 
     pub(super) fn state(&self) -> Option<&State> {
-        self.state.as_ref()
+        self.account.state.as_ref()
     }
 
     /// Returns the whole units that count against the limit.
     pub(super) fn used(&self, now: Time) -> f64 {
-        let answer = self.limit.decide(self.state.as_ref(), now, &Operation::Peek { cost: 0 }).answer;
+        let answer = self.limit.decide(self.state(), now, &Operation::Peek { cost: 0 }).answer;
         (answer.limit - answer.remaining) as f64
     }
 }
@@ -96,8 +93,7 @@ impl Gauge {
             },
             Gauge::Consumed => quota(subject, now).map_or(0.0, |quota| quota.used as f64),
             Gauge::ConsumedAndReserved => quota(subject, now).map_or(0.0, |quota| {
-                let held = quota.reservations.iter().filter(|held| held.until > now);
-                (quota.used + held.map(|held| held.cost).sum::<u64>()) as f64
+                (quota.used + hold_sums::total(hold_sums::live(&quota.sums, now))) as f64
             }),
         }
     }

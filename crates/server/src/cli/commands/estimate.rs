@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use tollgate::core::plan::request_id::HORIZON_DEFAULT;
 use tollgate::core::rules::{Mode, Rule, RuleSet};
 use tollgate::core::{Algorithm, Limit};
-use tollgate::store::redis::{Allocator, Engine, Footprint, KeyBytes, Records};
+use tollgate::store::redis::{Allocator, Engine, Footprint, KeyBytes, Records, holds_max};
 use tollgate::{Clock, SystemClock};
 use tollgate_document::suggest;
 
@@ -198,11 +198,24 @@ impl Row {
         let least = |limit: &Limit| Records::of(limit).map_or(0, |records| records.least);
         let largest = |all: &mut dyn Iterator<Item = KeyBytes>| all.max_by_key(KeyBytes::total);
         // Overrides can change the size; the largest one counts.
-        let one = largest(&mut limits.iter().map(|limit| size(limit, least(limit))));
-        let grown = limits.iter().filter_map(|limit| Some((limit, Records::of(limit)?)));
-        let growth = grown
-            .max_by_key(|(_, records)| records.most)
-            .map(|(limit, records)| Growth { records, full: size(limit, records.most) });
+        let one = largest(&mut limits.iter().map(|limit| match footprint.hold(prefix, scope, limit) {
+            // The first request takes a lease.
+            Some(hold) if matches!(limit, Limit::Concurrency(_)) => size(limit, least(limit)).with(hold, 1),
+            _ => size(limit, least(limit)),
+        }));
+        let growth = limits.iter().filter_map(|limit| match footprint.hold(prefix, scope, limit) {
+            Some(hold) => {
+                let (least, most) = (least(limit), holds_max(limit));
+                let full = size(limit, most).with(hold, most);
+                (most > least)
+                    .then_some(Growth { records: Records { least, most, bytes: hold.total() }, full })
+            }
+            None => {
+                let records = Records::of(limit)?;
+                Some(Growth { records, full: size(limit, records.most) })
+            }
+        });
+        let growth = growth.max_by_key(|growth| growth.records.most);
         Row {
             rule: scope.rule().to_owned(),
             algorithm: limits.first().map_or(Algorithm::Meter, Limit::algorithm),

@@ -53,8 +53,9 @@ use crate::serve;
     after_long_help = "\
 Exit codes:
     0  the server was shut down by a signal
-    2  the command line, the configuration or the rules file is invalid, or a port is in use; all problems are printed
-    3  the store cannot be reached, rejects the credentials, or is used by servers with another hash key
+    2  the command line, the configuration or the rules file is invalid, a port is in use, or the servers on the store have
+       another hash key; all problems are printed
+    3  the store cannot be reached, or rejects the credentials
   130  a second SIGTERM or SIGINT ended the shutdown before all requests were answered
 
 Environment: one variable per flag, like TOLLGATE_HTTP for --http, and these, which have no flag or a different one:

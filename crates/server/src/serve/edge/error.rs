@@ -10,6 +10,7 @@ use super::excerpt::Excerpt;
 use super::request::RequestError;
 use crate::protocol::Protocol;
 use crate::serve::gate::ThrottleError;
+use crate::serve::work_share::Overloaded;
 
 /// Why a request got no answer from the limiter.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +38,8 @@ enum ErrorKind {
     NothingMatched,
     /// The request id was used for another request.
     IdReused,
+    /// The caller has too many calls in flight.
+    Overloaded,
     /// There is no decision, and the fault is ours.
     Undecided,
     StoreUnavailable,
@@ -133,6 +136,7 @@ impl EdgeError {
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::IdReused => StatusCode::CONFLICT,
+            ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -149,6 +153,7 @@ impl EdgeError {
             ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::NothingMatched => "nothing-matched",
             ErrorKind::IdReused => "request-id-reused",
+            ErrorKind::Overloaded => "too-many-in-flight",
             ErrorKind::Undecided => "undecided",
             ErrorKind::StoreUnavailable => "store-unavailable",
         }
@@ -162,6 +167,7 @@ impl EdgeError {
             ErrorKind::Forbidden | ErrorKind::Bound => "NOPERM",
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
+            ErrorKind::Overloaded => "OVERLOADED",
             ErrorKind::BadRequest
             | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
@@ -180,7 +186,8 @@ impl EdgeError {
             ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::Bound
-            | ErrorKind::LeaseWithoutReceipt => return None,
+            | ErrorKind::LeaseWithoutReceipt
+            | ErrorKind::Overloaded => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
             ErrorKind::NothingMatched => Code::NotFound,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
@@ -200,6 +207,15 @@ impl From<RequestError> for EdgeError {
             _ => ErrorKind::BadRequest,
         };
         EdgeError { kind, message: error.to_string() }
+    }
+}
+
+impl From<Overloaded> for EdgeError {
+    #[cold]
+    fn from(_: Overloaded) -> EdgeError {
+        let message =
+            "too many requests of this caller wait for the store; send fewer at a time, and retry later";
+        EdgeError { kind: ErrorKind::Overloaded, message: message.to_owned() }
     }
 }
 
@@ -299,6 +315,7 @@ mod tests {
                 "NOPERM",
                 Some(Code::PermissionDenied),
             ),
+            (Overloaded.into(), (429, "too-many-in-flight"), "OVERLOADED", None),
             (EdgeError::lease_without_receipt("exports"), (403, "lease-without-receipt"), "ERR", None),
             ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
             ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),

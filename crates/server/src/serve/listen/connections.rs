@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate::core::{Cidr, Prefixes};
 
+use crate::access::InFlight;
 use crate::protocol::Protocol;
 use crate::serve::observe::{Exposition, Kind};
 
@@ -44,6 +45,8 @@ pub(crate) struct ConnectionLimits {
 #[derive(Debug, Default)]
 pub(crate) struct AddressShare {
     connections: AtomicU64,
+    /// The calls of callers without a token that wait for the store.
+    pub(crate) in_flight: Arc<InFlight>,
 }
 
 /// A counted connection. Dropping it makes room for another.
@@ -77,11 +80,27 @@ impl Connections {
         protocol: Protocol,
         from: IpAddr,
     ) -> Option<ConnectionPermit> {
+        self.admit_with_share(protocol, from, self.max_per_address(protocol))
+    }
+
+    /// Counts a connection of a load balancer, which has no share: [`ConnectionPermit::identify`] names its client.
+    pub(crate) fn admit_unidentified(
+        self: &Arc<Connections>,
+        protocol: Protocol,
+        from: IpAddr,
+    ) -> Option<ConnectionPermit> {
+        self.admit_with_share(protocol, from, u64::MAX)
+    }
+
+    fn admit_with_share(
+        self: &Arc<Connections>,
+        protocol: Protocol,
+        from: IpAddr,
+        max_per_address: u64,
+    ) -> Option<ConnectionPermit> {
         let number = protocol as usize;
         let is_control = protocol == Protocol::Admin;
-        let address = (is_control, self.limits.prefixes.block(from));
-        let share = Arc::clone(self.shares.lock().entry(address).or_default());
-        share.connections.fetch_add(1, Ordering::Relaxed);
+        let (address, share) = self.take_share(protocol, from);
         self.open[number].fetch_add(1, Ordering::Relaxed);
         // Dropping the permit corrects the counts.
         let mut permit = ConnectionPermit {
@@ -92,15 +111,11 @@ impl Connections {
             number: 0,
             is_for_health: false,
         };
-        let (max, max_per_address) = if is_control {
-            (CONTROL_PLACES, CONTROL_PLACES_PER_ADDRESS)
-        } else {
-            (self.limits.max, self.limits.max_per_address)
-        };
         if permit.share.connections.load(Ordering::Relaxed) > max_per_address {
             self.over_share[number].fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        let max = if is_control { CONTROL_PLACES } else { self.limits.max };
         let open = if is_control { self.open_of(Protocol::Admin) } else { self.open() };
         permit.is_for_health = protocol == Protocol::Http && open > max;
         if open > max && !(permit.is_for_health && open <= max + HEALTH_PLACES) {
@@ -109,6 +124,28 @@ impl Connections {
         }
         permit.number = 1 + self.accepted[number].fetch_add(1, Ordering::Relaxed);
         Some(permit)
+    }
+
+    fn max_per_address(&self, protocol: Protocol) -> u64 {
+        if protocol == Protocol::Admin { CONTROL_PLACES_PER_ADDRESS } else { self.limits.max_per_address }
+    }
+
+    /// Counts a connection in the share of its address.
+    fn take_share(&self, protocol: Protocol, from: IpAddr) -> ((bool, Cidr), Arc<AddressShare>) {
+        let address = (protocol == Protocol::Admin, self.limits.prefixes.block(from));
+        let mut shares = self.shares.lock();
+        let share = Arc::clone(shares.entry(address).or_default());
+        // Under the lock, so that the share is not removed meanwhile.
+        share.connections.fetch_add(1, Ordering::Relaxed);
+        (address, share)
+    }
+
+    fn return_share(&self, address: &(bool, Cidr), share: &AddressShare) {
+        let mut shares = self.shares.lock();
+        // Under the lock, so that no connection takes the share while it is removed.
+        if share.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            shares.remove(address);
+        }
     }
 
     /// The number of open connections, without those of the control listener.
@@ -154,14 +191,25 @@ impl Connections {
     }
 }
 
+impl ConnectionPermit {
+    /// Counts the connection for its client instead of the load balancer. Returns whether the client's share allows it.
+    pub(crate) fn identify(&mut self, client: IpAddr) -> bool {
+        let (address, share) = self.connections.take_share(self.protocol, client);
+        self.connections.return_share(&self.address, &self.share);
+        (self.address, self.share) = (address, share);
+        let max = self.connections.max_per_address(self.protocol);
+        let is_within = self.share.connections.load(Ordering::Relaxed) <= max;
+        if !is_within {
+            self.connections.over_share[self.protocol as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        is_within
+    }
+}
+
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
-        let mut shares = self.connections.shares.lock();
-        // Under the lock, so that no connection takes the share while it is removed.
-        if self.share.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
-            shares.remove(&self.address);
-        }
+        self.connections.return_share(&self.address, &self.share);
     }
 }
 
@@ -204,6 +252,24 @@ mod tests {
         }
         drop(held);
         assert!(connections.admit(Protocol::Grpc, address(1)).is_some());
+        assert!(connections.shares.lock().is_empty(), "an address without connections takes no memory");
+    }
+
+    #[test]
+    fn connections_of_a_load_balancer_count_for_their_clients() {
+        let connections = connections(8, 2);
+        let from = |client: u8| {
+            let mut permit = connections
+                .admit_unidentified(Protocol::Resp, address(9))
+                .expect("a load balancer has no share");
+            permit.identify(address(client)).then_some(permit)
+        };
+        let held: Vec<_> = [1, 1, 2, 2].map(|client| from(client).expect("it is within the share")).into();
+        assert!(from(1).is_none() && from(2).is_none());
+        assert!(from(3).is_some(), "another client has its own share");
+        assert!(connections.admit(Protocol::Http, address(1)).is_none(), "with or without a load balancer");
+        drop(held);
+        assert!(from(1).is_some());
         assert!(connections.shares.lock().is_empty(), "an address without connections takes no memory");
     }
 

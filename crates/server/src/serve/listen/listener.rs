@@ -1,7 +1,7 @@
 //! Accepts connections. Every thread has its own socket, and the kernel distributes connections over them.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::connections::ConnectionPermit;
+use super::proxy_protocol::{self, Source};
 use crate::protocol::Protocol;
 use crate::serve::edge::auth::Peer;
 use crate::serve::edge::http::Surface;
@@ -29,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BACKLOG: i32 = 1_024;
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a PROXY protocol header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Listener {
     /// Binds a socket. Other sockets of the same user can use the same address.
@@ -64,6 +68,7 @@ impl Listener {
         };
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
         let errors = LogThrottle::default();
+        let header_errors = Arc::<LogThrottle>::default();
         loop {
             let accepted = tokio::select! {
                 () = state.ending.cancelled() => return Ok(()),
@@ -86,18 +91,57 @@ impl Listener {
                 }
             };
             // Above the limit, the connection is closed at once, so that the client can use another server.
-            let Some(permit) = state.connections.admit(self.protocol, address.ip()) else { continue };
-            let state = Arc::clone(&state);
+            let from = address.ip();
+            let is_load_balancer = state.proxy_protocol.trusts(from);
+            let admitted = if is_load_balancer {
+                state.connections.admit_unidentified(self.protocol, from)
+            } else {
+                state.connections.admit(self.protocol, from)
+            };
+            let Some(mut permit) = admitted else { continue };
+            let (state, header_errors) = (Arc::clone(&state), Arc::clone(&header_errors));
             tasks.spawn(async move {
-                let peer = Peer {
-                    address: address.ip(),
-                    is_certified: false,
-                    connection: permit.number,
-                    is_for_health: permit.is_for_health,
+                let mut stream = stream;
+                let client = if is_load_balancer {
+                    identify(&mut stream, &mut permit, from, &header_errors).await
+                } else {
+                    Some(from)
                 };
-                start((self.protocol, surface), stream, peer, state).await;
+                if let Some(address) = client {
+                    let peer = Peer {
+                        address,
+                        is_certified: false,
+                        connection: permit.number,
+                        is_for_health: permit.is_for_health,
+                        in_flight: Arc::clone(&permit.share.in_flight),
+                    };
+                    start((self.protocol, surface), stream, peer, state).await;
+                }
                 drop(permit);
             });
+        }
+    }
+}
+
+/// Returns the address of the client that a load balancer sends first. `None` if it sends none, or if the client has too many
+/// connections.
+///
+/// Others cannot send an address: their bytes are read as a request, which a header is not.
+async fn identify(
+    stream: &mut TcpStream,
+    permit: &mut ConnectionPermit,
+    load_balancer: IpAddr,
+    errors: &LogThrottle,
+) -> Option<IpAddr> {
+    let header = timeout(HEADER_TIMEOUT, proxy_protocol::read(stream)).await;
+    match header.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(Source::Client(client)) => permit.identify(client).then_some(client),
+        Ok(Source::Unknown) => Some(load_balancer),
+        Err(error) => {
+            if let Some(suppressed) = errors.pass(1) {
+                tracing::warn!(event = "proxy_protocol_failed", %load_balancer, suppressed, "{error}");
+            }
+            None
         }
     }
 }

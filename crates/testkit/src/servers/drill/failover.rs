@@ -19,7 +19,7 @@ const BEFORE: Duration = Duration::from_millis(400);
 const AFTER: Duration = Duration::from_millis(600);
 const UNHEARD: Duration = Duration::from_millis(50);
 const PROMOTION_MAX: Duration = Duration::from_secs(30);
-const SHAPE: Shape = Shape { tasks: 16, subjects: 40, most: 80, rules: 1 };
+const SHAPE: Shape = Shape { tasks: 16, subjects: 40, most: 80, rules: 1, with_ids: false };
 
 /// How the primary fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,6 +207,6 @@ fn unheard_of(load: &Load, replica: &mut Admin, admitted: &[u64]) -> Result<u64,
     Ok(lost)
 }
 
-fn excess(load: &Load) -> u64 {
+pub(super) fn excess(load: &Load) -> u64 {
     load.admitted().into_iter().map(|admitted| admitted.saturating_sub(load.book().most)).sum()
 }

@@ -17,6 +17,8 @@ use crate::servers::random::Random;
 
 /// Longer than any drill.
 const WINDOW: Span = Span::from_secs(30 * 86_400);
+/// How long a request id is remembered.
+const ID_HORIZON: Span = Span::from_secs(60);
 /// Pause after a failure, because a task that fails at once would otherwise retry in a busy loop.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -34,6 +36,10 @@ pub(super) struct Book {
     /// One per item of a Plan.
     keyspaces: Vec<Keyspace>,
     pub(super) accounts: Vec<Account>,
+    with_ids: bool,
+    hasher: SubjectHasher,
+    /// Number of checks.
+    asked: AtomicU64,
     slowest_us: AtomicU64,
     began: Instant,
     /// Microseconds since the start.
@@ -148,6 +154,8 @@ pub struct Shape {
     pub most: u64,
     /// Rules per check, all in the hash slot of the subject.
     pub rules: usize,
+    /// Whether every check has a separate request id.
+    pub with_ids: bool,
 }
 
 impl Book {
@@ -166,6 +174,9 @@ impl Book {
             most: shape.most,
             keyspaces: keyspaces.collect::<Result<_, _>>()?,
             accounts: (0..shape.subjects).map(account).collect(),
+            with_ids: shape.with_ids,
+            hasher: SubjectHasher::new([9; 32]),
+            asked: AtomicU64::new(seed << 32),
             slowest_us: AtomicU64::new(0),
             began: Instant::now(),
             last_success_us: AtomicU64::new(0),
@@ -192,7 +203,11 @@ impl Book {
 
     async fn check(&self, store: &RedisStore, number: usize) {
         let account = &self.accounts[number];
-        let Ok(plan) = self.plan(account.subject, Operation::charge(1)) else { return };
+        let Ok(mut plan) = self.plan(account.subject, Operation::charge(1)) else { return };
+        if self.with_ids {
+            let id = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
+            plan.set_request_id(self.hasher.subject([("request", id.as_str())]), ID_HORIZON, 0);
+        }
         let asked = Instant::now();
         let found = store.apply(&plan).await;
         let (done, took) = (self.us(Instant::now()), asked.elapsed());

@@ -50,7 +50,7 @@ pub fn move_slots(
 ) -> Result<Resharding, DrillError> {
     let store = store(runtime, &cluster.url())?;
     let subjects = 60;
-    let shape = Shape { tasks: 16, subjects, most: 1 << 40, rules };
+    let shape = Shape { tasks: 16, subjects, most: 1 << 40, rules, with_ids: false };
     let mut load = Load::start(runtime, &store, shape, seed)?;
     sleep(Duration::from_millis(200));
     let primaries = cluster.primaries();

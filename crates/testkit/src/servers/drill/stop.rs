@@ -66,7 +66,7 @@ pub fn stop_for(
     seed: u64,
 ) -> Result<Stopped, DrillError> {
     let store = runtime.block_on(RedisSettings::url(&server.url())?.deadline(deadline).connect())?;
-    let shape = Shape { tasks: 256, subjects: 1_000, most: 1 << 40, rules: 1 };
+    let shape = Shape { tasks: 256, subjects: 1_000, most: 1 << 40, rules: 1, with_ids: false };
     let mut load = Load::start(runtime, &store, shape, seed)?;
     sleep(Duration::from_millis(500));
     let (memory, slowest_before) = (memory()?, load.slowest());

@@ -7,8 +7,11 @@ mod slot_move;
 
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use super::admin::Admin;
 use super::admin::orphans::no_orphans;
+use super::certificates::Certificates;
 use super::error::{AdminError, Error};
 use super::flavour::Flavour;
 use super::node::{Cut, Node};
@@ -49,6 +52,7 @@ pub struct Cluster {
     nodes: Vec<Node>,
     /// The node ids. A node keeps its id.
     ids: Vec<String>,
+    certificates: Option<(Certificates, TempDir)>,
 }
 
 impl Cluster {
@@ -67,7 +71,16 @@ impl Cluster {
         let password = self.options.password.as_ref();
         let credentials = password.map(|password| format!(":{password}@")).unwrap_or_default();
         let hosts: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        format!("redis+cluster://{credentials}{}", hosts.join(","))
+        let (scheme, query) = match self.certificates() {
+            Some(certificates) => ("rediss", format!("?ca={}", certificates.authority().display())),
+            None => ("redis", String::new()),
+        };
+        format!("{scheme}+cluster://{credentials}{}{query}", hosts.join(","))
+    }
+
+    /// Returns the certificates of all nodes, if they have TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref().map(|(certificates, _)| certificates)
     }
 
     /// Returns the number of nodes.

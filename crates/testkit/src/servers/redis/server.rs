@@ -138,9 +138,11 @@ impl Builder {
         let tls = certificates.map(|certificates| Tls { port: 0, certificates });
         let mut server = Server { options: self, port: 0, tls, process: None, folder };
         for _ in 0..ports::TRIES {
-            server.port = if server.options.bus { ports::next_with_bus() } else { ports::next() };
+            let next = if server.options.bus { ports::next_with_bus } else { ports::next };
+            server.port = next();
             if let Some(tls) = &mut server.tls {
-                tls.port = ports::next();
+                // The bus port of a node with TLS is derived from its TLS port.
+                tls.port = next();
             }
             server.write_settings()?;
             if server.launch()? {
@@ -193,6 +195,11 @@ impl Server {
     /// Returns its TLS port, if it has one.
     pub fn tls_port(&self) -> Option<u16> {
         self.tls.as_ref().map(|tls| tls.port)
+    }
+
+    /// Returns the port that other nodes of a cluster use.
+    pub(super) fn cluster_port(&self) -> u16 {
+        self.tls_port().unwrap_or(self.port)
     }
 
     /// Returns its certificates, if it has a TLS port.

@@ -80,17 +80,20 @@ pub(super) fn written_conditions<'a>(
 impl<'a> WrittenCondition<'a> {
     fn new(condition: &'a Condition, node: &'a Node, span: SourceSpan) -> WrittenCondition<'a> {
         let path = node.text().filter(|_| matches!(condition.test, Test::Path(_)));
-        let pattern = match &condition.test {
-            Test::OneOf(values) => Pattern::Values(values.iter().map(String::as_str).collect()),
+        let pattern = match condition.test.required() {
+            Test::OneOf(values) => {
+                let passing = values.iter().map(String::as_str).filter(|value| condition.test.holds(value));
+                Pattern::Values(passing.collect())
+            }
             Test::Prefix(prefix) => Pattern::Tokens(literal(prefix).chain([Token::ANYTHING]).collect()),
             Test::Glob(glob) => Pattern::Tokens(glob.chars().map(Token::of_a_glob).collect()),
-            Test::Path(_) => Pattern::Path(segments(path.unwrap_or_default())),
+            Test::Path(_) | Test::Except(_) => Pattern::Path(segments(path.unwrap_or_default())),
             Test::Address(blocks) => Pattern::Blocks(blocks),
         };
-        let size = match (&condition.test, path) {
+        let size = match (condition.test.required(), path) {
             (Test::OneOf(values), _) => values.iter().map(|value| value.len() + 1).sum(),
             (Test::Prefix(text) | Test::Glob(text), _) => text.len() + 1,
-            (Test::Path(_), path) => path.map_or(0, str::len) + 1,
+            (Test::Path(_) | Test::Except(_), path) => path.map_or(0, str::len) + 1,
             (Test::Address(blocks), _) => blocks.len() + 1,
         };
         WrittenCondition {
@@ -105,11 +108,23 @@ impl<'a> WrittenCondition<'a> {
 
     /// A prefix of every text that passes.
     fn literal_prefix(&self) -> &'a str {
-        match self.test {
-            Test::OneOf(_) | Test::Address(_) => "",
+        match self.test.required() {
+            Test::OneOf(_) | Test::Except(_) | Test::Address(_) => "",
             Test::Prefix(prefix) => prefix,
             Test::Glob(glob) => glob.split(['*', '?']).next().unwrap_or_default(),
             Test::Path(_) => self.path.and_then(|path| path.split('{').next()).unwrap_or_default(),
+        }
+    }
+
+    fn has_exclusions(&self) -> bool {
+        matches!(self.test, Test::Except(_))
+    }
+
+    /// Whether it excludes exactly what the other condition accepts.
+    fn excludes(&self, other: &WrittenCondition<'_>) -> bool {
+        match self.test {
+            Test::Except(exclusion) => exclusion.patterns().contains(other.test.required()),
+            _ => false,
         }
     }
 
@@ -217,11 +232,16 @@ impl ComparisonBudget {
                 // Two path patterns accept the same queries, so queries need not be compared.
                 let with_query =
                     !matches!((one_pattern, other_pattern), (Pattern::Path(_), Pattern::Path(_)));
+                // What is excluded is not compared: an overlap of the rest is unknown.
+                let is_exact = !one.has_exclusions() && !other.has_exclusions();
+                if one.excludes(other) || other.excludes(one) {
+                    return Some(false);
+                }
                 let others = other.token_sequences(with_query);
                 for one in one.token_sequences(with_query) {
                     for other in &others {
                         if self.patterns_overlap(&one, other)? {
-                            return Some(true);
+                            return is_exact.then_some(true);
                         }
                     }
                 }

@@ -69,11 +69,11 @@ fn sign_of_a_login(written: &WrittenRule<'_>) -> Option<String> {
         return Some(format!("`{word}` in its tags"));
     }
     let word = written.conditions.iter().find_map(|condition| {
-        let in_value = match condition.test {
+        let in_value = match condition.test.required() {
             Test::OneOf(values) => values.iter().find_map(|value| login_word(value)),
             Test::Prefix(text) | Test::Glob(text) => login_word(text),
             Test::Path(_) => condition.path.and_then(login_word),
-            Test::Address(_) => None,
+            Test::Address(_) | Test::Except(_) => None,
         };
         in_value.or_else(|| login_word(condition.attribute))
     });

@@ -1,7 +1,7 @@
 //! All shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Change, Item, State, Time, Write};
+use tollgate_core::{Change, HoldLookup, Item, State, Time, Write};
 
 use super::classes::Classes;
 use super::locked_shard::LockedShard;
@@ -117,11 +117,23 @@ impl<'s, C> LockedShards<'s, C> {
         self.shards[location.shard].shard.state(stored)
     }
 
-    pub(super) fn write(&mut self, location: &ItemLocation, item: &Item<'_>, write: Write<Change>) {
+    /// The record under the token of an item at this location.
+    pub(super) fn hold(&self, location: &ItemLocation, item: &Item<'_>) -> HoldLookup<'_> {
+        let key = StateKey { fingerprint: location.fingerprint, ..StateKey::of(item) };
+        self.shards[location.shard].shard.hold(&key, &item.operation)
+    }
+
+    pub(super) fn write(
+        &mut self,
+        location: &ItemLocation,
+        item: &Item<'_>,
+        write: Write<Change>,
+        now: Time,
+    ) {
         let key = StateKey::of(item);
         let key = if location.is_overflow { key.overflow() } else { key };
         let NumberedShard { number, shard } = &mut self.shards[location.shard];
-        let added = shard.write(&self.store.classes, &key, location.slot, write);
+        let added = shard.write(&self.store.classes, &key, location.slot, write, now);
         if !location.is_overflow {
             self.store.shards[*number].last_refusal.clear(location.fingerprint);
             self.sweep |= self.store.count_keys(&key, added);

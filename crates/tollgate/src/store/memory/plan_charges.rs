@@ -73,12 +73,13 @@ impl<'i> PlanCharges<'i> {
 
     /// Writes all new states.
     #[inline]
-    pub(super) fn commit<C>(&mut self, shards: &mut LockedShards<'_, C>, items: &[Item<'_>]) {
+    pub(super) fn commit<C>(&mut self, shards: &mut LockedShards<'_, C>, items: &[Item<'_>], now: Time) {
         for (PlanCharge { shard, slot, charge }, item) in self.charges.iter().zip(items) {
-            let shard = shards.shard_to_write(*shard, item.key.fingerprint());
+            let fingerprint = item.key.fingerprint();
+            let shard = shards.shard_to_write(*shard, fingerprint);
             match charge {
                 Charge::Short(charge, _) => shard.commit(*slot, charge),
-                Charge::Heap(index) => shard.commit_heap(&mut self.heap_charges[*index]),
+                Charge::Heap(index) => shard.commit_heap(fingerprint, &mut self.heap_charges[*index], now),
             }
         }
     }

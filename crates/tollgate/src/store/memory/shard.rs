@@ -2,11 +2,14 @@
 //!
 //! Packed state is stored in the key's slot of the table, larger state on the shard's heap.
 
-use tollgate_core::{Answer, Change, Limit, Operation, Span, State, Step, Time, Write};
+use tollgate_core::{
+    Answer, Change, Hold, HoldChange, HoldLookup, HoldWrite, Limit, Operation, Span, State, Step, Time, Write,
+};
 
 use super::admitted_charge::AdmittedCharge;
 use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
+use super::holds::{HoldId, Holds};
 use super::plan_charges::HeapCharge;
 use super::slot::{self, PackedState, Slot, pack, unpack};
 use super::state_key::StateKey;
@@ -14,7 +17,7 @@ use super::sync::Ordering;
 use super::table::Table;
 
 /// Expired state is kept this much longer, so that a clock set back by less finds everything as it was.
-const EXPIRED_KEPT: Span = Span::from_secs(60);
+pub(super) const EXPIRED_KEPT: Span = Span::from_secs(60);
 
 /// The table comes first: see [`ShardLock`](super::locked_shard::ShardLock).
 #[derive(Default)]
@@ -22,6 +25,7 @@ const EXPIRED_KEPT: Span = Span::from_secs(60);
 pub(super) struct Shard {
     table: Table,
     heap: Heap,
+    holds: Holds,
     /// Where the next search for expired state starts.
     cursor: usize,
 }
@@ -36,6 +40,11 @@ pub(super) enum StoredState {
 }
 
 impl Shard {
+    /// What its heap takes.
+    pub(super) const fn heap_bytes(&self) -> usize {
+        self.heap.bytes()
+    }
+
     /// Returns the slot of this key.
     #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Option<usize> {
@@ -124,13 +133,26 @@ impl Shard {
         operation: &Operation,
     ) -> Option<HeapCharge> {
         let index = heap_index(classes, key, self.table.slot(slot))?;
-        let Step { answer, write } = key.limit.decide(self.heap.state(index), now, operation);
+        let hold = self.hold(key, operation);
+        let Step { answer, write } = key.limit.decide_hold(self.heap.state(index), hold, now, operation);
         answer.is_admitted().then_some(HeapCharge { index, answer, write })
     }
 
+    /// The record under the operation's token.
+    #[inline]
+    pub(super) fn hold(&self, key: &StateKey<'_>, operation: &Operation) -> HoldLookup<'_> {
+        match key.limit.hold_token(operation) {
+            Some(token) => self.holds.get((key.fingerprint, token)),
+            None => HoldLookup::None,
+        }
+    }
+
     /// Writes what [`charge_heap`](Shard::charge_heap) decided.
-    pub(super) fn commit_heap(&mut self, charge: &mut HeapCharge) {
+    pub(super) fn commit_heap(&mut self, fingerprint: u128, charge: &mut HeapCharge, now: Time) {
         if let Some(write) = charge.write.take() {
+            if let Some(change) = write.change.hold_change() {
+                self.holds.apply(fingerprint, &change, now);
+            }
             self.heap.commit(charge.index, write);
         }
     }
@@ -147,9 +169,10 @@ impl Shard {
         is_written: impl Fn(&Answer) -> bool,
     ) -> (Answer, isize) {
         let stored = slot.map_or(StoredState::None, |slot| self.load(classes, slot));
-        let Step { answer, write } = key.limit.decide(self.state(&stored), now, operation);
+        let hold = self.hold(key, operation);
+        let Step { answer, write } = key.limit.decide_hold(self.state(&stored), hold, now, operation);
         let write = write.filter(|_| is_written(&answer));
-        (answer, write.map_or(0, |write| self.write(classes, key, slot, write)))
+        (answer, write.map_or(0, |write| self.write(classes, key, slot, write, now)))
     }
 
     /// Writes a change that was decided on the current state of this key. `slot` is its slot if nothing has moved since.
@@ -160,7 +183,11 @@ impl Shard {
         key: &StateKey<'_>,
         slot: Option<usize>,
         write: Write<Change>,
+        now: Time,
     ) -> isize {
+        if let Some(change) = write.change.hold_change() {
+            self.holds.apply(key.fingerprint, &change, now);
+        }
         let before = self.table.len();
         let slot = slot.filter(|&slot| self.is_at(slot, key.fingerprint));
         let slot = slot.or_else(|| self.find(key.fingerprint));
@@ -287,6 +314,16 @@ impl Shard {
         self.table.insert(Slot::new(fingerprint, ClassId::UNKNOWN, [u64::from(index), 0]));
     }
 
+    /// Inserts the record of a lease or reservation from a snapshot.
+    pub(super) fn restore_hold(&mut self, (fingerprint, token): HoldId, write: HoldWrite, now: Time) {
+        self.holds.apply(fingerprint, &HoldChange { token, record: Some(write) }, now);
+    }
+
+    /// Every record of a lease or reservation, and when it expires, for a snapshot.
+    pub(super) fn iter_holds(&self) -> impl Iterator<Item = (HoldId, Hold, Time)> + '_ {
+        self.holds.iter()
+    }
+
     /// Examines the next `slots` slots and removes state that expired [`EXPIRED_KEPT`] ago. Returns the number of removed
     /// keys.
     pub(super) fn sweep(&mut self, classes: &Classes, now: Time, slots: usize) -> usize {
@@ -302,6 +339,7 @@ impl Shard {
                 remaining -= 1;
             }
         }
+        self.holds.sweep(now.minus(EXPIRED_KEPT), slots);
         let swept = before - self.table.len();
         if swept > 0 {
             self.table.shrink();
@@ -379,9 +417,11 @@ fn new_state(change: &Change) -> NewState {
         Change::Bucket(state) => State::Bucket(*state),
         Change::Meter(state) => State::Meter(*state),
         Change::Penalty(Some(state)) => State::Penalty(*state),
-        Change::SlidingWindow(_) | Change::SlidingLog(_) | Change::Concurrency(_) | Change::Quota(_) => {
-            return NewState::Heap;
-        }
+        Change::SlidingWindow(_)
+        | Change::BucketRing(_)
+        | Change::SlidingLog(_)
+        | Change::Concurrency(_)
+        | Change::Quota(_) => return NewState::Heap,
     };
     pack(&state).map_or(NewState::Heap, NewState::Packed)
 }

@@ -96,7 +96,11 @@ pub(super) fn pack(state: &State) -> Option<PackedState> {
         State::Bucket(state) => Some([state.time.us(), state.debt]),
         State::Meter(state) => Some([state.touched.us(), state.value]),
         State::Penalty(state) => Some([state.until.us(), state.failures]),
-        State::SlidingWindow(_) | State::SlidingLog(_) | State::Concurrency(_) | State::Quota(_) => None,
+        State::SlidingWindow(_)
+        | State::BucketRing(_)
+        | State::SlidingLog(_)
+        | State::Concurrency(_)
+        | State::Quota(_) => None,
     }
 }
 

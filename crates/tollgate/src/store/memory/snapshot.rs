@@ -4,7 +4,8 @@
 //!
 //! 1. The text `tollgate memory 1` and a newline.
 //! 2. For each key: its fingerprint (16 bytes), the instant at which its state expires (8), the length of its state (4),
-//!    and the state in core's layout. Numbers are little-endian.
+//!    and the state in core's layout. Numbers are little-endian. The record of a lease or reservation is an entry too: the
+//!    fingerprint of its account's key, the instant, the length, the record in core's layout, and its token.
 //! 3. An end marker: a fingerprint, an instant and a length of zero.
 //! 4. A BLAKE3 hash of everything before it.
 
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use tollgate_core::{CorruptState, State, Time};
+use tollgate_core::{CorruptState, Hold, HoldWrite, State, Time, Token};
 
 use super::{MemoryStore, OVERFLOW_SHARD, shard_of};
 use crate::clock::Clock;
@@ -57,13 +58,16 @@ impl<C: Clock> MemoryStore<C> {
         out.write_all(MAGIC)?;
         for number in 0..OVERFLOW_SHARD {
             // Copied, so that no check waits for the disk.
-            let entries: Vec<_> = self.shards[number].lock().iter(&self.classes).collect();
+            let (entries, holds): (Vec<_>, Vec<_>) = {
+                let shard = self.shards[number].lock();
+                (shard.iter(&self.classes).collect(), shard.iter_holds().collect())
+            };
             for (fingerprint, state, dies_at) in &entries {
-                let bytes = state.encode();
-                out.write_all(&fingerprint.to_le_bytes())?;
-                out.write_all(&dies_at.us().to_le_bytes())?;
-                out.write_all(&(bytes.len() as u32).to_le_bytes())?;
-                out.write_all(&bytes)?;
+                out.write_entry(*fingerprint, *dies_at, &state.encode())?;
+            }
+            for ((fingerprint, token), hold, dies_at) in &holds {
+                let bytes = [&hold.encode()[..], &token.0.to_le_bytes()].concat();
+                out.write_entry(*fingerprint, *dies_at, &bytes)?;
             }
             keys += entries.len();
         }
@@ -100,7 +104,10 @@ impl<C: Clock> MemoryStore<C> {
             }
             let mut bytes = Vec::new();
             input.read_state(&mut bytes, u64::from(len))?;
-            entries.push((fingerprint, State::decode(&bytes)?, Time::from_us(dies_at)));
+            if State::is_retired(&bytes) {
+                continue;
+            }
+            entries.push((fingerprint, Entry::decode(&bytes)?, Time::from_us(dies_at)));
         }
         let expected = input.hasher.finalize();
         let mut hash = [0; blake3::OUT_LEN];
@@ -111,10 +118,18 @@ impl<C: Clock> MemoryStore<C> {
         Ok(self.insert_restored(entries))
     }
 
-    fn insert_restored(&self, entries: Vec<(u128, State, Time)>) -> Restored {
+    fn insert_restored(&self, entries: Vec<(u128, Entry, Time)>) -> Restored {
         let now = self.clock.now();
         let mut restored = Restored::default();
-        for (fingerprint, state, dies_at) in entries {
+        for (fingerprint, entry, dies_at) in entries {
+            let state = match entry {
+                Entry::Hold(token, hold) => {
+                    let write = HoldWrite { hold, dies_at };
+                    self.shards[shard_of(fingerprint)].lock().restore_hold((fingerprint, token), write, now);
+                    continue;
+                }
+                Entry::State(state) => state,
+            };
             if dies_at <= now {
                 restored.expired += 1;
                 continue;
@@ -149,6 +164,24 @@ impl<C: Clock> MemoryStore<C> {
     }
 }
 
+/// What an entry of a snapshot holds.
+enum Entry {
+    State(State),
+    Hold(Token, Hold),
+}
+
+impl Entry {
+    /// A record is followed by its token.
+    fn decode(bytes: &[u8]) -> Result<Entry, CorruptState> {
+        match bytes.split_last_chunk() {
+            Some((hold, token)) if Hold::is_record(bytes) => {
+                Ok(Entry::Hold(Token(u128::from_le_bytes(*token)), Hold::decode(hold)?))
+            }
+            _ => State::decode(bytes).map(Entry::State),
+        }
+    }
+}
+
 /// Hashes all bytes that are read or written.
 struct Hashed<'i, I> {
     inner: &'i mut I,
@@ -156,6 +189,13 @@ struct Hashed<'i, I> {
 }
 
 impl<I: Write> Hashed<'_, I> {
+    fn write_entry(&mut self, fingerprint: u128, dies_at: Time, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(&fingerprint.to_le_bytes())?;
+        self.write_all(&dies_at.us().to_le_bytes())?;
+        self.write_all(&(bytes.len() as u32).to_le_bytes())?;
+        self.write_all(bytes)
+    }
+
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hasher.update(bytes);
         self.inner.write_all(bytes)

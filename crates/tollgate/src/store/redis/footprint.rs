@@ -3,8 +3,12 @@
 //! The lengths of keys and states come from core, the only crate that knows their formats. The rest models how servers
 //! store a string with an expiry. Tests compare it with the supported servers.
 
-use tollgate_core::algorithm::quota::{QuotaPeriod, RESERVATIONS_MAX};
-use tollgate_core::{Key, Keyspace, Limit, Operation, Report, Span, State, SubjectHasher, Time, Token};
+use tollgate_core::algorithm::hold_sums::PAIRS_MAX;
+use tollgate_core::algorithm::quota::QuotaPeriod;
+use tollgate_core::plan::hold::HOLD_BYTES;
+use tollgate_core::{
+    Account, Key, Keyspace, Limit, Operation, Report, Span, State, SubjectHasher, Time, Token,
+};
 
 /// The memory model of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,9 +57,20 @@ impl KeyBytes {
     pub const fn total(&self) -> u64 {
         self.key + self.value + self.overhead + self.expiry
     }
+
+    /// The memory of this key and of `count` keys like `other`.
+    #[must_use]
+    pub const fn with(&self, other: KeyBytes, count: u64) -> KeyBytes {
+        KeyBytes {
+            key: self.key + count * other.key,
+            value: self.value + count * other.value,
+            overhead: self.overhead + count * other.overhead,
+            expiry: self.expiry + count * other.expiry,
+        }
+    }
 }
 
-/// The variable part of a subject's state: entries of a log, leases or reservations.
+/// The variable part of a subject's state: entries of a log, or sums of leases or reservations by end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Records {
     /// Number of records in the smallest state.
@@ -87,6 +102,16 @@ impl Footprint {
     /// The memory of one subject with `records` records, under a prefix of `prefix` bytes.
     pub fn subject(&self, prefix: usize, keyspace: &Keyspace, limit: &Limit, records: u64) -> KeyBytes {
         self.key((prefix + text_length(&sample_key(keyspace))) as u64, state_length(limit, records))
+    }
+
+    /// The memory of the record of one lease or reservation, if the limit has any. It is kept until the end of the lease,
+    /// or an hour after the end of the reservation.
+    pub fn hold(&self, prefix: usize, keyspace: &Keyspace, limit: &Limit) -> Option<KeyBytes> {
+        if !matches!(limit, Limit::Concurrency(_) | Limit::Quota(_)) {
+            return None;
+        }
+        let length = text_length(&sample_key(keyspace).hold_key(Token(1)));
+        Some(self.key((prefix + length) as u64, HOLD_BYTES as u64))
     }
 
     /// The memory of one stored request id, if `rules` rules matched the request and the first has this keyspace.
@@ -142,22 +167,35 @@ impl Footprint {
     }
 }
 
+/// Open reservations per subject that an estimate assumes at most. No limit of the algorithm.
+const RESERVATIONS_ASSUMED: u64 = 10_000;
+
+/// Returns the largest number of leases or reservations of one subject, each of one unit.
+pub fn holds_max(limit: &Limit) -> u64 {
+    match limit {
+        Limit::Concurrency(limit) => limit.limit(),
+        Limit::Quota(limit) => (limit.allowance() + limit.grace()).min(RESERVATIONS_ASSUMED),
+        _ => 0,
+    }
+}
+
 impl Records {
     /// The records of a limit. None if its state has a fixed size.
     pub fn of(limit: &Limit) -> Option<Records> {
         let (least, most) = match limit {
             Limit::SlidingLog(limit) => (1, limit.entries().min(limit.limit())),
-            Limit::Concurrency(limit) => (1, limit.limit()),
-            Limit::Quota(limit) => (0, (limit.allowance() + limit.grace()).min(RESERVATIONS_MAX as u64)),
+            Limit::Concurrency(limit) => (1, limit.limit().min(PAIRS_MAX as u64)),
+            Limit::Quota(limit) => (0, (limit.allowance() + limit.grace()).min(PAIRS_MAX as u64)),
             _ => return None,
         };
-        let token = Token(2);
-        let operations = match limit {
-            Limit::Quota(_) => [Operation::Reserve { cost: 1, token, hold: Span::from_secs(1) }].to_vec(),
-            _ => [Operation::Charge { cost: 1, token: Token(1) }, Operation::Charge { cost: 1, token }]
-                .to_vec(),
+        let bytes = match limit {
+            Limit::SlidingLog(_) => {
+                let charge = smallest_operation(limit);
+                length_after(limit, &[charge, charge]) - length_after(limit, &[charge])
+            }
+            // End and units of a pair.
+            _ => 16,
         };
-        let bytes = length_after(limit, &operations) - length_after(limit, &[smallest_operation(limit)]);
         (most > least).then_some(Records { least, most, bytes })
     }
 }
@@ -191,14 +229,12 @@ fn length_after(limit: &Limit, operations: &[Operation]) -> u64 {
         },
         _ => ANY_TIME,
     };
-    let mut state = None;
+    let mut account = Account::default();
     for operation in operations {
         now = now.plus(Span::from_us(1));
-        if let Some(write) = limit.decide(state.as_ref(), now, operation).write {
-            State::commit(&mut state, write.change);
-        }
+        account.apply(limit, now, operation);
     }
-    state.map_or(0, |state: State| state.encode().len() as u64)
+    account.state.map_or(0, |state: State| state.encode().len() as u64)
 }
 
 const ANY_TIME: Time = Time::from_us(1_700_000_000_000_000);

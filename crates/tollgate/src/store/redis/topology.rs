@@ -5,5 +5,6 @@ pub(crate) mod cluster;
 pub(crate) mod hash_slot;
 pub(crate) mod multi_slot;
 pub(crate) mod primary_locator;
+mod promotion;
 pub(crate) mod sentinel;
 pub(crate) mod url;

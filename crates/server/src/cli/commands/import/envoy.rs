@@ -1,23 +1,30 @@
-//! Converts the configuration of envoyproxy/ratelimit.
+//! Converts configurations of envoyproxy/ratelimit.
 //!
-//! That limiter matches a descriptor to at most one node of a tree, which counts it. Paths through the tree with the same
-//! keys differ only in their values. The most general one becomes a rule and the others become overrides of it, so that a
-//! descriptor is counted once here too.
+//! That limiter walks down a tree, one level per entry of a descriptor. On each level it prefers the exact value, then
+//! the first wildcard of the file that matches, then the key without a value. It never goes back up. So a node matches
+//! the values of its entry except those of the nodes that it prefers, whether these have a limit or not.
+//!
+//! Every node with a limit becomes one rule with exactly these conditions. No descriptor matches two of them.
 
-use tollgate_document::{Node, Problem, Problems};
+use tollgate_document::Problem;
 
-use super::descriptor_path::{DescriptorPath, PathEntry, Value, collect_paths};
-use super::fields::{list, required, warn_unknown};
-use super::rules_file::{Bypass, Override, Rule, RulesFile, ValueTest, WindowLimit};
+use super::descriptor_tree::{self, Descriptor, DescriptorLimit, Domain};
+use super::input::Input;
+use super::rules_file::{Bypass, Condition, Rule, RulesFile};
+use super::value_test::{Pattern, ValueTest};
 
-/// Characters in attribute names, in addition to letters and digits.
-const PLAIN: &str = "._-";
+/// An entry on the path to a node.
+#[derive(Clone, Debug)]
+struct Step {
+    key: String,
+    /// The value as it is written.
+    value: Option<String>,
+    test: ValueTest,
+    /// Whether each value is counted separately.
+    counted: bool,
+}
 
-pub(super) fn convert(root: &Node, problems: &mut Problems) -> Option<RulesFile> {
-    let domain = required(root, "domain", problems)?;
-    warn_unknown(root, &["domain", "descriptors"], problems);
-    let mut found = Vec::new();
-    collect_paths(list(root, "descriptors", problems), &[], problems, &mut found);
+pub(super) fn convert(inputs: &mut [Input]) -> RulesFile {
     let mut rules_file = RulesFile::new(
         "envoyproxy/ratelimit",
         &[
@@ -29,155 +36,134 @@ pub(super) fn convert(root: &Node, problems: &mut Problems) -> Option<RulesFile>
              exactly these keys.",
         ],
     );
-    while !found.is_empty() {
-        let keys: Vec<String> = found[0].keys().into_iter().map(str::to_owned).collect();
-        let (same_keys, others) = found.into_iter().partition(|path| path.keys() == keys);
-        found = others;
-        convert_group(domain, same_keys, &mut rules_file, problems);
+    for domain in descriptor_tree::read(inputs) {
+        Conversion { domain: &domain, inputs: &mut *inputs, rules_file: &mut rules_file }
+            .convert_list(&domain.nodes, &[]);
     }
-    Some(rules_file)
+    rules_file
 }
 
-/// Converts all paths with the same keys.
-fn convert_group(
-    domain: &str,
-    paths: Vec<DescriptorPath>,
-    rules_file: &mut RulesFile,
-    problems: &mut Problems,
-) {
-    let names = attribute_names(&paths[0], problems);
-    // An unlimited path bypasses all rules, unless all values are unlimited.
-    for path in paths.iter().filter(|path| path.limit.is_none() && path.value_count() > 0) {
-        let conditions = [base_conditions(domain, path), value_conditions(path, &names)].concat();
-        rules_file.bypass.push(Bypass { conditions, reason: "unlimited".to_owned() });
-    }
-    let mut limited: Vec<DescriptorPath> = paths.into_iter().filter(|path| path.limit.is_some()).collect();
-    // General paths come first; among paths with the same number of values, the winning one comes last.
-    limited.sort_by(|one, two| (one.value_count(), one.rank()).cmp(&(two.value_count(), two.rank())));
-    let mut rules: Vec<(DescriptorPath, String)> = Vec::new();
-    for mut path in limited {
-        if let Some((rule, id)) = rules.iter().rfind(|(rule, _)| rule.covers(&path)) {
-            add_override(rule, id, &path, &names, rules_file, problems);
-            continue;
+struct Conversion<'a> {
+    domain: &'a Domain,
+    inputs: &'a mut [Input],
+    rules_file: &'a mut RulesFile,
+}
+
+impl Conversion<'_> {
+    /// Converts the nodes of one list, which are below `path`.
+    fn convert_list(&mut self, nodes: &[Descriptor], path: &[Step]) {
+        for (index, node) in nodes.iter().enumerate() {
+            let Some(test) = self.test_of(index, nodes) else { continue };
+            let counted = !matches!(test, ValueTest::OneOf(_)) && !node.shared;
+            let step = Step { key: node.key.clone(), value: node.value.clone(), test, counted };
+            let path = [path, &[step]].concat();
+            if let Some(limit) = &node.limit {
+                self.convert_limit(node, limit, &path);
+            }
+            self.convert_list(&node.children, &path);
         }
-        if rules.iter().any(|(rule, _)| rule.overlaps(&path)) {
-            let message = "a descriptor that matches this rule and another one is counted by both; \
-                           envoyproxy/ratelimit counts it only by the one with the more specific value";
-            not_carried_over(message, &mut path, problems);
+    }
+
+    /// The values that lead to the node at `index`. `None` if no value does, or if a problem was reported.
+    fn test_of(&mut self, index: usize, nodes: &[Descriptor]) -> Option<ValueTest> {
+        let node = &nodes[index];
+        let same_key = |other: &&Descriptor| other.key == node.key;
+        let pattern = match &node.value {
+            None => Pattern::ANY,
+            Some(value) if value.contains('*') => self.pattern(node, value)?,
+            Some(value) => return Some(ValueTest::is(value)),
+        };
+        let wildcards = if node.value.is_some() { &nodes[..index] } else { nodes };
+        let wildcards = wildcards.iter().filter(same_key).filter_map(|other| other.value.as_deref());
+        let wildcards = wildcards.filter(|value| value.contains('*')).filter_map(Pattern::with_stars);
+        let not_patterns: Vec<Pattern> = wildcards.filter(|other| !other.is_disjoint(&pattern)).collect();
+        if not_patterns.contains(&Pattern::ANY) {
+            let message = "unreachable descriptor: a wildcard before it matches every value";
+            self.inputs[node.at.file].problems.push(Problem::note("unreachable", node.at.span, message));
+            return None;
         }
-        let id = add_rule(domain, &path, &names, rules_file);
-        rules.push((path, id));
+        let values = nodes.iter().filter(same_key).filter_map(|other| other.value.as_deref());
+        let values = values.filter(|value| !value.contains('*') && pattern.matches(value));
+        // A value that an excluded pattern matches is excluded already.
+        let values = values.filter(|value| !not_patterns.iter().any(|excluded| excluded.matches(value)));
+        let not_values = values.map(str::to_owned).collect();
+        Some(ValueTest::Like { pattern, not_values, not_patterns })
     }
-}
 
-/// Reports something that is not carried over, as a warning and as a comment.
-fn not_carried_over(message: &str, path: &mut DescriptorPath, problems: &mut Problems) {
-    problems.push(Problem::warning("not-carried-over", path.span, message));
-    path.comments.push(format!("NOT CARRIED OVER: {message}."));
-}
-
-/// Adds an override of a rule for more specific values.
-fn add_override(
-    rule: &DescriptorPath,
-    id: &str,
-    path: &DescriptorPath,
-    names: &[String],
-    rules_file: &mut RulesFile,
-    problems: &mut Problems,
-) {
-    let Some(limit) = path.limit else { return };
-    let mut path = path.clone();
-    if path.shadow != rule.shadow {
-        let message = format!("`shadow_mode` of these values; they have the mode of `{id}`");
-        not_carried_over(&message, &mut path, problems);
-    }
-    if path.entries.iter().any(|entry| matches!(entry.value, Value::Prefix { shared: true, .. })) {
-        not_carried_over("`share_threshold`; each value is counted separately", &mut path, problems);
-    }
-    // A condition of the rule is not repeated.
-    let differs = |((name, _), entry): (&(String, ValueTest), &PathEntry)| {
-        !rule.entries.iter().zip(names).any(|(of_rule, of)| of == name && of_rule.value == entry.value)
-    };
-    let with_value = path.entries.iter().filter(|entry| entry.value != Value::Any);
-    let all = value_conditions(&path, names);
-    let conditions =
-        all.iter().zip(with_value).filter(|pair| differs(*pair)).map(|(condition, _)| condition.clone());
-    let conditions = conditions.collect();
-    rules_file.overrides.push(Override { comments: path.comments, rule: id.to_owned(), conditions, limit });
-}
-
-/// Adds a rule and returns its id.
-fn add_rule(domain: &str, path: &DescriptorPath, names: &[String], rules_file: &mut RulesFile) -> String {
-    let limit = path.limit.unwrap_or(WindowLimit { units: 0, seconds: 1 });
-    let id = match &path.name {
-        Some(name) => rules_file.unique_id([name.as_str()]),
-        None => {
-            let words = |entry: &PathEntry| match &entry.value {
-                Value::Any => vec![entry.key.clone()],
-                Value::Prefix { prefix: value, .. } | Value::Exact(value) => {
-                    vec![entry.key.clone(), value.clone()]
-                }
-            };
-            let words: Vec<String> = path.entries.iter().flat_map(words).collect();
-            rules_file.unique_id([domain].into_iter().chain(words.iter().map(String::as_str)))
+    fn pattern(&mut self, node: &Descriptor, value: &str) -> Option<Pattern> {
+        let pattern = Pattern::with_stars(value);
+        if pattern.is_none() {
+            let message = format!("unsupported value `{value}`: a `?` in a pattern stands for any character");
+            self.inputs[node.at.file].problems.push(Problem::error("unsupported", node.at.span, message));
         }
-    };
-    let counted = path.entries.iter().zip(names).filter(|(entry, _)| match &entry.value {
-        Value::Any => true,
-        Value::Prefix { shared, .. } => !shared,
-        Value::Exact(_) => false,
-    });
-    rules_file.rules.push(Rule {
-        comments: path.comments.clone(),
-        id: id.clone(),
-        conditions: [base_conditions(domain, path), value_conditions(path, names)].concat(),
-        per: counted.map(|(_, name)| name.clone()).collect(),
-        limit,
-        shadow: path.shadow,
-    });
-    id
-}
-
-/// Conditions on the domain and the keys.
-fn base_conditions(domain: &str, path: &DescriptorPath) -> Vec<(String, ValueTest)> {
-    vec![
-        ("domain".to_owned(), ValueTest::Is(domain.to_owned())),
-        ("descriptor".to_owned(), ValueTest::Is(path.keys().join(","))),
-    ]
-}
-
-/// Conditions on the values.
-fn value_conditions(path: &DescriptorPath, names: &[String]) -> Vec<(String, ValueTest)> {
-    let condition = |(entry, name): (&PathEntry, &String)| match &entry.value {
-        Value::Any => None,
-        Value::Prefix { prefix, .. } => Some((name.clone(), ValueTest::StartsWith(prefix.clone()))),
-        Value::Exact(value) => Some((name.clone(), ValueTest::Is(value.clone()))),
-    };
-    path.entries.iter().zip(names).filter_map(condition).collect()
-}
-
-/// The attribute names of the entries: their keys, with a number if a key is repeated.
-fn attribute_names(path: &DescriptorPath, problems: &mut Problems) -> Vec<String> {
-    let entries = &path.entries;
-    let mut names = Vec::new();
-    for (at, entry) in entries.iter().enumerate() {
-        let before = entries[..at].iter().filter(|other| other.key == entry.key).count();
-        let key: String = entry
-            .key
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || PLAIN.contains(c) { c } else { '_' })
-            .collect();
-        if key != entry.key {
-            let message =
-                format!("key `{}` is not a valid attribute name; it was renamed to `{key}`", entry.key);
-            problems.push(
-                Problem::warning("renamed", path.span, message).help(format!(
-                    "set grpc_attributes: \"{}={key}\" in the server's configuration",
-                    entry.key
-                )),
-            );
-        }
-        names.push(if before == 0 { key } else { format!("{key}_{}", before + 1) });
+        pattern
     }
-    names
+
+    fn convert_limit(&mut self, node: &Descriptor, limit: &DescriptorLimit, path: &[Step]) {
+        let Some(names) = self.attribute_names(node, path) else { return };
+        let keys: Vec<&str> = path.iter().map(|step| step.key.as_str()).collect();
+        let mut conditions: Vec<Condition> = vec![
+            ("domain".to_owned(), ValueTest::is(&self.domain.name)),
+            ("descriptor".to_owned(), ValueTest::is(&keys.join(","))),
+        ];
+        let tests = names.iter().zip(path).filter(|(_, step)| !step.test.is_any());
+        conditions.extend(tests.map(|(name, step)| (name.clone(), step.test.clone())));
+        let comments = limit.comments.clone();
+        let Some(window) = limit.window else {
+            self.rules_file.bypass.push(Bypass { comments, conditions, reason: "unlimited".to_owned() });
+            return;
+        };
+        let id = match &limit.name {
+            Some(name) => self.rules_file.unique_id([name.as_str()]),
+            None => {
+                let words = path.iter().flat_map(|step| [Some(step.key.as_str()), step.value.as_deref()]);
+                self.rules_file.unique_id([self.domain.name.as_str()].into_iter().chain(words.flatten()))
+            }
+        };
+        let counted = names.iter().zip(path).filter(|(_, step)| step.counted);
+        self.rules_file.rules.push(Rule {
+            comments,
+            id,
+            conditions,
+            per: counted.map(|(name, _)| name.clone()).collect(),
+            limit: window,
+            shadow: limit.shadow,
+        });
+    }
+
+    /// The attribute names of the entries: their keys, with a number if a key is repeated. `None` if a problem was
+    /// reported.
+    fn attribute_names(&mut self, node: &Descriptor, path: &[Step]) -> Option<Vec<String>> {
+        let problems = &mut self.inputs[node.at.file].problems;
+        let mut names: Vec<String> = Vec::new();
+        for (at, step) in path.iter().enumerate() {
+            let before = path[..at].iter().filter(|other| other.key == step.key).count();
+            let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            let key: String = step.key.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+            let is_renamed = key != step.key;
+            if is_renamed && before > 0 {
+                let message =
+                    format!("unsupported key `{}`: it occurs twice and is not an attribute name", step.key);
+                problems.push(Problem::error("unsupported", node.at.span, message));
+                return None;
+            }
+            if is_renamed {
+                let message =
+                    format!("key `{}` is not a valid attribute name; it was renamed to `{key}`", step.key);
+                let help =
+                    format!("set grpc_attributes: \"{}={key}\" in the server's configuration", step.key);
+                problems.push(Problem::warning("renamed", node.at.span, message).help(help));
+            }
+            let name = if before == 0 { key } else { format!("{key}_{}", before + 1) };
+            // An entry that is sent under a name precedes one that is numbered or renamed.
+            let is_taken = |other: &Step| other.key == name && (is_renamed || before > 0);
+            if names.contains(&name) || path.iter().any(is_taken) {
+                let message = format!("unsupported keys: two entries would have the attribute name `{name}`");
+                problems.push(Problem::error("unsupported", node.at.span, message));
+                return None;
+            }
+            names.push(name);
+        }
+        Some(names)
+    }
 }

@@ -1,7 +1,7 @@
 //! Reads the keys of another limiter's configuration. A value of the wrong type is an error: if it were ignored, a limit
 //! would be lost.
 
-use tollgate_document::{Kind, Node, Problem, Problems};
+use tollgate_document::{Kind, Node, Problem, Problems, quote, suggest};
 
 /// Reads the text of a required key.
 pub(super) fn required<'n>(node: &'n Node, key: &str, problems: &mut Problems) -> Option<&'n str> {
@@ -19,16 +19,13 @@ pub(super) fn required<'n>(node: &'n Node, key: &str, problems: &mut Problems) -
 }
 
 /// Reads the whole number of a required key.
-pub(super) fn number(node: &Node, key: &str, problems: &mut Problems) -> Option<u64> {
+pub(super) fn number_up_to(node: &Node, key: &str, max: u64, problems: &mut Problems) -> Option<u64> {
     let found = node.get(key);
-    let number = found.and_then(Node::u64);
+    let number = found.and_then(Node::u64).filter(|number| *number <= max);
     if number.is_none() {
         let span = found.map_or(node.span, |value| value.span);
-        problems.push(Problem::error(
-            "bad-number",
-            span,
-            format!("invalid `{key}`: expected a whole number"),
-        ));
+        let message = format!("invalid `{key}`: expected a whole number up to {max}");
+        problems.push(Problem::error("bad-number", span, message));
     }
     number
 }
@@ -80,13 +77,17 @@ fn report_wrong_type(node: &Node, what: &str, kind: &str, problems: &mut Problem
     }
 }
 
-/// Warns about unknown keys, which are ignored.
-pub(super) fn warn_unknown(node: &Node, known: &[&str], problems: &mut Problems) {
+/// Reports unknown keys: they may change the meaning of a limit.
+pub(super) fn reject_unknown(node: &Node, known: &[&str], problems: &mut Problems) {
     for entry in node.entries() {
         let key = entry.key.scalar().unwrap_or_default();
         if !known.contains(&key) {
-            let message = format!("unknown key `{key}`; it is ignored");
-            problems.push(Problem::warning("not-carried-over", entry.key.span, message));
+            problems.push_error_with(|| {
+                let near = suggest(key, known.iter().copied());
+                let label = near.map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
+                Problem::error("unknown-key", entry.key.span, format!("unknown key {}", quote(key)))
+                    .label(label)
+            });
         }
     }
 }

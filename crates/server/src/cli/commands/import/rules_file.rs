@@ -2,6 +2,11 @@
 
 use std::collections::HashSet;
 
+use super::value_test::ValueTest;
+
+/// An attribute's name and the test of its value.
+pub(super) type Condition = (String, ValueTest);
+
 /// A rules file that is being written.
 #[derive(Debug, Default)]
 pub(super) struct RulesFile {
@@ -10,7 +15,6 @@ pub(super) struct RulesFile {
     /// General differences between the two limiters.
     differences: Vec<String>,
     pub(super) rules: Vec<Rule>,
-    pub(super) overrides: Vec<Override>,
     pub(super) bypass: Vec<Bypass>,
     ids: HashSet<String>,
 }
@@ -19,7 +23,7 @@ pub(super) struct RulesFile {
 pub(super) struct Rule {
     pub(super) comments: Vec<String>,
     pub(super) id: String,
-    pub(super) conditions: Vec<(String, ValueTest)>,
+    pub(super) conditions: Vec<Condition>,
     /// All requests together if it is empty.
     pub(super) per: Vec<String>,
     pub(super) limit: WindowLimit,
@@ -27,32 +31,27 @@ pub(super) struct Rule {
 }
 
 #[derive(Debug)]
-pub(super) struct Override {
-    pub(super) comments: Vec<String>,
-    pub(super) rule: String,
-    pub(super) conditions: Vec<(String, ValueTest)>,
-    pub(super) limit: WindowLimit,
-}
-
-#[derive(Debug)]
 pub(super) struct Bypass {
-    pub(super) conditions: Vec<(String, ValueTest)>,
+    pub(super) comments: Vec<String>,
+    pub(super) conditions: Vec<Condition>,
     pub(super) reason: String,
 }
 
-/// A test of an attribute's value.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum ValueTest {
-    Is(String),
-    StartsWith(String),
-    OneOf(Vec<String>),
-}
-
-/// A number of units in a fixed window.
+/// A number of units in a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WindowLimit {
     pub(super) units: u64,
     pub(super) seconds: u64,
+    pub(super) start: WindowStart,
+}
+
+/// When a window starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WindowStart {
+    /// At a multiple of its length.
+    Aligned,
+    /// With the first request.
+    FirstUse,
 }
 
 impl RulesFile {
@@ -86,7 +85,7 @@ impl RulesFile {
         unique
     }
 
-    /// Formats the file; `from` is the name of the original file.
+    /// Formats the file; `from` are the names of the original files.
     pub(super) fn text(&self, from: &str) -> String {
         let mut out =
             format!("# Converted from {}, a configuration of {}.\n", one_line(from), self.source_limiter);
@@ -94,6 +93,7 @@ impl RulesFile {
         for line in &self.differences {
             out.push_str(&format!("# - {}\n", one_line(line)));
         }
+        out.push_str("# - `NAME | domain` counts requests with an empty value of NAME together.\n");
         out.push_str("\nversion: 1\n\nrules:");
         if self.rules.is_empty() {
             out.push_str(" []");
@@ -102,18 +102,11 @@ impl RulesFile {
         for rule in &self.rules {
             out.push_str(&rule.text());
         }
-        if !self.overrides.is_empty() {
-            out.push_str("\noverrides:\n");
-        }
-        for Override { comments, rule, conditions, limit } in &self.overrides {
-            out.push_str(&comments_text(comments, "  "));
-            let (when, limit) = (conditions_text(conditions), limit.text());
-            out.push_str(&format!("  - {{ when: {when}, rule: {rule}, limit: {limit} }}\n"));
-        }
         if !self.bypass.is_empty() {
             out.push_str("\nbypass:\n");
         }
-        for Bypass { conditions, reason } in &self.bypass {
+        for Bypass { comments, conditions, reason } in &self.bypass {
+            out.push_str(&comments_text(comments, "  "));
             out.push_str(&format!(
                 "  - {{ when: {}, reason: {} }}\n",
                 conditions_text(conditions),
@@ -129,10 +122,12 @@ impl Rule {
         let mut out = comments_text(&self.comments, "  ");
         out.push_str(&format!("  - id: {}\n", self.id));
         out.push_str(&format!("    match: {}\n", conditions_text(&self.conditions)));
-        match self.per.as_slice() {
+        // An empty value is not a subject, so it is counted under `domain`, which is always present.
+        let per: Vec<String> = self.per.iter().map(|name| format!("{name} | domain")).collect();
+        match per.as_slice() {
             [] => out.push_str("    per: all\n"),
-            [one] => out.push_str(&format!("    per: {one}\n    missing: skip\n")),
-            many => out.push_str(&format!("    per: [{}]\n    missing: skip\n", many.join(", "))),
+            [one] => out.push_str(&format!("    per: {one}\n")),
+            many => out.push_str(&format!("    per: [{}]\n", many.join(", "))),
         }
         out.push_str(&format!("    limit: {}\n    on_failure: open\n", self.limit.text()));
         if self.shadow {
@@ -144,15 +139,17 @@ impl Rule {
 
 impl WindowLimit {
     fn text(self) -> String {
-        let WindowLimit { units, seconds } = self;
+        let WindowLimit { units, seconds, start } = self;
         if units == 0 {
             return "deny".to_owned();
         }
         let names = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
         let (length, name) = names.into_iter().find(|(length, _)| seconds % length == 0).unwrap_or((1, "s"));
-        match seconds / length {
-            1 => format!("{{ fixed-window: {units}/{name} }}"),
-            number => format!("{{ fixed-window: {units}/{number}{name} }}"),
+        let number = seconds / length;
+        match (start, number) {
+            (WindowStart::Aligned, 1) => format!("{{ fixed-window: {units}/{name} }}"),
+            (WindowStart::Aligned, _) => format!("{{ fixed-window: {units}/{number}{name} }}"),
+            (WindowStart::FirstUse, _) => format!("{{ quota: {units}/{number}{name}, period: rolling }}"),
         }
     }
 }
@@ -161,22 +158,13 @@ fn comments_text(comments: &[String], indent: &str) -> String {
     comments.iter().map(|comment| format!("{indent}# {}\n", one_line(comment))).collect()
 }
 
-fn conditions_text(conditions: &[(String, ValueTest)]) -> String {
-    let condition = |(name, test): &(String, ValueTest)| match test {
-        ValueTest::Is(value) if is_plain(value) => format!("{name}: {value}"),
-        ValueTest::Is(value) => format!("{name}: {{ is: {} }}", scalar(value)),
-        ValueTest::StartsWith(value) => format!("{name}: {}", scalar(&format!("{value}*"))),
-        ValueTest::OneOf(values) => {
-            let values: Vec<String> = values.iter().map(|value| scalar(value)).collect();
-            format!("{name}: [{}]", values.join(", "))
-        }
-    };
-    let all: Vec<String> = conditions.iter().map(condition).collect();
+fn conditions_text(conditions: &[Condition]) -> String {
+    let all: Vec<String> = conditions.iter().map(|(name, test)| format!("{name}: {}", test.text())).collect();
     format!("{{ {} }}", all.join(", "))
 }
 
 /// Formats a text as a YAML scalar, in quotes unless it is a plain word.
-fn scalar(text: &str) -> String {
+pub(super) fn scalar(text: &str) -> String {
     // A JSON string is a YAML scalar with the same text.
     if is_plain(text) { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }

@@ -20,6 +20,13 @@ pub(crate) const DESCRIPTORS_MAX: usize = 32;
 const DOMAIN: &str = "domain";
 /// The attribute with the keys of a descriptor, in their order.
 const DESCRIPTOR: &str = "descriptor";
+/// The attribute with the index of a descriptor in its message.
+const DESCRIPTOR_INDEX: &str = "descriptor_index";
+/// The values of that attribute.
+const INDEXES: [&str; DESCRIPTORS_MAX] = [
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
+    "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31",
+];
 /// The attribute with an address, which is always written in its normal form.
 const IP: &str = "ip";
 
@@ -27,6 +34,8 @@ const IP: &str = "ip";
 #[derive(Debug)]
 pub(crate) struct DescriptorRequest<'m> {
     domain: Cow<'m, str>,
+    /// Its index in the message.
+    index: &'static str,
     /// Key and value of each entry.
     entries: Vec<(Cow<'m, str>, Cow<'m, str>)>,
     limit: Option<&'m RateLimitOverride>,
@@ -103,7 +112,7 @@ pub(crate) fn read<'m>(
         }
         // 0 is the default of a message and means 1. In a descriptor, 0 is explicit: it charges nothing.
         let cost = descriptor.hits_addend.unwrap_or(u64::from((*hits_addend).max(1)));
-        Ok(DescriptorRequest::new(domain, descriptor, cost, names, prefixes))
+        Ok(DescriptorRequest::new(domain, INDEXES[index], descriptor, cost, names, prefixes))
     };
     descriptors.iter().enumerate().map(request).collect()
 }
@@ -111,6 +120,7 @@ pub(crate) fn read<'m>(
 impl<'m> DescriptorRequest<'m> {
     fn new(
         domain: &'m [u8],
+        index: &'static str,
         descriptor: &'m RateLimitDescriptor,
         cost: u64,
         names: &'m AttributeNames,
@@ -142,7 +152,16 @@ impl<'m> DescriptorRequest<'m> {
             }
         }
         let limit = descriptor.limit.as_ref();
-        DescriptorRequest { domain: lossless_text(domain), entries, limit, keys, numbered, renamed, cost }
+        DescriptorRequest {
+            domain: lossless_text(domain),
+            index,
+            entries,
+            limit,
+            keys,
+            numbered,
+            renamed,
+            cost,
+        }
     }
 
     /// The request of this descriptor, if it keeps the limits.
@@ -152,10 +171,11 @@ impl<'m> DescriptorRequest<'m> {
         request.add(DOMAIN, &self.domain)?;
         let only = || self.entries.first().map_or("", |(key, _)| key);
         request.add(DESCRIPTOR, self.keys.as_deref().unwrap_or_else(only))?;
+        request.add(DESCRIPTOR_INDEX, self.index)?;
         let mut numbered = self.numbered.iter().peekable();
         for (index, (key, value)) in self.entries.iter().enumerate() {
             let number = numbered.next_if(|(at, _)| *at == index);
-            if number.is_none() && key != DOMAIN && key != DESCRIPTOR {
+            if number.is_none() && ![DOMAIN, DESCRIPTOR, DESCRIPTOR_INDEX].contains(&&**key) {
                 request.add(key, value)?;
             }
         }
@@ -259,8 +279,8 @@ mod tests {
             ),
             // No entry replaces the attributes of the message.
             (
-                &[("domain", "other"), ("descriptor", "x")],
-                &[("domain", "shop"), ("descriptor", "domain,descriptor")],
+                &[("domain", "other"), ("descriptor", "x"), ("descriptor_index", "7")],
+                &[("domain", "shop"), ("descriptor", "domain,descriptor,descriptor_index")],
             ),
         ] {
             let message = message(&[entries]);
@@ -268,7 +288,7 @@ mod tests {
             let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
             let request = requests[0].check_request().expect("it is valid");
             let mut found: Vec<_> = request.attributes().iter().collect();
-            let mut expected = [expected, &[("domain", "shop")]].concat();
+            let mut expected = [expected, &[("domain", "shop"), ("descriptor_index", "0")]].concat();
             found.sort_unstable();
             expected.sort_unstable();
             expected.dedup();

@@ -5,7 +5,7 @@ use prost_types::{Duration, Struct, Value};
 use tollgate::Decision;
 use tollgate::core::decision::{Numbers, RetryAfter, Source};
 use tollgate::core::{Limit, Time};
-use tollgate::headers::Dialect;
+use tollgate::headers::{Dialect, Fields};
 use tonic::body::Body;
 
 use super::own_limit::{Charged, OwnLimit};
@@ -18,11 +18,12 @@ use crate::serve::gate::Throttled;
 pub(super) fn from_decisions(decisions: &[Decision], dialect: Dialect) -> RateLimitResponse {
     let statuses: Vec<DescriptorStatus> = decisions.iter().map(status).collect();
     let leading = leading(decisions);
+    let headers = leading.map_or_else(Fields::new, |leading| dialect.fields_together(decisions, leading));
     RateLimitResponse {
         overall_code: overall(&statuses).into(),
         statuses,
-        response_headers_to_add: leading.map_or_else(Vec::new, |decision| headers(decision, dialect)),
-        dynamic_metadata: leading.and_then(metadata),
+        response_headers_to_add: headers.into_iter().map(|field| header(field.name, field.value)).collect(),
+        dynamic_metadata: leading.and_then(|leading| metadata(&decisions[leading])),
         ..RateLimitResponse::default()
     }
 }
@@ -67,6 +68,10 @@ fn overall(statuses: &[DescriptorStatus]) -> Code {
 fn status(decision: &Decision) -> DescriptorStatus {
     let code = if decision.allowed() { Code::Ok } else { Code::OverLimit };
     let mut status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
+    // The bypass list: the caller can tell an unlimited descriptor from one that no rule matches.
+    if decision.source() == Source::List && decision.allowed() {
+        status.limit_remaining = u32::MAX;
+    }
     let Some(rule) = decision.headline() else { return status };
     let (Some(numbers), Some(limit)) = (rule.outcome().numbers, rule.limit_in_force()) else { return status };
     let Numbers { limit: stated, remaining, reset_at_ms, reset_after_ms, .. } = numbers;
@@ -118,25 +123,23 @@ fn unit(limit: &Limit, within: Time) -> Unit {
     }
 }
 
-/// The decision that the client's header fields describe: the refusal with the longest wait, or the admission that is
-/// nearest to its limit.
-fn leading(decisions: &[Decision]) -> Option<&Decision> {
-    let refused = decisions.iter().filter(|decision| !decision.allowed());
+/// The index of the decision that the client's header fields start with: the refusal with the longest wait, or the
+/// admission that is nearest to its limit.
+fn leading(decisions: &[Decision]) -> Option<usize> {
+    let refused = decisions.iter().enumerate().filter(|(_, decision)| !decision.allowed());
     // Reversed, because `max_by_key` returns the last of equals.
-    refused.rev().max_by_key(|decision| wait(decision)).or_else(|| {
-        let matched = decisions.iter().filter_map(|decision| Some((decision, decision.headline()?)));
+    let longest = refused.rev().max_by_key(|(_, decision)| wait(decision)).map(|(index, _)| index);
+    longest.or_else(|| {
+        let matched = decisions.iter().enumerate();
+        let matched = matched.filter_map(|(index, decision)| Some((index, decision.headline()?)));
         let headroom = |rule: &tollgate::RuleDecision<'_>| rule.remaining().unwrap_or(0) / rule.cost().max(1);
-        matched.min_by_key(|(_, rule)| headroom(rule)).map(|(decision, _)| decision)
+        matched.min_by_key(|(_, rule)| headroom(rule)).map(|(index, _)| index)
     })
 }
 
 fn wait(decision: &Decision) -> RetryAfter {
     let numbers = decision.headline().and_then(|rule| rule.outcome().numbers);
     numbers.map_or(RetryAfter::Ms(0), |numbers| numbers.retry_after)
-}
-
-fn headers(decision: &Decision, dialect: Dialect) -> Vec<HeaderValue> {
-    dialect.fields(decision).into_iter().map(|field| header(field.name, field.value)).collect()
 }
 
 fn header(name: &str, value: String) -> HeaderValue {

@@ -35,7 +35,7 @@ const HOSTS: [HeaderName; 1] = [HeaderName::from_static("x-forwarded-host")];
 
 pub(super) async fn authorize(
     parts: &Parts,
-    peer: Peer,
+    peer: &Peer,
     caller: &Caller,
     state: &ServerState,
 ) -> Result<HttpResponse, HttpError> {
@@ -169,7 +169,7 @@ struct Forwarded<'r> {
 }
 
 impl<'r> Forwarded<'r> {
-    fn read(parts: &'r Parts, peer: Peer, state: &ServerState) -> Result<Forwarded<'r>, HttpError> {
+    fn read(parts: &'r Parts, peer: &Peer, state: &ServerState) -> Result<Forwarded<'r>, HttpError> {
         let Parts { headers, method, .. } = parts;
         let proxies = &state.proxies;
         let values: Vec<&[u8]> = match proxies.header().name() {

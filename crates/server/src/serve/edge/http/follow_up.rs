@@ -108,6 +108,7 @@ const fn declined(why: Decline) -> &'static str {
         Decline::TooOld => "too-old",
         Decline::TokenInUse => "token-in-use",
         Decline::TooManyReservations => "too-many-reservations",
+        Decline::BookedLate => "booked-late",
         Decline::Recompute { .. } => "recompute",
         Decline::Overflow => "overflow",
     }

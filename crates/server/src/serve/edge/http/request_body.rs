@@ -137,7 +137,7 @@ impl<'b> Visitor<'b> for BodyKind {
             let Some(index) = self.members().iter().position(|known| *known == name) else {
                 let known = self.members().join(", ");
                 let inside = if self.members().contains(&"attributes") {
-                    "; names and values that describe the request belong into attributes"
+                    "; names and values that describe the request belong in attributes"
                 } else {
                     ""
                 };

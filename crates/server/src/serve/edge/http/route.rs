@@ -71,6 +71,11 @@ impl Route {
         }
     }
 
+    /// Whether it asks the store.
+    pub(super) const fn asks_store(self) -> bool {
+        matches!(self.kind(), RouteKind::Check) || matches!(self, Route::Explain | Route::Reset)
+    }
+
     /// Whether it reports the health of the server.
     pub(super) const fn is_health(self) -> bool {
         matches!(self, Route::Health | Route::Ready)
@@ -132,7 +137,7 @@ impl Route {
     /// The access that a caller needs.
     pub(super) const fn needs(self) -> Needs {
         Needs::Scope(match self {
-            // Who may take a lease may also give it back.
+            // A caller that may take a lease may also release it.
             Route::Check
             | Route::Batch
             | Route::Peek

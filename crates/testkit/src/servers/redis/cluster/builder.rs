@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::{Cluster, NODES, PRIMARIES, SETTLE_MAX, SETTLE_PAUSE, SLOTS, known};
+use crate::redis::certificates::Certificates;
 use crate::redis::error::Error;
 use crate::redis::flavour::Flavour;
 use crate::redis::node::Node;
@@ -18,6 +21,7 @@ pub struct ClusterBuilder {
     node_timeout: Duration,
     full_coverage: bool,
     proxied: bool,
+    pub(super) tls: bool,
     arguments: Vec<String>,
 }
 
@@ -29,6 +33,7 @@ impl ClusterBuilder {
             node_timeout: Duration::from_secs(1),
             full_coverage: false,
             proxied: false,
+            tls: false,
             arguments: Vec::new(),
         }
     }
@@ -57,6 +62,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Uses TLS for clients, replicas and the cluster bus, with one authority for all nodes.
+    pub fn tls(mut self) -> ClusterBuilder {
+        self.tls = true;
+        self
+    }
+
     /// Adds arguments of the nodes. They come last and override others.
     pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> ClusterBuilder {
         self.arguments.extend(arguments.into_iter().map(Into::into));
@@ -65,9 +76,10 @@ impl ClusterBuilder {
 
     /// Starts all nodes and waits until they are settled.
     pub fn start(self) -> Result<Cluster, Error> {
-        let mut cluster = Cluster { options: self, nodes: Vec::new(), ids: Vec::new() };
+        let certificates = self.certificates()?;
+        let mut cluster = Cluster { options: self, nodes: Vec::new(), ids: Vec::new(), certificates };
         for node in 0..NODES {
-            cluster.nodes.push(cluster.options.node(node as u64)?);
+            cluster.nodes.push(cluster.options.node(node as u64, cluster.certificates())?);
             cluster.ids.push(known::my_id(&mut cluster.admin(node)?)?);
         }
         for node in 0..NODES {
@@ -83,7 +95,15 @@ impl ClusterBuilder {
         Ok(cluster)
     }
 
-    fn node(&self, seed: u64) -> Result<Node, Error> {
+    fn certificates(&self) -> Result<Option<(Certificates, TempDir)>, Error> {
+        if !self.tls {
+            return Ok(None);
+        }
+        let folder = TempDir::with_prefix("tollgate-redis-").map_err(Error::io("create a folder"))?;
+        Ok(Some((Certificates::generate(folder.path())?, folder)))
+    }
+
+    fn node(&self, seed: u64, certificates: Option<&Certificates>) -> Result<Node, Error> {
         let timeout_ms = self.node_timeout.as_millis().to_string();
         let coverage = if self.full_coverage { "yes" } else { "no" };
         let mut builder = Server::builder(self.flavour)
@@ -94,6 +114,14 @@ impl ClusterBuilder {
             .arguments(["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]);
         if let Some(password) = &self.password {
             builder = builder.password(password).arguments(["--masterauth", password]);
+        }
+        if let Some(certificates) = certificates {
+            builder = builder.tls_with(certificates.clone()).arguments([
+                "--tls-cluster",
+                "yes",
+                "--tls-replication",
+                "yes",
+            ]);
         }
         let builder = builder.arguments(self.arguments.iter().cloned());
         if self.proxied {
@@ -130,7 +158,7 @@ fn meet(cluster: &Cluster, node: usize) -> Result<(), Error> {
     let mut admin = cluster.admin(node)?;
     for other in node + 1..NODES {
         // The bus port is derived from the node's own port, not from that of the proxy.
-        let port = cluster.node(other).port().to_string();
+        let port = cluster.node(other).cluster_port().to_string();
         admin.command(&["CLUSTER", "MEET", "127.0.0.1", &port].map(str::as_bytes))?;
     }
     Ok(())

@@ -47,7 +47,7 @@ impl<'a> SlotMove<'a> {
         if keys.is_empty() {
             return Ok(0);
         }
-        let port = self.cluster.node(self.to).port().to_string();
+        let port = self.cluster.node(self.to).cluster_port().to_string();
         let mut command =
             ["MIGRATE", "127.0.0.1", &port, "", "0", MIGRATE_MAX_MS].map(str::as_bytes).to_vec();
         if let Some(password) = &self.cluster.options.password {

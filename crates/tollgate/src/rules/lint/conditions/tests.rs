@@ -1,6 +1,7 @@
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
+use tollgate_core::rules::Exclusion;
 use tollgate_core::rules::condition::PathPattern;
 
 use super::*;
@@ -35,6 +36,11 @@ fn prefix(text: &str) -> Written {
 
 fn values(texts: &[&str]) -> Written {
     written(Test::OneOf(texts.iter().map(|&text| text.to_owned()).collect()), "")
+}
+
+fn except(base: &Written, excluded: &[&Written]) -> Written {
+    let excluded = excluded.iter().map(|each| each.core.test.clone());
+    written(Test::Except(Box::new(Exclusion::new(base.core.test.clone(), excluded))), "")
 }
 
 impl Written {
@@ -94,6 +100,34 @@ fn a_narrower_condition_implies_a_wider_one() {
         (path("/v1/{*rest}"), path("/v1/{id}"), false),
         (path("/v1/"), path("/v1/{*rest}"), false),
         (path("/v1"), path("/v1/{*rest}"), false),
+    ] {
+        assert_eq!(implies(&known, &asked), expected, "{known:?} {asked:?}");
+    }
+}
+
+#[test]
+fn an_exclusion_is_compared_without_guessing() {
+    let all_but_v1 = except(&prefix("/"), &[&prefix("/v1"), &values(&["/x"])]);
+    for (other, expected) in [
+        (values(&["/x", "/v1/y"]), Some(false)),
+        (values(&["/x", "/y"]), Some(true)),
+        (prefix("/v1"), Some(false)),
+        (except(&prefix("/v1"), &[&values(&["/v1/a"])]), Some(false)),
+        (prefix("a"), Some(false)),
+        (prefix("/v2"), None),
+        (except(&prefix("/v2"), &[&values(&["/v2/a"])]), None),
+    ] {
+        assert_eq!(overlap(&all_but_v1, &other), expected, "{other:?}");
+        assert_eq!(overlap(&other, &all_but_v1), expected, "{other:?}");
+    }
+    for (known, asked, expected) in [
+        (all_but_v1.clone(), prefix("/"), true),
+        (all_but_v1.clone(), prefix("/v2"), false),
+        (values(&["/y"]), all_but_v1.clone(), true),
+        (values(&["/x"]), all_but_v1.clone(), false),
+        (prefix("/"), all_but_v1.clone(), false),
+        (prefix("/v2"), all_but_v1.clone(), false),
+        (all_but_v1.clone(), all_but_v1.clone(), true),
     ] {
         assert_eq!(implies(&known, &asked), expected, "{known:?} {asked:?}");
     }

@@ -329,7 +329,10 @@ impl NodeState {
 }
 
 /// Asks the server itself for its role: sentinels learn of changes later.
-async fn check_is_primary(connection: &mut CommandConnection, address: &Address) -> Result<(), RedisError> {
+pub(crate) async fn check_is_primary(
+    connection: &mut CommandConnection,
+    address: &Address,
+) -> Result<(), RedisError> {
     let role = connection.command(&[b"ROLE"]).await?;
     match role.elements().and_then(|elements| elements.first()).and_then(Reply::text) {
         Some("master") => Ok(()),

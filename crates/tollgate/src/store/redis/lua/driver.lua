@@ -21,6 +21,7 @@
 --     then for each item
 --
 --       H    key number
+--       H    key number of the record of its lease or reservation, 0 if it has none
 --       B    kind of the limit, as in core's state.rs
 --       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
 --            9 success, 10 reset
@@ -37,7 +38,7 @@
 --   d   the time at which it was decided
 --
 --   Status 0 and 1, for each item, 34 bytes:
---     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 10 not supported, 11 not held, 12 too old, 13 token in use,
+--     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 10 not supported, 11 not held, 12 too old, 13 token in use,
 --         14 too many reservations, 15 recompute, 16 overflow
 --     B   kind of the mark
 --     d   delay (admitted), time of the retry (refused), units (done) or time (recompute)
@@ -54,9 +55,9 @@
 --
 --   KEYS[1]  the key
 --   ARGV[1]  0, 0, 1000, 1          19 bytes: clock, tolerance, margin, number of Plans
---            57, 1, 0, 1, 0         17 bytes: length, times, caller's time, items, no request id
---            1, 1, 0, 1, 1, 0, 0, 0, 16, 5, 1000000
---                                   40 bytes: key, kind, charge, blocks, cost, extra, mark, no token, numbers
+--            59, 1, 0, 1, 0         17 bytes: length, times, caller's time, items, no request id
+--            1, 0, 1, 0, 1, 1, 0, 0, 0, 16, 5, 1000000
+--                                   42 bytes: key, no record, kind, charge, blocks, cost, extra, mark, no token, numbers
 --   Reply    0, 1700000000500000, 0, 1, 0, 4, 1700000001000000, 1700000000000000
 --                                   43 bytes: decided, time, admitted, window mark, delay, remaining, reset, mark time
 --
@@ -65,7 +66,8 @@
 
 local DECIDED, REPLAYED, OTHER_CONTENT, CORRUPT = 0, 1, 2, 3
 local STORE, CALLER = 0, 1
-local LOG = 3
+-- The largest kind of state. Kinds 5 and 6 are retired: such state does not count.
+local KIND_MAX = 12
 
 local clock_mode, tolerance, margin, plan_count, at = unpack_from('<BddH', batch, 1)
 local clock
@@ -83,10 +85,10 @@ local states, lifetimes = {}, {}
 -- The number of the item that is being decided, for the reply to a Plan with corrupt state.
 local current_item
 
--- Reads the bytes under a key, false if it does not exist. Reads only the first 256 bytes of a log.
+-- Reads the bytes under a key, false if it does not exist. Reads only the first 256 bytes of a log or ring.
 local function read(key, kind)
   local bytes
-  if kind == LOG then
+  if kind == LOG or kind == RING then
     bytes = pcall_redis('GETRANGE', KEYS[key], 0, 255)
   else
     bytes = pcall_redis('GET', KEYS[key])
@@ -107,17 +109,17 @@ local function read(key, kind)
   if version ~= 1 then
     corrupt(VERSION, 0, version)
   end
-  if found < 1 or found > 8 then
+  if found < 1 or found > KIND_MAX then
     corrupt(KIND, 0, found)
   end
-  if kind == LOG and found ~= LOG then
+  if (kind == LOG or kind == RING) and found ~= kind then
     return read(key, found)
   end
   return bytes
 end
 
 -- Returns the state of this kind under a key, or nil. State of another kind does not count: a rule whose
--- algorithm changes starts without consumption.
+-- algorithm changes starts without consumption. Counts and ring of a sliding window are converted into each other.
 local function load_state(key, kind)
   local state = states[key]
   if state == nil then
@@ -127,24 +129,46 @@ local function load_state(key, kind)
   if not state then
     return nil
   end
-  if type(state) == 'table' then
-    return kind == LOG and state or nil
-  end
-  if byte(state, 2) ~= kind then
+  local found = type(state) == 'table' and (state.width and RING or LOG) or byte(state, 2)
+  if found ~= kind then
+    if kind == RING and found == COUNTS then
+      return counts_to_ring(key, state)
+    elseif kind == COUNTS and found == RING then
+      return ring_to_counts(key, state)
+    end
     return nil
   end
-  if kind == LOG then
+  if (kind == LOG or kind == RING) and type(state) ~= 'table' then
     state = open_log(key, state)
     states[key] = state
   end
   return state
 end
 
--- Keeps a new state for the following Plans and for the write at the end.
-local function commit(key, kind, change, expires, now)
-  if kind == LOG and change then
-    local log = states[key]
-    states[key] = edit_log(type(log) == 'table' and log or nil, key, change)
+-- Returns the record of a lease or reservation, false if it does not exist.
+local function load_record(key)
+  local record = states[key]
+  if record == nil then
+    record = pcall_redis('GET', KEYS[key])
+    if type(record) == 'table' then
+      if record.err:find('WRONGTYPE', 1, true) then
+        corrupt(KIND, 0, 0)
+      end
+      error(record.err, 0)
+    end
+    states[key] = record
+  end
+  return record
+end
+
+-- Keeps a new state for the following Plans and for the write at the end, and a new record, unless it is nil.
+local function commit(key, kind, change, expires, now, hold, record, record_expires)
+  if record ~= nil then
+    states[hold] = record
+    lifetimes[hold] = record_expires - (slowest_now or now)
+  end
+  if (kind == LOG or kind == RING) and change then
+    states[key] = edit_log(load_state(key, kind), key, change)
   else
     states[key] = change
   end
@@ -152,8 +176,8 @@ local function commit(key, kind, change, expires, now)
 end
 
 -- Decides an item without changing anything. Returns the six fields of its answer, whether it blocks the Plan, the new
--- state, when that expires, and the state that it was decided on.
-local function decide(now, key, kind, op, flags, cost, extra, mark, token, numbers_at)
+-- state, when that expires, the state that it was decided on, the new record, and when that expires.
+local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at)
   local twin, blocks = twins[kind], flags % 2 == 1
   if op == RESET then
     -- Does not read the state, so that a corrupt one can be deleted too.
@@ -165,14 +189,14 @@ local function decide(now, key, kind, op, flags, cost, extra, mark, token, numbe
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
   end
-  local verdict, number, remaining, reset, mark_kind, mark_time, change, expires =
-    twin(state, now, op, cost, token, extra, mark, numbers_at)
+  local verdict, number, remaining, reset, mark_kind, mark_time, change, expires, record, record_expires =
+    twin(state, now, op, cost, token, extra, mark, numbers_at, hold > 0 and load_record(hold))
   if op == PEEK then
     mark_kind, mark_time, change = NONE, 0, nil
   end
   local wants_admission = op == CHARGE or op == PEEK or op == RESERVE
   return verdict, mark_kind, number, remaining, reset, mark_time,
-    blocks and wants_admission and verdict ~= ADMITTED, change, expires, state
+    blocks and wants_admission and verdict ~= ADMITTED, change, expires, state, record, record_expires
 end
 
 -- Charges one blocking item `times` times: the usual Plan. Returns what step_one returns.
@@ -200,17 +224,17 @@ end
 -- charged.
 local function step_one(now, at, _, times)
   current_item = 1
-  local key, kind, op, flags, cost, extra, mark, token, _, numbers_at = unpack_from('<HBBBddBBc0B', batch, at)
-  if op == CHARGE and flags == 1 and kind ~= LOG then
+  local key, hold, kind, op, flags, cost, extra, mark, token, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
+  if op == CHARGE and flags == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
     return charge(now, times, key, kind, cost, token, numbers_at)
   end
   local answers, booked = {}, false
   for round = 1, times do
-    local verdict, mark_kind, number, remaining, reset, mark_time, blocked, change, expires =
-      decide(now, key, kind, op, flags, cost, extra, mark, token, numbers_at)
+    local verdict, mark_kind, number, remaining, reset, mark_time, blocked, change, expires, _, record, record_expires =
+      decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at)
     answers[round] = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
     if change ~= nil and (flags % 2 == 1 or verdict ~= REFUSED and verdict ~= NEVER) then
-      commit(key, kind, change, expires, now)
+      commit(key, kind, change, expires, now, hold, record, record_expires)
       booked = not blocked
     end
   end
@@ -223,23 +247,24 @@ local function step_all(now, at, count)
   local items, blocked, booked = {}, false, false
   for index = 1, count do
     current_item = index
-    local key, kind, op, flags, cost, extra, mark, token, length, numbers_at = unpack_from('<HBBBddBBc0B', batch, at)
-    local item = { decide(now, key, kind, op, flags, cost, extra, mark, token, numbers_at) }
-    item[11], item[12], item[13], item[14] = key, kind, flags % 2 == 1, numbers_at
+    local key, hold, kind, op, flags, cost, extra, mark, token, length, numbers_at =
+      unpack_from('<HHBBBddBBc0B', batch, at)
+    local item = { decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at) }
+    item[13], item[14], item[15], item[16], item[17] = key, kind, flags % 2 == 1, numbers_at, hold
     at = numbers_at + length
     blocked = blocked or item[7]
     items[index] = item
   end
   for index = 1, count do
-    local verdict, mark_kind, number, remaining, reset, mark_time, _, change, expires, state, key, kind, blocks,
-      numbers_at = unpack(items[index], 1, 14)
+    local verdict, mark_kind, number, remaining, reset, mark_time, _, change, expires, state, record, record_expires,
+      key, kind, blocks, numbers_at, hold = unpack(items[index], 1, 17)
     local refused = verdict == REFUSED or verdict == NEVER
     if blocked and verdict == ADMITTED then
       -- Alone it would have been admitted. The answer says so, with the numbers of the state without the charge.
       mark_kind, number, mark_time = NONE, 0, 0
       _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers_at)
     elseif change ~= nil and (refused and blocks or not refused and not blocked) then
-      commit(key, kind, change, expires, now)
+      commit(key, kind, change, expires, now, hold, record, record_expires)
       booked = booked or not blocked
     end
     items[index] = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_time)

@@ -1,13 +1,14 @@
 -- Quota: an allowance per calendar period, or per period that starts with the first use, with reservations. Twin of
--- core's quota.rs; prelude.lua has the contract.
+-- core's quota.rs; prelude.lua has the contract, holds.lua the record of a reservation and the sums.
 --
 -- State
---   BBI6     version 1, kind 6, number of reservations
---   I8       start of the period
---   I8       end of the period
---   I8       latest time seen
---   I8       units used
---   I8c16I8  end, token and cost of each reservation, in order of the ends
+--   BBI6  version 1, kind 10, number of pairs
+--   I8    start of the period
+--   I8    end of the period
+--   I8    latest time seen
+--   I8    units used
+--   c16   generation: see holds.lua; zeros before the first reservation
+--   I8I8  end and units of each pair, in order of the ends
 --
 -- Numbers, doubles: allowance, grace, length of a rolling period (0 for calendar periods), the starts of three
 --   consecutive calendar periods, the end of the third
@@ -18,16 +19,20 @@
 -- The caller computes the calendar periods around its own clock. Outside of them the verdict is RECOMPUTE and nothing
 -- is written, so one fast clock cannot start a new month for all callers.
 
-local function quota(state, now, op, cost, token, extra, mark, numbers_at)
+local NO_GENERATION = ('\0'):rep(16)
+-- How long a reservation is remembered after its end, for a late settlement.
+local REMEMBERED = 3600000000
+
+local function quota(state, now, op, cost, token, extra, mark, numbers_at, record)
   local allowance, grace, rolling, s1, s2, s3, s4 = unpack_from('<ddddddd', batch, numbers_at)
   local ceiling = allowance + grace
-  local stored_start, stored_end, used = nil, nil, 0
+  local stored_start, stored_end, used, generation, count = nil, nil, 0, NO_GENERATION, 0
   if state then
-    local seen, count
-    check_head(state, 40)
-    count, stored_start, stored_end, seen, used = unpack_from('<I6I8I8I8I8', state, 3)
-    check_range(0, count, 0, 4096)
-    check_length(state, 40 + 32 * count)
+    local seen
+    check_head(state, 56)
+    count, stored_start, stored_end, seen, used, generation = unpack_from('<I6I8I8I8I8c16', state, 3)
+    check_range(0, count, 0, PAIRS_MAX)
+    check_length(state, 56 + 16 * count)
     check_range(1, stored_start, 0, MAX)
     check_range(2, stored_end, stored_start, MAX)
     check_range(3, seen, 0, MAX)
@@ -57,94 +62,84 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at)
     same_period = state and now < stored_end
     reset = same_period and stored_end or period_end
   end
+  local ends, units, reserved = {}, {}, 0
+  if count > 0 then
+    local _
+    ends, units, _, reserved = read_pairs(state, 57, count, now)
+  end
   if not same_period then
-    used = 0
+    used, generation, ends, units, reserved = 0, NO_GENERATION, {}, {}, 0
   end
+  local status, hold_generation, hold_ends, held = read_hold(record)
+  local is_held = status == OPEN and hold_ends > now and hold_generation == generation
 
-  local live_from, reserved, live_count, own_pos, own_cost = 41, 0, 0, nil, 0
-  if state then
-    local previous, all = 0, 0
-    for pos = 41, #state, 32 do
-      local ends, owner, amount = unpack_from('<I8c16I8', state, pos)
-      local word = (pos - 1) / 8
-      check_range(word, ends, previous, MAX)
-      check_range(word + 3, amount, 0, MAX - all)
-      previous, all = ends, all + amount
-      if ends <= now or not same_period then
-        live_from = pos + 32
-      else
-        reserved, live_count = reserved + amount, live_count + 1
-        if owner == token and not own_pos then
-          own_pos, own_cost = pos, amount
-        end
-      end
-    end
-  end
-
-  -- Returns the state with `units` used, without the reservation at `removed`, if given, and with one until `ends`, if
-  -- given, in order of ends.
-  local function new_state(units, removed, ends, amount)
-    local live = state and state:sub(live_from) or ''
-    if removed then
-      live = live:sub(1, removed - live_from) .. live:sub(removed - live_from + 33)
-    end
-    if ends then
-      local pos = #live
-      while pos > 0 and unpack_from('<I8', live, pos - 31) > ends do
-        pos = pos - 32
-      end
-      live = live:sub(1, pos) .. pack('<I8c16I8', ends, token, amount) .. live:sub(pos + 1)
-    end
-    return pack('<BBI6I8I8I8I8', 1, 6, #live / 32, period_start, period_end, now, units) .. live
+  local function new_state()
+    return pack('<BBI6I8I8I8I8c16', 1, 10, #ends, period_start, period_end, now, used, generation) .. pack_pairs(ends, units)
   end
 
   local remaining = max(allowance - (used + reserved), 0)
   if op == CHARGE or op == PEEK or op == RESERVE then
     local needed = max(cost, 1)
-    if op == RESERVE and own_pos then
+    if op == RESERVE and is_held then
       return TOKEN_IN_USE, 0, remaining, reset, NONE, 0
     end
     if used + reserved + needed > ceiling then
       -- Retry when enough reservations have ended, or at the end of the period. Subtracting keeps every number exact.
-      local room, left = ceiling - used - needed, reserved
-      for pos = live_from, state and #state or 0, 32 do
-        local ends, _, amount = unpack_from('<I8c16I8', state, pos)
-        left = left - amount
-        if left <= room then
-          return REFUSED, min(ends, reset), remaining, reset, NONE, 0
-        end
-      end
-      return REFUSED, reset, remaining, reset, NONE, 0
-    end
-    if op == RESERVE and live_count >= 4096 then
-      return TOO_MANY, 0, remaining, reset, NONE, 0
+      local room = ceiling - used - needed
+      local retry = room >= 0 and ends_by(ends, units, reserved - room) or reset
+      return REFUSED, min(retry, reset), remaining, reset, NONE, 0
     end
     if cost == 0 then
       return ADMITTED, 0, remaining, reset, NONE, 0
     end
     remaining = max(allowance - (used + reserved + cost), 0)
     if op == RESERVE then
-      local ends = min(now + extra, MAX, period_end)
-      return ADMITTED, 0, remaining, period_end, HELD, ends, new_state(used, nil, ends, cost), period_end
+      hold_ends = min(hold_end(now, extra), period_end)
+      if generation == NO_GENERATION then
+        generation = new_generation(now, token)
+      end
+      if hold_ends > now then
+        add_units(ends, units, hold_ends, cost)
+      end
+      return ADMITTED, 0, remaining, period_end, HELD, hold_ends, new_state(), period_end,
+        pack_hold(OPEN, generation, hold_ends, cost), min(hold_ends + REMEMBERED, MAX)
     end
-    return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(used + cost), period_end
+    used = used + cost
+    return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(), period_end
   elseif op == REFUND then
     if used == 0 or mark ~= WINDOW or extra ~= stored_start then
       return NOT_HELD, 0, remaining, reset, NONE, 0
     end
     local refunded = min(cost, used)
     used = used - refunded
-    return DONE, refunded, max(allowance - (used + reserved), 0), period_end, NONE, 0, new_state(used), period_end
+    return DONE, refunded, max(allowance - (used + reserved), 0), period_end, NONE, 0, new_state(), period_end
   elseif op ~= SETTLE and op ~= CANCEL then
     return NOT_SUPPORTED, 0, remaining, reset, NONE, 0
-  elseif not own_pos then
-    return NOT_HELD, 0, remaining, reset, NONE, 0
   elseif op == CANCEL then
-    remaining = max(allowance - (used + reserved - own_cost), 0)
-    return DONE, own_cost, remaining, period_end, NONE, 0, new_state(used, own_pos), period_end
+    if not is_held then
+      return NOT_HELD, 0, remaining, reset, NONE, 0
+    end
+    take_units(ends, units, hold_ends, held)
+    remaining = max(allowance - (used + reserved - held), 0)
+    return DONE, held, remaining, period_end, NONE, 0, new_state(), period_end,
+      pack_hold(CANCELLED, generation, hold_ends, held), min(hold_ends + REMEMBERED, MAX)
+  elseif not status or now >= min(hold_ends + REMEMBERED, MAX) then
+    return NOT_HELD, 0, remaining, reset, NONE, 0
+  elseif status == SETTLED then
+    return DONE, held, remaining, reset, NONE, 0
+  end
+  local is_late = hold_ends <= now
+  if status == CANCELLED or not is_late and not is_held then
+    return NOT_HELD, 0, remaining, reset, NONE, 0
   elseif cost > MAX - used then
     return OVERFLOW, 0, remaining, reset, NONE, 0
   end
-  remaining = max(allowance - (used + cost + (reserved - own_cost)), 0)
-  return DONE, cost, remaining, period_end, WINDOW, period_start, new_state(used + cost, own_pos), period_end
+  used = used + cost
+  if not is_late then
+    take_units(ends, units, hold_ends, held)
+    reserved = reserved - held
+  end
+  remaining = max(allowance - used - reserved, 0)
+  return is_late and BOOKED_LATE or DONE, cost, remaining, period_end, WINDOW, period_start, new_state(), period_end,
+    pack_hold(SETTLED, hold_generation, hold_ends, cost), min(hold_ends + REMEMBERED, MAX)
 end

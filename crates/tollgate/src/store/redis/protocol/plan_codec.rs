@@ -21,12 +21,14 @@ use crate::store::redis::error::RedisError;
 pub(crate) struct EncodedPlan {
     /// All keys, concatenated.
     key_text: Vec<u8>,
-    /// The end of each key in `key_text`: those of the items, then that of the request id.
+    /// The end of each key in `key_text`: those of each item and its record, then that of the request id.
     key_ends: SmallVec<[u32; 4]>,
     /// The packed Plan.
     body: Vec<u8>,
     /// The offset in `body` of each key's number.
     key_number_offsets: SmallVec<[u32; 4]>,
+    /// Whether it has a request id.
+    has_request_id: bool,
     /// The twins that it needs.
     pub(crate) kinds: KindSet,
     /// Number of items, and so of answers.
@@ -69,6 +71,7 @@ impl EncodedPlan {
             key_ends: SmallVec::new(),
             body: Vec::with_capacity(64 + 96 * plan.items().len()),
             key_number_offsets: SmallVec::new(),
+            has_request_id: plan.request_id().is_some(),
             kinds: KindSet::default(),
             items: plan.items().len(),
             work: 0,
@@ -99,6 +102,10 @@ impl EncodedPlan {
         for item in plan.items() {
             self.push_key(format_args!("{prefix}{}", item.key));
             self.key_number_offsets.push(self.body.len() as u32);
+            if let Some(key) = item.hold_key() {
+                self.push_key(format_args!("{prefix}{key}"));
+                self.key_number_offsets.push(self.body.len() as u32 + 2);
+            }
             self.push_item(item);
         }
         if let Some((first, request)) = id {
@@ -122,7 +129,7 @@ impl EncodedPlan {
         let (op, cost, extra, mark, token) = operation_fields(item);
         let exceeds_capacity = item.operation.cost().is_some_and(|cost| cost > item.limit.capacity());
         let flags = u8::from(item.blocking) | u8::from(exceeds_capacity) << 1;
-        self.body.extend_from_slice(&[0, 0, kind, op, flags]);
+        self.body.extend_from_slice(&[0, 0, 0, 0, kind, op, flags]);
         self.push_number(cost);
         self.push_number(extra);
         self.body.push(mark);
@@ -144,7 +151,7 @@ impl EncodedPlan {
         self.body.extend_from_slice(&(number as f64).to_le_bytes());
     }
 
-    /// The keys of the items, then that of the request id.
+    /// The keys of the items and of their records, then that of the request id.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.key_ends.iter().copied());
         starts.zip(&self.key_ends).map(|(start, end)| &self.key_text[start as usize..*end as usize])
@@ -167,7 +174,7 @@ impl EncodedPlan {
 
     /// Whether this Plan can be sent as a repetition of another: both are equal in every byte and have no request id.
     pub(crate) fn can_join(&self, other: &EncodedPlan) -> bool {
-        self.key_number_offsets.len() == self.items && self.body == other.body
+        !self.has_request_id && self.body == other.body
     }
 }
 
@@ -177,9 +184,8 @@ const TIMES_OFFSET: usize = 4;
 /// Estimates the script's work for one item, where an ordinary one counts as 1.
 fn estimated_work(limit: &Limit) -> usize {
     match limit {
-        // The script reads every lease.
-        Limit::Concurrency(limit) => 1 + usize::try_from(limit.limit() / 16).unwrap_or(usize::MAX / 2),
-        // The script reads every reservation. Their number is not known here.
+        // The script reads and writes the record of a lease, and up to 64 pairs.
+        Limit::Concurrency(_) => 2,
         Limit::Quota(_) | Limit::SlidingLog(_) => 4,
         Limit::SlidingWindow(limit) => 1 + usize::try_from(limit.buckets() / 64).unwrap_or(usize::MAX / 2),
         Limit::FixedWindow(_) | Limit::Bucket(_) | Limit::Meter(_) | Limit::Penalty(_) => 1,
@@ -325,6 +331,7 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         1 => Verdict::Refused(Retry::At(Time::from_us(number))),
         2 => Verdict::Refused(Retry::Never),
         3 => Verdict::Done { amount: number },
+        4 => Verdict::BookedLate { amount: number },
         10 => Verdict::Declined(Decline::NotSupported),
         11 => Verdict::Declined(Decline::NotHeld),
         12 => Verdict::Declined(Decline::TooOld),

@@ -8,29 +8,56 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use tollgate_core::Limit;
+use tollgate_core::algorithm::bucket_ring::COUNTS_MAX;
 
 const PRELUDE: &str = include_str!("../lua/prelude.lua");
 const DRIVER: &str = include_str!("../lua/driver.lua");
 
+/// What the sliding log and the sliding window of many buckets share.
+const LOG_RING: &str = include_str!("../lua/ring.lua");
+const BUCKET_RING_TWIN: &str = include_str!("../lua/bucket_ring.lua");
+/// What the twins of concurrency and quota share.
+const HOLDS: &str = include_str!("../lua/holds.lua");
+
 /// Kind of state as in core, name of the Lua function and file, source.
-const TWINS: [(u8, &str, &str); 8] = [
+const TWINS: [(u8, &str, &str); 9] = [
     (1, "fixed_window", include_str!("../lua/fixed_window.lua")),
-    (2, "sliding_window", include_str!("../lua/sliding_window.lua")),
-    (3, "sliding_log", include_str!("../lua/sliding_log.lua")),
+    (COUNTS, "sliding_window", include_str!("../lua/sliding_window.lua")),
+    (LOG, "sliding_log", include_str!("../lua/sliding_log.lua")),
     (4, "bucket", include_str!("../lua/bucket.lua")),
-    (5, "concurrency", include_str!("../lua/concurrency.lua")),
-    (6, "quota", include_str!("../lua/quota.lua")),
     (7, "meter", include_str!("../lua/meter.lua")),
     (8, "penalty", include_str!("../lua/penalty.lua")),
+    (CONCURRENCY, "concurrency", include_str!("../lua/concurrency.lua")),
+    (QUOTA, "quota", include_str!("../lua/quota.lua")),
+    (BUCKET_RING, "bucket_ring", BUCKET_RING_TWIN),
 ];
 
-/// A set of kinds of state: one bit each.
+const COUNTS: u8 = 2;
+const LOG: u8 = 3;
+const CONCURRENCY: u8 = 9;
+const QUOTA: u8 = 10;
+const BUCKET_RING: u8 = 12;
+
+/// Number of sets of kinds: one bit for each twin.
+const KIND_SETS: usize = 1 << TWINS.len();
+
+/// A set of kinds of state: one bit for each twin.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct KindSet(u8);
+pub(crate) struct KindSet(u16);
+
+/// The bit of a kind. Kinds 5 and 6 are retired, so the bits above them are free.
+const fn bit(kind: u8) -> u16 {
+    match kind {
+        CONCURRENCY => 1 << 4,
+        QUOTA => 1 << 5,
+        BUCKET_RING => 1 << 8,
+        kind => 1 << (kind - 1),
+    }
+}
 
 impl KindSet {
     pub(crate) const fn insert(&mut self, kind: u8) {
-        self.0 |= 1 << (kind - 1);
+        self.0 |= bit(kind);
     }
 
     pub(crate) const fn union(self, other: KindSet) -> KindSet {
@@ -38,7 +65,7 @@ impl KindSet {
     }
 
     const fn contains(self, kind: u8) -> bool {
-        self.0 & 1 << (kind - 1) != 0
+        self.0 & bit(kind) != 0
     }
 }
 
@@ -46,11 +73,12 @@ impl KindSet {
 pub(crate) const fn kind_of(limit: &Limit) -> u8 {
     match limit {
         Limit::FixedWindow(_) => 1,
-        Limit::SlidingWindow(_) => 2,
-        Limit::SlidingLog(_) => 3,
+        Limit::SlidingWindow(limit) if limit.buckets() > COUNTS_MAX => BUCKET_RING,
+        Limit::SlidingWindow(_) => COUNTS,
+        Limit::SlidingLog(_) => LOG,
         Limit::Bucket(_) => 4,
-        Limit::Concurrency(_) => 5,
-        Limit::Quota(_) => 6,
+        Limit::Concurrency(_) => CONCURRENCY,
+        Limit::Quota(_) => QUOTA,
         Limit::Meter(_) => 7,
         Limit::Penalty(_) => 8,
     }
@@ -67,7 +95,7 @@ pub(crate) struct Script {
 /// Assembles each script once.
 pub(crate) struct Scripts {
     /// Indexed by the bits of the kind set.
-    assembled: [OnceLock<Arc<Script>>; 256],
+    assembled: [OnceLock<Arc<Script>>; KIND_SETS],
     edit: SourceEdit,
 }
 
@@ -80,7 +108,7 @@ impl Scripts {
     }
 
     pub(crate) fn with_edit(edit: SourceEdit) -> Scripts {
-        Scripts { assembled: [const { OnceLock::new() }; 256], edit }
+        Scripts { assembled: [const { OnceLock::new() }; KIND_SETS], edit }
     }
 
     /// The script with the twins of these kinds.
@@ -94,6 +122,12 @@ impl Scripts {
 
 fn assemble(kinds: KindSet, edit: &SourceEdit) -> String {
     let mut script = edit("prelude", PRELUDE);
+    if kinds.contains(LOG) || kinds.contains(BUCKET_RING) {
+        script.push_str(&edit("ring", LOG_RING));
+    }
+    if kinds.contains(CONCURRENCY) || kinds.contains(QUOTA) {
+        script.push_str(&edit("holds", HOLDS));
+    }
     let mut table = String::from("local twins = {");
     for (kind, name, source) in TWINS.into_iter().filter(|(kind, ..)| kinds.contains(*kind)) {
         script.push_str(&edit(name, source));
@@ -102,9 +136,20 @@ fn assemble(kinds: KindSet, edit: &SourceEdit) -> String {
     }
     script.push_str(&table);
     script.push_str(" }\n");
-    if !kinds.contains(3) {
-        // The driver refers to these functions of the sliding log.
+    // The driver refers to these functions.
+    if !kinds.contains(LOG) && !kinds.contains(BUCKET_RING) {
         script.push_str("local open_log, edit_log, write_log\n");
+    }
+    if !kinds.contains(BUCKET_RING) {
+        script.push_str("local counts_to_ring, ring_to_counts\n");
+        if kinds.contains(COUNTS) {
+            // Found only after a rule reduced its number of buckets. Nested, so that other calls do not define all of it.
+            let (ring, twin) = (edit("ring", LOG_RING), edit("bucket_ring", BUCKET_RING_TWIN));
+            _ = write!(
+                script,
+                "function ring_to_counts(key, state)\n{ring}{twin}return ring_to_counts(key, state)\nend\n"
+            );
+        }
     }
     script.push_str(&edit("driver", DRIVER));
     inline_constants(&strip_comments(&script))

@@ -26,6 +26,8 @@ pub(crate) struct KnownPrimary {
     pub(crate) address: Option<Address>,
     /// The replica that the sentinels are promoting. It may become the primary before the sentinels notice, or never.
     pub(crate) chosen_replica: Option<Address>,
+    /// Whether the chosen replica says that it is the primary. What the old primary still accepts will be lost.
+    pub(crate) is_promoted: bool,
     /// Why the primary is not known.
     pub(crate) error: Option<RedisError>,
 }
@@ -36,6 +38,9 @@ pub(crate) type Candidates = SmallVec<[Address; 2]>;
 impl KnownPrimary {
     fn candidates(&self) -> Candidates {
         let mut candidates: Candidates = self.chosen_replica.iter().cloned().collect();
+        if self.is_promoted && !candidates.is_empty() {
+            return candidates;
+        }
         let primary = self.address.iter().filter(|&address| self.chosen_replica.as_ref() != Some(address));
         candidates.extend(primary.cloned());
         candidates

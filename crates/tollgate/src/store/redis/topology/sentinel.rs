@@ -2,6 +2,10 @@
 //!
 //! The watcher subscribes to every sentinel and also queries each. It follows a failover at the first announcement, or at
 //! the next query if the announcement was lost. If sentinels disagree, the latest election wins.
+//!
+//! Sentinels announce a new primary up to a second after its promotion. In a failover of a healthy primary, both servers
+//! accept writes meanwhile, and those of the old one are lost. So the watcher asks the replica that a sentinel has chosen
+//! for its role, from the choice until the failover ends (`promotion`).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,6 +29,8 @@ use crate::store::redis::protocol::resp::Reply;
 /// Pause between queries of one sentinel while the primary is up, and while it is down.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 const POLL_PAUSE_DOWN: Duration = Duration::from_millis(50);
+/// The announcements that are subscribed to: a new primary, and a replica that is about to be promoted.
+const CHANNELS: [&[u8]; 2] = [b"+switch-master", b"+failover-state-send-slaveof-noone"];
 /// How long a sentinel may take to reply.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest pause after a sentinel failed.
@@ -39,8 +45,12 @@ pub(crate) struct SentinelWatcher {
     connector: Connector,
     name: Arc<str>,
     pub(crate) primary: watch::Sender<KnownPrimary>,
+    /// The replica that a sentinel is promoting.
+    pub(super) chosen_replica: watch::Sender<Option<Address>>,
     /// The primary's breaker. While it is open, sentinels are queried more often.
     breaker: Arc<Breaker>,
+    /// For connections to the servers, as opposed to sentinels.
+    pub(super) servers: Connector,
     runtime: Handle,
     jitter: fn() -> f64,
     /// The last report of each sentinel. None until it has replied or failed once.
@@ -77,7 +87,9 @@ impl SentinelWatcher {
             connector,
             name,
             primary: watch::Sender::new(KnownPrimary::default()),
+            chosen_replica: watch::Sender::new(None),
             breaker,
+            servers: context.connector.clone(),
             runtime: context.runtime.clone(),
             jitter: context.jitter,
             reports: Mutex::default(),
@@ -91,6 +103,7 @@ impl SentinelWatcher {
         for address in addresses {
             self.runtime.spawn(Arc::clone(self).watch_sentinel(address, Origin::Url));
         }
+        self.runtime.spawn(Arc::clone(self).watch_promotions());
     }
 
     fn watch_discovered(self: &Arc<Self>, addresses: Vec<Address>) {
@@ -128,11 +141,14 @@ impl SentinelWatcher {
             let mut queries = self.connect(address).await?;
             self.query_primary(&mut queries, address).await?;
             let mut events = self.connect(address).await?;
-            let subscribed =
-                with_timeout(async { events.command(&[b"SUBSCRIBE", b"+switch-master"]).await.map(drop) });
-            let subscribed = none_if_refused(subscribed.await)?.is_some();
+            let mut subscribed = false;
+            for channel in CHANNELS {
+                let subscribing =
+                    with_timeout(async { events.command(&[b"SUBSCRIBE", channel]).await.map(drop) });
+                subscribed |= none_if_refused(subscribing.await)?.is_some();
+            }
             loop {
-                self.query_primary(&mut queries, address).await?;
+                let is_failing_over = self.query_primary(&mut queries, address).await?;
                 *last_reply = Instant::now();
                 let others = none_if_refused(self.query_sentinels(&mut queries, address).await)?;
                 self.watch_discovered(others.unwrap_or_default());
@@ -140,7 +156,7 @@ impl SentinelWatcher {
                 tokio::select! {
                     event = events.receive(), if subscribed => drop(event?),
                     () = self.breaker.changed_from(is_down) => (),
-                    () = sleep(if is_down { POLL_PAUSE_DOWN } else { POLL_PAUSE }) => (),
+                    () = sleep(if is_down || is_failing_over { POLL_PAUSE_DOWN } else { POLL_PAUSE }) => (),
                 }
             }
         };
@@ -153,12 +169,13 @@ impl SentinelWatcher {
         connected.unwrap_or(Err(RedisError::NoReply))
     }
 
-    /// Queries the primary, the election that made it one, and the replica that is being promoted.
+    /// Queries the primary, the election that made it one, and the replica that is being promoted. Returns whether the
+    /// sentinel leads a failover.
     async fn query_primary(
         &self,
         sentinel: &mut CommandConnection,
         address: &Address,
-    ) -> Result<(), RedisError> {
+    ) -> Result<bool, RedisError> {
         let name = self.name.as_bytes();
         let (epoch, is_failing_over) = with_timeout(async {
             let reply = sentinel.command(&[b"SENTINEL", b"MASTER", name]).await?;
@@ -181,7 +198,7 @@ impl SentinelWatcher {
             None
         };
         self.record(address, Ok(SentinelReport { epoch, primary, chosen_replica }));
-        Ok(())
+        Ok(is_failing_over)
     }
 
     /// Queries the replica that the sentinel is promoting. Sentinels take up to a second to notice that it has become the
@@ -213,10 +230,17 @@ impl SentinelWatcher {
 
     /// Records a sentinel's report and publishes the primary. A failed sentinel does not count. If all have failed, the
     /// last known primary stays.
+    ///
+    /// If a sentinel fails after the replica that it chose became the primary, its report stays until that replica says
+    /// otherwise: the old primary's writes are lost from then on.
     fn record(&self, sentinel: &Address, result: Result<SentinelReport, RedisError>) {
         let mut reports = self.reports.lock();
         let error = result.as_ref().err().cloned();
-        reports.insert(sentinel.clone(), Some(result));
+        let last = reports.get(sentinel).and_then(Option::as_ref).and_then(|report| report.as_ref().ok());
+        let leads = last.is_some_and(|report| report.chosen_replica.is_some());
+        if result.is_ok() || !leads || !self.primary.borrow().is_promoted {
+            reports.insert(sentinel.clone(), Some(result));
+        }
         let valid = || reports.values().flatten().filter_map(|report| report.as_ref().ok());
         let Some(epoch) = valid().map(|report| report.epoch).max() else {
             if reports.values().all(Option::is_some) {
@@ -229,8 +253,16 @@ impl SentinelWatcher {
         self.primary.send_if_modified(|known| {
             let unchanged = latest().find(|report| Some(&report.primary) == known.address.as_ref());
             let address = unchanged.or_else(|| latest().next()).map(|report| report.primary.clone());
-            let differs = known.address != address || known.chosen_replica != chosen_replica;
-            *known = KnownPrimary { address, chosen_replica, error: None };
+            let is_chosen_still = known.chosen_replica == chosen_replica;
+            let differs = known.address != address || !is_chosen_still;
+            let is_promoted = known.is_promoted && is_chosen_still;
+            *known =
+                KnownPrimary { address, chosen_replica: chosen_replica.clone(), is_promoted, error: None };
+            differs
+        });
+        self.chosen_replica.send_if_modified(|chosen| {
+            let differs = *chosen != chosen_replica;
+            *chosen = chosen_replica;
             differs
         });
     }

@@ -1,0 +1,128 @@
+//! Model of a sliding window of many buckets: the list of charges, each at the start of its bucket.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::algorithm::sliding_window::Counting;
+use tollgate_core::{Decline, Mark, Operation, Time};
+
+use super::sliding_window::Numbers;
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
+
+/// How many of the newest buckets with charges a refund reaches.
+const REACH: usize = 16;
+
+/// Units by the first instant of their bucket, and the buckets' length. A bucket that was refunded stays, with 0 units.
+#[derive(Default, Clone)]
+pub struct BucketRingOracle {
+    length: Big,
+    units: BTreeMap<Big, Big>,
+}
+
+impl BucketRingOracle {
+    fn effective(&self, now: Big) -> Big {
+        self.units.keys().next_back().map_or(now, |newest| now.max(*newest))
+    }
+
+    /// Returns the start of the bucket in which a stored bucket counts: the one that contains its last instant.
+    fn counted_start(&self, numbers: &Numbers, start: Big) -> Big {
+        floor((start + self.length - 1).min(END), numbers.bucket())
+    }
+
+    /// Returns the start of the oldest bucket that counts at `now`.
+    fn oldest(numbers: &Numbers, now: Big) -> Big {
+        floor(now, numbers.bucket()) - Big::from(numbers.buckets) * numbers.bucket()
+    }
+
+    fn used(&self, numbers: &Numbers, now: Big) -> Big {
+        let now = self.effective(now);
+        let (bucket, tick, oldest) = (numbers.bucket(), numbers.tick(), Self::oldest(numbers, now));
+        let (mut newer, mut in_oldest) = (0, 0);
+        for (&start, &count) in &self.units {
+            match self.counted_start(numbers, start) {
+                start if start > oldest => newer += count,
+                start if start == oldest => in_oldest += count,
+                _ => (),
+            }
+        }
+        let weighed = match numbers.counting {
+            Counting::Strict => in_oldest,
+            Counting::Interpolated => {
+                let left = bucket / tick - (now % bucket) / tick;
+                ceil_div(in_oldest.min(numbers.most_per_bucket()) * left, bucket / tick)
+            }
+        };
+        (newer + weighed).min(END)
+    }
+
+    fn status(&self, numbers: &Numbers, now: Big) -> Status {
+        let limit = Big::from(numbers.limit);
+        Status {
+            limit,
+            remaining: limit - self.used(numbers, now),
+            reset_at: first(self.effective(now), |t| self.used(numbers, t) == 0),
+        }
+    }
+
+    /// Drops buckets that no longer count, and cuts the others to this limit's buckets, none later than the current one.
+    fn prune(&mut self, numbers: &Numbers, now: Big) {
+        let (start, oldest) = (floor(now, numbers.bucket()), Self::oldest(numbers, now));
+        let mut kept = BTreeMap::new();
+        for (&at, &count) in &self.units {
+            let at = self.counted_start(numbers, at);
+            if at >= oldest {
+                *kept.entry(at.min(start)).or_insert(0) += count;
+            }
+        }
+        (self.units, self.length) = (kept, numbers.bucket());
+    }
+}
+
+impl Oracle for BucketRingOracle {
+    type Numbers = Numbers;
+
+    fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
+        let (limit, now) = (Big::from(numbers.limit), self.effective(big(now)));
+        let status = self.status(numbers, now);
+        let lifetime = Big::from(numbers.buckets + 1) * numbers.bucket();
+        match *operation {
+            Operation::Peek { cost } => {
+                self.clone().step(numbers, time(now), &Operation::charge(cost)).without_write()
+            }
+            Operation::Charge { cost, .. } => {
+                let needed = Big::from(cost.max(1));
+                if self.used(numbers, now) + needed > limit {
+                    return status.refused(first(now, |t| self.used(numbers, t) + needed <= limit));
+                }
+                if cost == 0 {
+                    return status.unchanged(AT_ONCE);
+                }
+                self.prune(numbers, now);
+                let start = floor(now, numbers.bucket());
+                *self.units.entry(start).or_insert(0) += Big::from(cost);
+                let mark = Mark::Window { start: time(start) };
+                self.status(numbers, now).written(AT_ONCE, mark, start + lifetime)
+            }
+            Operation::Refund { mark: Mark::Window { start }, cost } => {
+                let start = big(start);
+                let held = self.units.get(&start).copied();
+                let newer = self.units.range(start..).count();
+                match held {
+                    Some(_) if self.length == numbers.bucket() && start >= Self::oldest(numbers, now) => (),
+                    _ => return status.declined(Decline::NotHeld),
+                }
+                if newer > REACH {
+                    return status.declined(Decline::TooOld);
+                }
+                let given = held.unwrap_or(0).min(cost.into());
+                if given == 0 {
+                    return status.declined(Decline::NotHeld);
+                }
+                *self.units.entry(start).or_insert(0) -= given;
+                let newest = self.effective(0);
+                self.status(numbers, now).written(done(given), Mark::None, newest + lifetime)
+            }
+            Operation::Refund { .. } => status.declined(Decline::NotHeld),
+            _ => status.declined(Decline::NotSupported),
+        }
+    }
+}

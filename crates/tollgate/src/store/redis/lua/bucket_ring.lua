@@ -1,0 +1,222 @@
+-- Sliding window of more than 64 buckets: the log's ring, with times rounded down to the start of their bucket. Twin of
+-- core's bucket_ring.rs; prelude.lua has the contract, but `state` and `change` are tables here, as in sliding_log.lua.
+--
+-- State
+--   BBI6  version 1, kind 12, number of entries
+--   I8    running total before the oldest entry
+--   I8    slot of the oldest entry + 2^24 * number of slots
+--   I8    bucket width
+--   I7I7  start of the bucket and running total of an entry, for each slot of the ring
+--
+-- Numbers, doubles: limit, bucket width, buckets, strict (0 or 1), tick
+--
+-- Example: charges of 1 at 2500000 and of 2 at 2650000 under buckets of 100000 leave the entries (2500000, 1) and
+-- (2600000, 3).
+--
+-- A check reads the head and, by binary search, the few entries that it needs, whatever the number of buckets.
+
+-- Returns counts of a sliding window, as bytes, as a ring. The newest bucket is kept even if it is empty, for its time.
+local function counts_to_ring(key, state)
+  check_head(state, 24)
+  local count, width, newest = unpack_from('<I6I8I8', state, 3)
+  check_range(0, count, 0, 1441)
+  check_length(state, 24 + 8 * count)
+  check_range(1, width, 1, MAX)
+  check_range(2, newest, 0, MAX)
+  local times, totals, entries, total = {}, {}, 0, 0
+  for age = count - 1, 0, -1 do
+    local units = unpack_from('<I8', state, 25 + 8 * age)
+    check_range(3 + age, units, 0, MAX)
+    local start = newest - age * width
+    if (units > 0 or age == 0) and start >= 0 then
+      total = (total - (WRAP - units)) % WRAP
+      times[entries], totals[entries], entries = start, total, entries + 1
+    end
+  end
+  return new_log(key, width, 0, times, totals, entries)
+end
+
+-- Returns a ring, as a log or as bytes, as bytes of counts, for a window of few buckets. Returns nil if it is empty.
+local function ring_to_counts(key, state)
+  local log = type(state) == 'table' and state or open_log(key, state)
+  if log.high == log.low then
+    return nil
+  end
+  local newest, width = entry(log, log.high - 1), log.width
+  local ages = min(floor((newest - entry(log, log.low)) / width), 1440)
+  local counts, before = {}, log.base
+  for age = 0, ages do
+    counts[age] = 0
+  end
+  for index = log.low, log.high - 1 do
+    local time, total = entry(log, index)
+    local age = floor((newest - time) / width)
+    if age <= ages then
+      counts[age] = (total - before) % WRAP
+    end
+    before = total
+  end
+  local parts = { pack('<BBI6I8I8', 1, 2, ages + 1, width, newest) }
+  for age = 0, ages do
+    parts[age + 2] = pack('<I8', counts[age])
+  end
+  return table.concat(parts)
+end
+
+local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
+  local limit, width, buckets, strict, tick = unpack_from('<ddddd', batch, numbers_at)
+  local ticks, window = width / tick, width * buckets
+  local low, high, expired, base, total, live, used = 0, 0, 0, 0, 0, 0, 0
+  local same_width, newest_time, newer = true, nil, 0
+  local oldest_sum, newer_sum = 0, 0
+
+  -- The start of the bucket in which an entry counts. A bucket of another width counts where its last microsecond is.
+  local function counted_start(time)
+    if same_width then
+      return time
+    end
+    time = min(time + log.width - 1, MAX)
+    return time - time % width
+  end
+
+  local function leaves_at(start)
+    return min(min(start + window, MAX) + width, MAX)
+  end
+
+  local function has_expired(time)
+    return leaves_at(counted_start(time)) <= now
+  end
+
+  local function clamped(oldest)
+    return min(oldest, floor(MAX / ticks))
+  end
+
+  local function total_before(index)
+    if index == low then
+      return log.base
+    end
+    local _, sum = entry(log, index - 1)
+    return sum
+  end
+
+  local start = now - now % width
+
+  local function counted(oldest, rest)
+    if strict == 0 then
+      oldest = ceil_div(clamped(oldest) * (ticks - floor((now - start) / tick)), ticks)
+    end
+    return min(rest + oldest, MAX)
+  end
+
+  if log and log.high > log.low then
+    low, high, same_width = log.low, log.high, log.width == width
+    newest_time, total = entry(log, high - 1)
+    now = max(now, newest_time)
+    start = now - now % width
+    expired = search_from_oldest(log, low, high, has_expired)
+    newer = search_from_oldest(log, expired, high, function(time)
+      return min(counted_start(time) + window, MAX) <= start
+    end)
+    base = total_before(expired)
+    local middle = total_before(newer)
+    oldest_sum, newer_sum = (middle - base) % WRAP, (total - middle) % WRAP
+    used = counted(oldest_sum, newer_sum)
+    live = (total - base) % WRAP
+  end
+
+  -- Returns when all units are back: when the newest bucket with units leaves.
+  local function reset()
+    if live == 0 then
+      return now
+    end
+    return leaves_at(counted_start((entry(log, newest_with_units(log, expired, high, total)))))
+  end
+
+  local remaining = max(limit - used, 0)
+  if op == CHARGE or op == PEEK then
+    local needed = max(cost, 1)
+    if used + needed > limit then
+      local room = limit - needed
+      local index = search_from_oldest(log, expired, high, function(_, sum)
+        return (total - sum) % WRAP > room
+      end)
+      local leaving = counted_start((entry(log, index)))
+      if strict == 1 then
+        return REFUSED, leaves_at(leaving), remaining, reset(), NONE, 0
+      end
+      -- The bucket that must leave in part, or as a whole. Buckets of another width may share it.
+      local first = partition_point(log, low, index, function(time)
+        return counted_start(time) < leaving
+      end)
+      local last = partition_point(log, index, high, function(time)
+        return counted_start(time) <= leaving
+      end)
+      local after = total_before(last)
+      local oldest, left = clamped((after - total_before(first)) % WRAP), room - (total - after) % WRAP
+      local passed = oldest <= left and 0 or ticks - floor(left * ticks / oldest)
+      return REFUSED, min(min(leaving + window, MAX) + passed * tick, MAX), remaining, reset(), NONE, 0
+    end
+    if cost == 0 then
+      return ADMITTED, 0, remaining, reset(), NONE, 0
+    end
+    local change = { expired = expired, time = start, cost = cost, width = width }
+    if not same_width and op == CHARGE then
+      local times, totals, entries = {}, {}, 0
+      for index = expired, high - 1 do
+        local time, sum = entry(log, index)
+        time = min(counted_start(time), start)
+        if entries == 0 or times[entries - 1] ~= time then
+          entries = entries + 1
+        end
+        times[entries - 1], totals[entries - 1] = time, sum
+      end
+      change.replaced, change.expired = new_log(log.key, width, base, times, totals, entries), 0
+    end
+    local expires = leaves_at(start)
+    return ADMITTED, 0, max(limit - used - cost, 0), expires, WINDOW, start, change, expires
+  elseif op ~= REFUND then
+    return NOT_SUPPORTED, 0, remaining, reset(), NONE, 0
+  end
+  if mark ~= WINDOW or high == low or not same_width then
+    return NOT_HELD, 0, remaining, reset(), NONE, 0
+  end
+  local index = partition_point(log, low, high, function(time)
+    return time < extra
+  end)
+  if index == high or entry(log, index) ~= extra or index < expired then
+    return NOT_HELD, 0, remaining, reset(), NONE, 0
+  end
+  if index + 16 < high then
+    return TOO_OLD, 0, remaining, reset(), NONE, 0
+  end
+  for above = index, high - 1 do
+    -- The refund changes all of them. Read them now, so that a corrupt one fails the Plan before any change.
+    entry(log, above)
+  end
+  local _, sum = entry(log, index)
+  local refunded = min(cost, (sum - total_before(index)) % WRAP)
+  if refunded == 0 then
+    return NOT_HELD, 0, remaining, reset(), NONE, 0
+  end
+  if index < newer then
+    oldest_sum = oldest_sum - refunded
+  else
+    newer_sum = newer_sum - refunded
+  end
+  local reset_time = now
+  if live > refunded then
+    local rest = (total - refunded) % WRAP
+    -- The totals from the refunded entry on decrease by the same amount. Those before it stay.
+    local newest_counted = partition_point(log, index, high, function(_, above)
+      return above ~= total
+    end)
+    if newest_counted == index then
+      newest_counted = partition_point(log, expired, index, function(_, below)
+        return below ~= rest
+      end)
+    end
+    reset_time = leaves_at((entry(log, newest_counted)))
+  end
+  return DONE, refunded, max(limit - counted(oldest_sum, newer_sum), 0), reset_time, NONE, 0,
+    { refunded = refunded, index = index }, leaves_at(newest_time)
+end
