@@ -23,8 +23,8 @@ pub(crate) struct EdgeError {
 enum ErrorKind {
     /// The request is malformed.
     BadRequest,
-    /// A part of the request exceeds a limit.
-    TooLarge,
+    /// The request cannot be counted: a part of it exceeds a limit or is missing. A gateway must not let it pass.
+    Uncountable,
     TokenRequired,
     UnknownToken,
     Forbidden,
@@ -50,6 +50,11 @@ impl EdgeError {
         EdgeError { kind: ErrorKind::BadRequest, message: message.into() }
     }
 
+    /// A request that cannot be counted, for example because a part is missing.
+    pub(crate) fn uncountable(message: impl Into<String>) -> EdgeError {
+        EdgeError { kind: ErrorKind::Uncountable, message: message.into() }
+    }
+
     /// A reset of a request that no rule matches, or not the named one.
     pub(crate) fn nothing_matched(rule: Option<&str>) -> EdgeError {
         let message = match rule {
@@ -66,7 +71,7 @@ impl EdgeError {
     /// A message of more bytes than a transport reads.
     pub(crate) fn message_too_large(bytes_max: usize) -> EdgeError {
         EdgeError {
-            kind: ErrorKind::TooLarge,
+            kind: ErrorKind::Uncountable,
             message: format!("the message has more than {bytes_max} bytes"),
         }
     }
@@ -124,7 +129,7 @@ impl EdgeError {
     /// The status of an HTTP response.
     pub(crate) const fn http_status(&self) -> StatusCode {
         match self.kind {
-            ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
+            ErrorKind::BadRequest | ErrorKind::Uncountable => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
             // A gateway denies what gets this status.
             ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
@@ -140,7 +145,7 @@ impl EdgeError {
     /// The `code` of a problem document. Programs depend on it.
     pub(crate) const fn problem_code(&self) -> &'static str {
         match self.kind {
-            ErrorKind::BadRequest | ErrorKind::TooLarge => "bad-request",
+            ErrorKind::BadRequest | ErrorKind::Uncountable => "bad-request",
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::Bound => "attribute-bound",
@@ -164,7 +169,7 @@ impl EdgeError {
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
             ErrorKind::Overloaded => "OVERLOADED",
             ErrorKind::BadRequest
-            | ErrorKind::TooLarge
+            | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::NothingMatched
@@ -178,7 +183,7 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::TooLarge
+            ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::Bound
             | ErrorKind::LeaseWithoutReceipt
@@ -198,7 +203,7 @@ impl From<RequestError> for EdgeError {
     fn from(error: RequestError) -> EdgeError {
         let kind = match &error {
             RequestError::Bound(_) => ErrorKind::Bound,
-            error if error.is_too_large() => ErrorKind::TooLarge,
+            error if error.is_too_large() => ErrorKind::Uncountable,
             _ => ErrorKind::BadRequest,
         };
         EdgeError { kind, message: error.to_string() }
@@ -291,6 +296,7 @@ mod tests {
             (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
             (RequestError::Bound(Excerpt::of("tenant")).into(), (403, "attribute-bound"), "NOPERM", None),
             (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
+            (EdgeError::uncountable("x"), (400, "bad-request"), "ERR", None),
             (
                 auth(AuthError::TokenRequired, Protocol::Http),
                 (401, "unauthorized"),

@@ -5,6 +5,7 @@
 
 pub(crate) mod descriptor_request;
 mod health;
+pub(crate) mod message;
 mod own_limit;
 mod preface;
 pub(crate) mod proto;

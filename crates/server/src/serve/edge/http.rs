@@ -15,7 +15,6 @@ mod response;
 mod route;
 mod status_page;
 mod surface;
-mod target;
 mod timeout_stream;
 
 use std::convert::Infallible;

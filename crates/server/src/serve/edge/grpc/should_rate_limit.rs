@@ -9,8 +9,9 @@ use tollgate::limiter::CheckError;
 use tonic::body::Body;
 
 use super::descriptor_request::{DescriptorRequest, MESSAGE_BYTES_MAX, read};
+use super::message::RateLimitRequest;
 use super::own_limit::{self, Charged, OwnLimit};
-use super::proto::{RateLimitRequest, RateLimitResponse};
+use super::proto::RateLimitResponse;
 use super::{response, unary};
 use crate::serve::edge::auth::Caller;
 use crate::serve::edge::error::EdgeError;
