@@ -322,7 +322,7 @@ proptest! {
                 now += step * 1_000;
                 let cost = cost.min(limit.capacity());
                 subject.apply(now, Operation::Charge { cost, token: Token(number as u128 + 1) });
-                if let Some(state) = &subject.state {
+                if let Some(state) = &subject.account.state {
                     prop_assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
                 }
             }

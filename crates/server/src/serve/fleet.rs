@@ -250,7 +250,7 @@ impl Fleet {
 
     /// Reads the register.
     ///
-    /// If there is none, waits for servers that run to restore it. If the servers in it have other hash keys although the
+    /// If it does not exist, waits for servers that run to restore it. If the servers in it have other hash keys although the
     /// fleet has one of ours, waits until those that were killed are dropped: a change of keys may be going on.
     async fn register_of_others(&self) -> Result<Register, StoreError> {
         let began = Instant::now();

@@ -6,7 +6,6 @@ mod contender;
 mod corrupt_state;
 mod fleet;
 mod footprint;
-
 mod long_logs;
 mod losses;
 mod out_of_memory;

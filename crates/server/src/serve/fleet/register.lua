@@ -13,7 +13,7 @@
 -- The register is text. Its first line is the hash key of the fleet. Each further line is a server:
 -- `id announced-at joined-at rules hash-keys`, with both times in microseconds since 1970.
 --
--- Reply: the time of the store in microseconds, then the register after the call; nil if there is none.
+-- Reply: the time of the store in microseconds, then the register after the call; nil if it does not exist.
 --
 -- Example: ARGV = {'announce', '2678400000', '30000000', '10000000', 'a1', '0', '80bc55', 'f00d', 'f00d'} on an empty store
 -- replies '1700000000000000\nf00d\na1 1700000000000000 1700000000000000 80bc55 f00d'.
