@@ -33,6 +33,15 @@ pub(super) fn compile(text: &str) -> Result<Expression, String> {
     Ok(Expression::new(move |attributes| evaluate(&program, &names, attributes)))
 }
 
+/// Returns the attributes that an expression reads. Empty if it is invalid.
+pub(super) fn attributes(text: &str) -> Vec<String> {
+    if text.len() > BYTES_MAX {
+        return Vec::new();
+    }
+    let Ok(program) = Program::compile(text) else { return Vec::new() };
+    program.references().variables().into_iter().map(str::to_owned).collect()
+}
+
 /// Functions whose time depends only on the length of the attributes.
 const FUNCTIONS: [&str; 8] = ["int", "uint", "size", "min", "max", "startsWith", "endsWith", "contains"];
 
@@ -202,6 +211,11 @@ mod tests {
         let request = Attributes::new().with("tokens", "many");
         for text in ["int(tokens)", "int(absent)", "1 / 0", "0 - 1", "9223372036854775807"] {
             assert_eq!(cost(text, &request), None, "{text}");
+        }
+        // A product that overflows, a number that is no i64, and one beyond what stores count exactly.
+        for tokens in ["92233720368547758", "92233720368547758070", "9007199254740992"] {
+            let request = Attributes::new().with("tokens", tokens);
+            assert_eq!(cost("int(tokens) * 1000", &request), None, "{tokens}");
         }
     }
 
