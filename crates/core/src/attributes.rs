@@ -82,7 +82,7 @@ impl<'a> Attributes<'a> {
         self.path_readings = others;
     }
 
-    /// Returns the other readings of `path`. Almost always there are none.
+    /// Returns the other readings of `path`. Almost always it is empty.
     #[inline]
     pub const fn path_readings(&self) -> &'a [String] {
         self.path_readings
