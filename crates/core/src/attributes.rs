@@ -82,7 +82,7 @@ impl<'a> Attributes<'a> {
         self.path_readings = others;
     }
 
-    /// Returns the other readings of `path`. Almost always there are none.
+    /// Returns the other readings of `path`. Almost always it is empty.
     #[inline]
     pub const fn path_readings(&self) -> &'a [String] {
         self.path_readings
@@ -129,7 +129,7 @@ impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Attributes<'a> {
         }
         let mut inline = [("", ""); INLINE];
         inline[..N].copy_from_slice(&entries);
-        Attributes { inline, len: N, ..Attributes::new() }
+        Attributes { inline, len: N, more: Vec::new(), path_readings: &[], client_address: None }
     }
 }
 

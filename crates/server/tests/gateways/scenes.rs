@@ -179,7 +179,7 @@ pub(crate) fn refusals_of_other_kinds_have_their_own_status(recipe: &Recipe) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("headers");
     std::fs::write(&file, b"x-api-key: \xff\n").expect("a file can be written");
-    // A key of any bytes is counted, as a subject of its own.
+    // A key of any bytes is counted, as a separate subject.
     for left in (0..5).rev() {
         let answer = site.get(2, "/search", &[&format!("@{}", file.display())]);
         assert_remaining(recipe, &answer, "search-per-key", left);

@@ -406,8 +406,8 @@ impl FileReader<'_> {
     }
 }
 
-/// Reads an expression and the cost of a request for which it fails. Without that cost, whoever makes the expression fail
-/// would pay too little.
+/// Reads an expression and the cost of a request for which it fails. Without that cost, a client that makes the
+/// expression fail would pay too little.
 fn expression_cost(entry: &Node, default: Option<&Node>, problems: &mut Problems) -> Option<Cost> {
     let text = entry.text()?;
     match (expression::compile(text), default) {

@@ -40,7 +40,7 @@ impl OutputShare {
         OutputShare { budget, unread: 0 }
     }
 
-    /// Sets the unread output of this connection. Usually there is none, before and after.
+    /// Sets the unread output of this connection. Usually it is empty before and after.
     #[inline]
     pub(crate) fn set(&mut self, unread: usize) {
         if unread != self.unread {
