@@ -1,7 +1,9 @@
 //! The attributes of a request: names and values, such as tenant, user, api_key, ip, method and path.
 
+use core::net::IpAddr;
 use std::fmt;
 
+use crate::path::PATH;
 use crate::short_bytes;
 
 /// Number of attributes that are stored inline. Most requests have no more.
@@ -18,6 +20,10 @@ pub struct Attributes<'a> {
     len: usize,
     /// The remaining attributes.
     more: Vec<(&'a str, &'a str)>,
+    /// Other readings of `path`.
+    path_readings: &'a [String],
+    /// The client's address, of which `ip` may be a block.
+    client_address: Option<IpAddr>,
 }
 
 impl<'a> Attributes<'a> {
@@ -60,6 +66,38 @@ impl<'a> Attributes<'a> {
         if self.more.is_empty() { found } else { found.or_else(|| find_in(&self.more)) }
     }
 
+    /// Sets the client's whole address. Conditions on `ip` test it, while the attribute `ip` is the block that is counted.
+    pub fn set_client_address(&mut self, address: IpAddr) {
+        self.client_address = Some(address);
+    }
+
+    /// Returns the client's whole address, if it was set.
+    pub const fn client_address(&self) -> Option<IpAddr> {
+        self.client_address
+    }
+
+    /// Sets `path` to one reading of a target, and keeps its other readings (see [`crate::path`]).
+    pub fn set_path_readings(&mut self, path: &'a str, others: &'a [String]) {
+        self.set(PATH, path);
+        self.path_readings = others;
+    }
+
+    /// Returns the other readings of `path`. Almost always it is empty.
+    #[inline]
+    pub const fn path_readings(&self) -> &'a [String] {
+        self.path_readings
+    }
+
+    /// Returns the attributes once for each reading of `path`.
+    pub(crate) fn each_reading(&self) -> impl Iterator<Item = Attributes<'a>> + '_ {
+        let others = self.path_readings.iter().map(|reading| {
+            let mut attributes = self.clone();
+            attributes.set_path_readings(reading, &[]);
+            attributes
+        });
+        std::iter::once(Attributes { path_readings: &[], ..self.clone() }).chain(others)
+    }
+
     /// Returns all attributes, in the order in which they were first set.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         self.inline[..self.len].iter().chain(&self.more).copied()
@@ -91,7 +129,7 @@ impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Attributes<'a> {
         }
         let mut inline = [("", ""); INLINE];
         inline[..N].copy_from_slice(&entries);
-        Attributes { inline, len: N, more: Vec::new() }
+        Attributes { inline, len: N, more: Vec::new(), path_readings: &[], client_address: None }
     }
 }
 

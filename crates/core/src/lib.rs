@@ -34,6 +34,7 @@ pub mod decision;
 pub mod exactness;
 pub mod key;
 pub mod limit;
+pub mod path;
 pub mod plan;
 pub mod rules;
 mod short_bytes;

@@ -48,6 +48,12 @@ pub(crate) struct Config {
     /// The rules file; `None` for the starter rules.
     pub(crate) rules: Option<PathBuf>,
     pub(crate) store: StoreConfig,
+    /// How long the store may take to decide.
+    pub(crate) store_deadline: Duration,
+    /// Calls of one caller that may wait for the store.
+    pub(crate) in_flight_max_per_caller: usize,
+    /// Output of RESP connections that clients have not read, in bytes.
+    pub(crate) resp_output_max: usize,
     /// The hash keys; `None` for a random one, which only the memory store accepts.
     pub(crate) hashers: Option<SubjectHashers>,
     /// How long a request id is remembered.
@@ -85,8 +91,24 @@ pub(crate) struct Config {
 /// The store.
 #[derive(Debug)]
 pub(crate) enum StoreConfig {
-    Memory { keys_max: usize },
+    Memory {
+        keys_max: usize,
+        /// Keys of limits that callers send along, besides those of rules.
+        own_keys_max: usize,
+        /// Bytes of large states, such as logs; `None` for the default of `keys_max`.
+        state_bytes_max: Option<usize>,
+    },
     Redis(Box<RedisSettings>),
+}
+
+impl StoreConfig {
+    /// Keys of limits that callers send along. A shared store has no such bound.
+    pub(crate) fn own_keys_max(&self) -> u32 {
+        match self {
+            StoreConfig::Memory { own_keys_max, .. } => u32::try_from(*own_keys_max).unwrap_or(u32::MAX),
+            StoreConfig::Redis(_) => u32::MAX,
+        }
+    }
 }
 
 /// The files of the TLS certificates.

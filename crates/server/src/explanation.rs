@@ -27,7 +27,7 @@ pub(crate) struct Explanation<'a> {
 }
 
 impl<'a> Explanation<'a> {
-    /// Explains a request at `now`. Charges nothing and uses no store.
+    /// Explains a request at `now`. Charges nothing and uses no store. Its attributes are prepared (see `RuleSet::prepare`).
     pub(crate) fn new(
         rules: &'a RuleSet,
         rules_text: &'a RulesText,

@@ -13,6 +13,7 @@ mod readiness;
 mod rules_in_force;
 mod server_state;
 mod store_status;
+mod work_share;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::stderr;
 use edge::auth::AccessPolicy;
+use edge::resp::OutputBudget;
 use evictions::Evictions;
 use fleet::Others;
 use gate::{Backed, Gate};
@@ -39,9 +41,10 @@ use listen::listener::Listener;
 use listen::tls::Tls;
 use listen::worker::{self, Worker};
 use maintenance::Maintenance;
-use observe::{Recorder, StoreCalls, TimedStore, Traces, log};
+use observe::{AuthFailures, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
+use work_share::WorkShares;
 
 /// Serves until a signal stops the server. `reread` returns the configuration again, for settings that can change meanwhile.
 pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>) -> Result<()> {
@@ -57,6 +60,13 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let tls = config.tls.as_ref().map(|files| Tls::load(files, access.accepts_uncertified())).transpose()?;
     let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
     let calls = Arc::<StoreCalls>::default();
+    let work = match &config.store {
+        StoreConfig::Memory { .. } => WorkShares::unlimited(),
+        StoreConfig::Redis(_) => {
+            WorkShares::of_store(Arc::clone(&calls), config.store_deadline, config.in_flight_max_per_caller)
+        }
+    };
+    let own_keys_max = config.store.own_keys_max();
     let rules_name = source.name().to_owned();
     let setup = Setup::default()
         .rules_source(source)
@@ -72,7 +82,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     // In the namespace of the rules, which separates fleets on one store.
     let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let state = Arc::new(ServerState {
-        gate: Gate::new(limiter, recorder, throttled),
+        gate: Gate::new(limiter, recorder, throttled, own_keys_max),
         rules,
         access: ArcSwap::from_pointee(access),
         tls,
@@ -81,6 +91,9 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
             max_per_address: config.connections_max_per_address as u64,
             prefixes: config.prefixes,
         })),
+        work,
+        output: Arc::new(OutputBudget::new(config.resp_output_max)),
+        auth_failures: AuthFailures::default(),
         control_on_http: config.control_on_http,
         allowed_hosts: config.allowed_hosts,
         dialect: config.dialect,
@@ -147,8 +160,13 @@ async fn open(
         None => setup,
     };
     match store {
-        StoreConfig::Memory { keys_max } => {
-            let store = MemoryStore::new().keys_max(keys_max);
+        StoreConfig::Memory { keys_max, own_keys_max, state_bytes_max } => {
+            // Keys of callers' own limits never use up what the rules have.
+            let store = MemoryStore::new().keys_max(keys_max.saturating_add(own_keys_max));
+            let store = match state_bytes_max {
+                Some(bytes) => store.state_bytes_max(bytes),
+                None => store,
+            };
             Ok(Backed::Memory(setup.build(store).map_err(refused)?))
         }
         StoreConfig::Redis(settings) => {

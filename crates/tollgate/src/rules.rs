@@ -2,6 +2,7 @@
 //!
 //! [`load`] returns a complete [`RuleSet`], or `None` and a list of all problems, each with its position and a fix.
 
+mod attributes;
 mod expression;
 mod file_shape;
 mod foreign_words;

@@ -10,6 +10,7 @@ use tollgate::store::memory::MemoryStore;
 use tollgate::{Clock, Keyed, LocalLimiter, ManualClock};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{
     Answer, Decline, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token,
     Verdict,
@@ -276,6 +277,30 @@ rules:
     limiter.sweep();
     assert!(check("ip", "10.9.9.9"), "removed anonymous subjects make room");
     assert_eq!(limiter.usage().overflowed, 990);
+}
+
+#[test]
+fn large_states_are_bounded_in_bytes_and_no_state_is_removed_while_it_counts() {
+    const KIB: usize = 1_024;
+    let limit = Limit::SlidingLog(SlidingLog::new(1_000, Span::from_secs(3_600)).unwrap());
+    let subjects_with_state = |bytes: usize| {
+        let clock = clock();
+        let store = keyed_store(clock).keys_max(1_000_000).state_bytes_max(bytes);
+        let keyed = Keyed::with_store(limit, store).unwrap();
+        for number in 0..1_000_u32 {
+            for _ in 0..100 {
+                keyed.check(number.to_le_bytes());
+                // Charges at the same instant share an entry.
+                clock.advance(Duration::from_micros(1));
+            }
+        }
+        assert!(keyed.check(0_u32.to_le_bytes()).allowed(), "its log still grows");
+        keyed.store().usage().keys
+    };
+    // About 2 KiB for a log of a hundred entries, and one more log for each of the 256 parts of the store.
+    let few = subjects_with_state(512 * KIB);
+    assert!((100..=700).contains(&few), "{few} subjects in 512 KiB");
+    assert_eq!(subjects_with_state(64 * KIB * KIB), 1_000);
 }
 
 #[test]

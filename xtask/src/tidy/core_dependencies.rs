@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("siphasher", "the content bound to a request id is compared by hash"),
     ("smallvec", "the plan of an ordinary check allocates nothing"),
     ("thiserror", "errors are typed"),
+    ("unicode-normalization", "spellings of one account name are one subject; its tables are compiled in"),
 ];
 
 /// Runtimes, I/O, and sources of randomness. No dependency of a dependency may be one of these either.
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     const CLEAN: &str = "0tollgate-core v0.1.0 (here)|\n1blake3 v1.8.7|pure\n2cfg-if v1.0.5|\n1jiff v0.2.39|std\n\
-                         1siphasher v1.0.1|\n1smallvec v1.16.4|\n1thiserror v2.0.21|std\n";
+                         1siphasher v1.0.1|\n1smallvec v1.16.4|\n1thiserror v2.0.21|std\n1unicode-normalization v0.1.25|\n";
 
     fn problems(resolved: &str) -> Vec<(usize, String)> {
         let manifest = "[dependencies]\nblake3.workspace = true\njiff = \"0.2\"\nserde.workspace = true\n";

@@ -2,7 +2,7 @@
 //!
 //! - State: at most [`PAIRS_MAX`] pairs of an end and the units that count until then, ordered by end.
 //! - An end is rounded up to a multiple of 1/32 of the hold's length, so equal holds need at most 64 pairs.
-//! - If holds of many lengths fill the pairs, the next later pair takes a new hold. If there is none, the last pair moves
+//! - If holds of many lengths fill the pairs, the next later pair takes a new hold. Without a later pair, the last pair moves
 //!   out to the new end. So units may count longer than their hold, never shorter.
 //! - Giving back takes units from the first pairs at or after the hold's end. Pairs at or after any instant always hold at
 //!   least the units of all holds that end at or after it, so the units of one hold are never taken twice.

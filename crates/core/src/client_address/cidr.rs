@@ -83,6 +83,18 @@ impl Cidr {
         clear_host_bits(address.to_canonical(), self.prefix) == self.first
     }
 
+    /// Whether the block contains every address of another block.
+    pub fn contains_block(&self, other: &Cidr) -> bool {
+        self.first.is_ipv4() == other.first.is_ipv4()
+            && self.prefix <= other.prefix
+            && clear_host_bits(other.first, self.prefix) == self.first
+    }
+
+    /// Whether an address is in both blocks.
+    pub fn overlaps(&self, other: &Cidr) -> bool {
+        self.contains_block(other) || other.contains_block(self)
+    }
+
     /// Returns the first address of the block.
     pub const fn first(&self) -> IpAddr {
         self.first

@@ -1,7 +1,12 @@
 //! Conditions: which attribute values a request must have for a rule to match.
 
+use core::net::IpAddr;
+
 use super::exclusion::Exclusion;
+use super::subject_selector::ADDRESS;
 use crate::attributes::Attributes;
+use crate::client_address::Cidr;
+use crate::path::PATH;
 
 /// A test of one attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +28,8 @@ pub enum Test {
     Glob(String),
     /// The value is a path that matches this pattern, segment by segment.
     Path(PathPattern),
+    /// The value is an address, or a block of addresses, inside one of these blocks.
+    Address(Vec<Cidr>),
     /// The value passes a test and is not excluded.
     Except(Box<Exclusion>),
 }
@@ -68,8 +75,31 @@ pub enum PathPatternError {
 const SEGMENTS_MAX: usize = 64;
 
 impl Condition {
-    /// Whether the request meets the condition.
+    /// Whether the request meets the condition. If its path has several readings, one of them is enough.
+    #[inline]
     pub fn holds(&self, attributes: &Attributes<'_>) -> bool {
+        let readings = attributes.path_readings();
+        self.holds_first(attributes)
+            || (!readings.is_empty()
+                && self.attribute == PATH
+                && readings.iter().any(|reading| self.test.holds(reading)))
+    }
+
+    /// Whether the request meets the condition whichever way its path is read.
+    pub fn holds_in_every_reading(&self, attributes: &Attributes<'_>) -> bool {
+        self.holds_first(attributes)
+            && (self.attribute != PATH
+                || attributes.path_readings().iter().all(|reading| self.test.holds(reading)))
+    }
+
+    #[inline]
+    fn holds_first(&self, attributes: &Attributes<'_>) -> bool {
+        if let Test::Address(blocks) = &self.test
+            && self.attribute == ADDRESS
+            && let Some(address) = attributes.client_address()
+        {
+            return blocks.iter().any(|block| block.contains(address));
+        }
         attributes.get(&self.attribute).is_some_and(|value| self.test.holds(value))
     }
 }
@@ -90,9 +120,19 @@ impl Test {
             Test::Prefix(prefix) => value.starts_with(prefix.as_str()),
             Test::Glob(pattern) => glob(pattern.as_bytes(), value.as_bytes()),
             Test::Path(pattern) => pattern.matches(value),
+            Test::Address(blocks) => is_inside(value, blocks),
             Test::Except(exclusion) => exclusion.holds(value),
         }
     }
+}
+
+/// Whether an address, or a whole block of addresses, is inside one of the blocks.
+fn is_inside(value: &str, blocks: &[Cidr]) -> bool {
+    if let Ok(address) = value.parse::<IpAddr>() {
+        return blocks.iter().any(|block| block.contains(address));
+    }
+    let Ok(whole) = value.parse::<Cidr>() else { return false };
+    blocks.iter().any(|block| block.contains_block(&whole))
 }
 
 /// Whether `text` matches `pattern`. The work is at most the product of the lengths: after a mismatch, only the last `*`
@@ -219,6 +259,63 @@ mod tests {
         let pattern = "*a".repeat(500);
         let text = "a".repeat(499) + "b";
         assert!(!glob(pattern.as_bytes(), text.as_bytes()));
+    }
+
+    #[test]
+    fn an_address_test_takes_addresses_and_blocks_of_both_families() {
+        let test = |blocks: &[&str]| {
+            Test::Address(blocks.iter().map(|block| block.parse().expect("a block")).collect())
+        };
+        for (blocks, value, holds) in [
+            (&["2001:db8::1"][..], "2001:db8::1", true),
+            (&["2001:db8::1"], "2001:0db8:0::0001", true),
+            (&["2001:db8::1"], "2001:db8::2", false),
+            (&["2001:db8::1"], "2001:db8::/64", false),
+            (&["2001:db8::/32"], "2001:db8:5::/64", true),
+            (&["2001:db8:5::/64"], "2001:db8::/32", false),
+            (&["192.0.2.0/24"], "192.0.2.77", true),
+            (&["192.0.2.0/24"], "::ffff:192.0.2.77", true),
+            (&["::ffff:192.0.2.0/120"], "192.0.2.77", true),
+            (&["192.0.2.0/24"], "192.0.3.1", false),
+            (&["198.51.100.7", "10.0.0.0/8"], "10.1.2.3", true),
+            (&["0.0.0.0/0"], "::1", false),
+            (&["0.0.0.0/0"], "unknown", false),
+            (&["0.0.0.0/0"], "", false),
+        ] {
+            assert_eq!(test(blocks).holds(value), holds, "{blocks:?} {value}");
+        }
+    }
+
+    #[test]
+    fn a_condition_on_the_address_tests_the_whole_address_and_not_the_block_that_is_counted() {
+        let block = |text: &str| Test::Address(vec![text.parse().expect("a block")]);
+        let condition = Condition { attribute: "ip".to_owned(), test: block("2001:db8::1") };
+        let mut attributes = Attributes::from([("ip", "2001:db8::/64")]);
+        assert!(!condition.holds(&attributes));
+        attributes.set_client_address("2001:db8::1".parse().expect("an address"));
+        assert!(condition.holds(&attributes));
+        // Another attribute has its own value.
+        let other = Condition { attribute: "peer".to_owned(), test: block("2001:db8::1") };
+        assert!(!other.holds(&attributes));
+    }
+
+    #[test]
+    fn a_condition_on_the_path_holds_in_any_reading_or_in_every_one() {
+        let condition =
+            |path: &str| Condition { attribute: "path".to_owned(), test: Test::OneOf(vec![path.to_owned()]) };
+        let others = ["/b".to_owned(), "/c".to_owned()];
+        let mut attributes = Attributes::from([("user", "/b")]);
+        attributes.set_path_readings("/a", &others);
+        for (path, any, every) in
+            [("/a", true, false), ("/b", true, false), ("/c", true, false), ("/d", false, false)]
+        {
+            assert_eq!(condition(path).holds(&attributes), any, "{path}");
+            assert_eq!(condition(path).holds_in_every_reading(&attributes), every, "{path}");
+        }
+        let all = Condition { attribute: "path".to_owned(), test: Test::Prefix("/".to_owned()) };
+        assert!(all.holds_in_every_reading(&attributes));
+        let user = Condition { attribute: "user".to_owned(), test: Test::OneOf(vec!["/a".to_owned()]) };
+        assert!(!user.holds(&attributes), "readings belong to the path");
     }
 
     #[test]

@@ -52,8 +52,22 @@ pub struct ResolvedCost {
 }
 
 impl Cost {
-    /// Returns the cost of a request. `requested` is the cost in the request itself.
+    /// Returns the cost of a request. `requested` is the cost in the request itself. If its path has several readings,
+    /// the highest cost counts.
+    #[inline]
     pub fn resolve(&self, attributes: &Attributes<'_>, requested: u64) -> ResolvedCost {
+        if attributes.path_readings().is_empty() {
+            return self.resolve_reading(attributes, requested);
+        }
+        let costs = attributes.each_reading().map(|reading| self.resolve_reading(&reading, requested));
+        let highest = |one: ResolvedCost, other: ResolvedCost| ResolvedCost {
+            cost: one.cost.max(other.cost),
+            failed: one.failed || other.failed,
+        };
+        costs.fold(ResolvedCost { cost: 0, failed: false }, highest)
+    }
+
+    fn resolve_reading(&self, attributes: &Attributes<'_>, requested: u64) -> ResolvedCost {
         let ok = |cost| ResolvedCost { cost, failed: false };
         match self {
             Cost::FromRequest => ok(requested),

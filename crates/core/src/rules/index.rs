@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::condition::{Condition, Segment, Test};
 use super::tree::Tree;
 use crate::attributes::Attributes;
+use crate::path::PATH;
 
 /// Indexes of rules, in the order of the file.
 pub(super) type Found = SmallVec<[u32; 8]>;
@@ -63,11 +64,24 @@ impl Index {
                 tree.find(value.as_bytes(), &mut found);
             }
         }
+        if !attributes.path_readings().is_empty() {
+            self.add_other_readings(attributes, &mut found);
+        }
         if found.len() > 1 {
             found.sort_unstable();
             found.dedup();
         }
         found
+    }
+
+    /// Adds the rules that another reading of the path may match.
+    #[cold]
+    fn add_other_readings(&self, attributes: &Attributes<'_>, found: &mut Found) {
+        for (_, tree) in self.attributes.iter().filter(|(name, _)| name == PATH) {
+            for reading in attributes.path_readings() {
+                tree.find(reading.as_bytes(), found);
+            }
+        }
     }
 
     /// Whether a candidate's other conditions hold.
@@ -85,13 +99,13 @@ impl Index {
     }
 }
 
-/// Returns names for the tree entries of a test. A glob and a test with exclusions have none.
+/// Returns names for the tree entries of a test. A glob, an address and a test with exclusions have none.
 fn entries(test: &Test) -> Vec<String> {
     match test {
         Test::OneOf(values) => values.iter().map(|value| format!("={value}")).collect(),
         Test::Prefix(prefix) => vec![format!("^{prefix}")],
         Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::entry).collect()],
-        Test::Glob(_) | Test::Except(_) => Vec::new(),
+        Test::Glob(_) | Test::Address(_) | Test::Except(_) => Vec::new(),
     }
 }
 

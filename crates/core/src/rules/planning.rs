@@ -145,11 +145,20 @@ impl RuleSet {
         now: Time,
         plan: &mut Plan<'r>,
     ) -> Result<Planned<'r, ()>, PlanError> {
-        let attributes = request.attributes;
-        if let Some(denied) = self.deny.iter().find(|exception| exception.holds(attributes)) {
+        let values = self.prepare(request.attributes);
+        let replaced;
+        let attributes = match &values {
+            None => request.attributes,
+            Some(values) if values.is_refused() => return Ok(Planned::Denied(&self.ambiguous_path)),
+            Some(values) => {
+                replaced = values.replace_in(request.attributes);
+                &replaced
+            }
+        };
+        if let Some(denied) = self.deny.iter().find(|exception| exception.denies(attributes)) {
             return Ok(Planned::Denied(denied));
         }
-        if let Some(bypassed) = self.bypass.iter().find(|exception| exception.holds(attributes)) {
+        if let Some(bypassed) = self.bypass.iter().find(|exception| exception.bypasses(attributes)) {
             return Ok(Planned::Bypassed(bypassed));
         }
         let (mut skipped, mut cost_failed) = (0, 0);
@@ -219,7 +228,8 @@ impl RuleSet {
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
     }
 
-    /// Returns how every rule sees a request, whether it matches or not.
+    /// Returns how every rule sees a request, whether it matches or not. Its attributes are prepared (see
+    /// [`RuleSet::prepare`]).
     pub fn explain<'r, 'a>(
         &'r self,
         request: &Request<'a>,

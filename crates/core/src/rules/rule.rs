@@ -125,10 +125,15 @@ pub struct Override {
 }
 
 impl Override {
-    /// Whether it applies to this request.
+    /// Whether it applies to this request. If the path has several readings, one that denies applies in any of them, and
+    /// one with other numbers only in all of them.
     pub fn holds(&self, attributes: &Attributes<'_>, now: Time) -> bool {
+        let denies = self.limit == RuleLimit::Deny;
         self.until.is_none_or(|until| now < until)
-            && self.conditions.iter().all(|condition| condition.holds(attributes))
+            && self.conditions.iter().all(|condition| match denies {
+                true => condition.holds(attributes),
+                false => condition.holds_in_every_reading(attributes),
+            })
     }
 
     /// Returns its precedence: the highest rank wins, and of equals the last in the file.

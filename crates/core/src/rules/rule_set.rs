@@ -3,13 +3,19 @@
 use std::collections::HashSet;
 
 use super::condition::Condition;
+use super::cost::Cost;
 use super::index::{Found, Index};
 use super::placement::Placement;
+use super::preparation::{AmbiguousPaths, Preparation, PreparedValues};
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
 use crate::attributes::Attributes;
 use crate::limit::Algorithm;
+use crate::path::PATH;
 use crate::time::Time;
+
+/// The reason of a refusal because of the path.
+const AMBIGUOUS_PATH: &str = "servers read this path in several ways";
 
 /// All rules that are in force together. Valid by construction and read-only.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +27,13 @@ pub struct RuleSet {
     pub(super) bypass: Vec<ListEntry>,
     pub(super) placement: Placement,
     pub(super) unmatched: Unmatched,
+    preparation: Preparation,
+    /// Refuses targets that have several readings, or too many.
+    pub(super) ambiguous_path: ListEntry,
+    /// Whether a rule reads the path.
+    reads_path: bool,
+    /// Whether the attributes of a request may have to be prepared.
+    prepares: bool,
     takes_leases: bool,
     time_independent: bool,
     index: Index,
@@ -48,7 +61,7 @@ pub(super) struct Compiled {
 }
 
 /// An entry of the deny list or the bypass list. No rule is checked for requests that match it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListEntry {
     /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
@@ -125,18 +138,68 @@ impl RuleSet {
                 && partition.iter().all(|name| rule.per.always_includes(name)),
         };
         let compiled = rules.iter().zip(by_rule).map(compile).collect();
-        let unmatched = Unmatched::Allow;
-        Ok(RuleSet {
+        let mut set = RuleSet {
             rules,
             compiled,
             deny,
             bypass,
             placement,
-            unmatched,
+            preparation: Preparation::default(),
+            ambiguous_path: ListEntry { reason: AMBIGUOUS_PATH.to_owned(), ..ListEntry::default() },
+            reads_path: false,
+            prepares: false,
+            unmatched: Unmatched::Allow,
             takes_leases,
             time_independent,
             index,
-        })
+        };
+        set.reads_path = set.some_part_reads_path();
+        set.prepares = set.reads_path;
+        Ok(set)
+    }
+
+    /// Returns these rules with another preparation of attributes.
+    #[must_use]
+    pub fn with_preparation(mut self, preparation: Preparation) -> RuleSet {
+        self.prepares = self.reads_path
+            || !preparation.normalize.is_empty()
+            || preparation.ambiguous_paths == AmbiguousPaths::Refuse;
+        self.preparation = preparation;
+        self
+    }
+
+    /// Returns how attributes are prepared before rules see them.
+    pub const fn preparation(&self) -> &Preparation {
+        &self.preparation
+    }
+
+    /// Returns the attribute values that rules see instead of those of the request; `None` if they are the same.
+    #[inline]
+    pub fn prepare(&self, attributes: &Attributes<'_>) -> Option<Box<PreparedValues>> {
+        if self.prepares { self.preparation.prepare(attributes) } else { None }
+    }
+
+    fn some_part_reads_path(&self) -> bool {
+        let reads = |conditions: &[Condition]| conditions.iter().any(|condition| condition.attribute == PATH);
+        let in_rule = |rule: &Rule| {
+            let by_cost = match &rule.cost {
+                Cost::Table { attribute, .. } => attribute == PATH,
+                // Which attributes an expression reads is not known here.
+                Cost::Expression { .. } => true,
+                Cost::FromRequest | Cost::One | Cost::Constant(_) => false,
+            };
+            by_cost
+                || reads(&rule.conditions)
+                || rule.per.parts.iter().flatten().any(|name| name == PATH)
+                || rule.on_failure.by.as_ref().is_some_and(|(name, _)| name == PATH)
+        };
+        self.rules.iter().any(in_rule)
+            || self
+                .compiled
+                .iter()
+                .flat_map(|compiled| &compiled.overrides)
+                .any(|change| reads(&change.conditions))
+            || self.deny.iter().chain(&self.bypass).any(|entry| reads(&entry.conditions))
     }
 
     /// Sets what happens to requests that no rule counts.
@@ -197,6 +260,9 @@ impl RuleSet {
 
     /// Returns the indexes of the rules that match, in the order of the file. Rules that are off never match.
     pub fn matching(&self, attributes: &Attributes<'_>) -> Found {
+        let values = self.prepare(attributes);
+        let replaced = values.as_ref().map(|values| values.replace_in(attributes));
+        let attributes = replaced.as_ref().unwrap_or(attributes);
         let mut found = self.candidates(attributes);
         found.retain(|rule_index| self.matches(*rule_index, attributes));
         found
@@ -241,7 +307,13 @@ impl RuleSet {
 }
 
 impl ListEntry {
-    pub(super) fn holds(&self, attributes: &Attributes<'_>) -> bool {
+    /// Whether a deny list with this entry refuses: one reading of the path is enough.
+    pub(super) fn denies(&self, attributes: &Attributes<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(attributes))
+    }
+
+    /// Whether a bypass list with this entry allows: every reading of the path must match.
+    pub(super) fn bypasses(&self, attributes: &Attributes<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds_in_every_reading(attributes))
     }
 }

@@ -8,7 +8,7 @@ use crate::attributes::Attributes;
 use crate::key::{Subject, SubjectHasher};
 
 /// Name of the attribute that holds the client's address.
-const ADDRESS: &str = "ip";
+pub(super) const ADDRESS: &str = "ip";
 
 /// Selects the subject of a request. Without parts, all requests share one subject.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

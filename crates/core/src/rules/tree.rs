@@ -46,7 +46,7 @@ impl Follows {
 }
 
 impl Tree {
-    /// Adds a rule under a test. Globs and tests with exclusions are not indexed.
+    /// Adds a rule under a test. Globs, addresses and tests with exclusions are not indexed.
     pub(super) fn insert(&mut self, test: &Test, rule: u32) {
         match test {
             Test::OneOf(values) => {
@@ -56,7 +56,7 @@ impl Tree {
             }
             Test::Prefix(prefix) => self.node(prefix.as_bytes()).rules.push((Follows::Anything, rule)),
             Test::Path(pattern) => self.insert_path(&pattern.segments, rule),
-            Test::Glob(_) | Test::Except(_) => (),
+            Test::Glob(_) | Test::Address(_) | Test::Except(_) => (),
         }
     }
 

@@ -6,13 +6,27 @@ use tollgate_core::client_address::{
     Cidr, Prefixes, ProxyHeader, StopReason, TrustedProxies, client_address,
 };
 use tollgate_core::key::StoredKey;
+use tollgate_core::path::{PathCase, assert_readings_hold};
 
 /// Panics if the property does not hold for these bytes.
 type Property = fn(&[u8]);
 
 /// What can be fed with bytes, by the name of its fuzz target and of the folder of its corpus.
-pub const PROPERTIES: [(&str, Property); 4] =
-    [("cidr", cidr), ("forwarded", forwarded), ("key", key), ("x_forwarded_for", x_forwarded_for)];
+pub const PROPERTIES: [(&str, Property); 5] = [
+    ("cidr", cidr),
+    ("forwarded", forwarded),
+    ("key", key),
+    ("path", path),
+    ("x_forwarded_for", x_forwarded_for),
+];
+
+/// The bytes are a request target.
+pub fn path(bytes: &[u8]) {
+    let Ok(target) = std::str::from_utf8(bytes) else { return };
+    for case in [PathCase::Sensitive, PathCase::Insensitive] {
+        assert_readings_hold(target, case);
+    }
+}
 
 /// The bytes are the values of the header, one per line.
 pub fn forwarded(bytes: &[u8]) {

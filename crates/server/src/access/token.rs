@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Digest, Scopes};
+use super::{Digest, InFlight, Scopes};
 
 /// A configured token.
 #[derive(Clone, Debug)]
@@ -11,6 +11,19 @@ pub(crate) struct Token {
     pub(crate) digest: Digest,
     pub(crate) scopes: Scopes,
     pub(crate) bound: BoundAttributes,
+    /// The calls of all callers with this token.
+    pub(crate) in_flight: Arc<InFlight>,
+}
+
+impl Token {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        digest: Digest,
+        scopes: Scopes,
+        bound: BoundAttributes,
+    ) -> Token {
+        Token { name: name.into(), digest, scopes, bound, in_flight: Arc::default() }
+    }
 }
 
 /// The attribute values that a token is bound to; empty for a token that may send any.
@@ -93,8 +106,7 @@ mod tests {
     use super::*;
 
     fn token(name: &str, text: &str, scopes: Scopes) -> Token {
-        let bound = BoundAttributes::default();
-        Token { name: name.to_owned(), digest: Digest::of(text.as_bytes()), scopes, bound }
+        Token::new(name, Digest::of(text.as_bytes()), scopes, BoundAttributes::default())
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
     let config = Config {
         rules: file(layers, "rules"),
         store: store(layers, hashers.is_some()),
+        store_deadline: duration(layers, "store_deadline"),
+        in_flight_max_per_caller: size(layers, "in_flight_max_per_caller"),
+        resp_output_max: size(layers, "resp_output_max"),
         hashers,
         request_id_horizon: duration(layers, "request_id_horizon"),
         receipt_life: duration(layers, "receipt_life"),
@@ -178,6 +181,12 @@ fn secret(
 
 fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
     let keys_max = size(layers, "keys_max");
+    let own_keys_max = match layers.get("own_keys_max") {
+        Some(_) => size(layers, "own_keys_max"),
+        None => (keys_max / 10).max(1),
+    };
+    let state_bytes_max = layers.get("state_bytes_max").is_some().then(|| size(layers, "state_bytes_max"));
+    let memory = StoreConfig::Memory { keys_max, own_keys_max, state_bytes_max };
     let password = secret(layers, "store_password", "store_password_file");
     let sentinel_password = secret(layers, "store_sentinel_password", "store_sentinel_password_file");
     let url = scalar(layers, "store").to_owned();
@@ -189,10 +198,10 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
                 layers.report(name, None, |at| Problem::error("unused-setting", at, message).help(help));
             }
         }
-        return StoreConfig::Memory { keys_max };
+        return memory;
     }
     if shapes::store(&url).is_err() {
-        return StoreConfig::Memory { keys_max };
+        return memory;
     }
     if !has_sentinels(&url) && layers.get("store_sentinel_password_file").is_some() {
         let message = "unused setting `store_sentinel_password_file`: the store has no sentinels";
@@ -213,7 +222,7 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
     match settings_of(&url, text(&password).as_deref(), text(&sentinel_password).as_deref()) {
         Ok(settings) => StoreConfig::Redis(Box::new(settings.deadline(duration(layers, "store_deadline")))),
         // Cannot happen: the URL was checked, and passwords are percent-encoded.
-        Err(_) => StoreConfig::Memory { keys_max },
+        Err(_) => memory,
     }
 }
 
@@ -336,7 +345,7 @@ fn access(layers: &mut Layers) -> Access {
                 "give a bound token only check, refund, report and record; use another token for the rest";
             problems.push((span("scopes"), "bound-token-scope", message, help));
         }
-        tokens.push(Token { name: name.to_owned(), digest, scopes, bound });
+        tokens.push(Token::new(name, digest, scopes, bound));
     }
     for (span, code, message, help) in problems {
         layers.report("tokens", Some(span), |at| Problem::error(code, at, message).help(help));

@@ -5,7 +5,7 @@ use tollgate_document::Node;
 
 use super::layers::{Layers, Origin, SettingValue};
 use super::settings::{Kind, SETTINGS, Setting};
-use super::{Config, TOKEN_PREFIX};
+use super::{Config, StoreConfig, TOKEN_PREFIX};
 
 /// One effective setting.
 #[derive(Clone, Debug)]
@@ -66,6 +66,10 @@ fn join_texts(node: &Node) -> String {
 fn default_value(setting: &Setting, config: &Config) -> Option<String> {
     match setting.name {
         "threads" => Some(config.threads.to_string()),
+        "own_keys_max" => match config.store {
+            StoreConfig::Memory { own_keys_max, .. } => Some(own_keys_max.to_string()),
+            StoreConfig::Redis(_) => None,
+        },
         "connections_max_per_address" => Some(config.connections_max_per_address.to_string()),
         "anonymous" => Some(config.anonymous.to_string()),
         _ => Some(setting.default.to_owned()).filter(|default| !default.is_empty()),

@@ -150,6 +150,10 @@ store_password_file: password
 store_sentinel_password_file: password
 store_deadline: 40ms
 keys_max: 5_000
+own_keys_max: 50
+state_bytes_max: 2_000_000
+in_flight_max_per_caller: 12
+resp_output_max: 70_000
 hash_key_file: key
 hash_key_id: 2
 previous_hash_key_file: other-key
@@ -225,6 +229,8 @@ traces_one_in: 10
     assert_eq!(config.dialect, Dialect::XRateLimit { reset: Reset::Delta });
     assert_eq!((config.threads, config.connections_max, config.shutdown_timeout.as_secs()), (7, 99, 60));
     assert_eq!((config.connections_max_per_address, config.control_on_http), (9, false));
+    assert_eq!((config.in_flight_max_per_caller, config.resp_output_max), (12, 70_000));
+    assert_eq!(config.store_deadline, Duration::from_millis(40));
     assert_eq!(config.allowed_hosts, ["tollgate.internal", "10.0.0.5"]);
     let log = &config.log;
     assert_eq!(
@@ -247,7 +253,11 @@ fn defaults_are_safe() {
     assert_eq!(config.connections_max_per_address, 2_500, "a quarter of the maximum");
     assert_eq!(config.anonymous, Scopes::CHECK_FAMILY.and(Scopes::READ), "only this machine can connect");
     assert_eq!(config.certified, Scopes::CHECK);
-    assert!(matches!(config.store, StoreConfig::Memory { keys_max: 10_000_000 }));
+    assert!(matches!(
+        config.store,
+        StoreConfig::Memory { keys_max: 10_000_000, own_keys_max: 1_000_000, state_bytes_max: None }
+    ));
+    assert_eq!((config.in_flight_max_per_caller, config.resp_output_max), (256, 64 * 1024 * 1024));
     assert_eq!(config.dialect, Dialect::default());
     let tokens = format!("tokens: [{{ name: a, digest: '{DIGEST}', scopes: check }}]\n");
     assert_eq!(

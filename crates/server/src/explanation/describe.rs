@@ -1,5 +1,6 @@
 //! Describes conditions, costs and overrides in words.
 
+use tollgate::core::path::PATH;
 use tollgate::core::rules::cost::ResolvedCost;
 use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, SubjectSelector, Test};
 use tollgate::core::{Attributes, OnFailure, Time};
@@ -18,6 +19,10 @@ pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> St
         Test::OneOf(values) => format!("{attribute} is {}", any_of(values)),
         Test::Prefix(prefix) => format!("{attribute} starts with {}", quoted_unless_plain(prefix)),
         Test::Glob(pattern) => format!("{attribute} has the form {}", quoted_unless_plain(pattern)),
+        Test::Address(blocks) => {
+            let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+            format!("{attribute} is in {}", any_of(&blocks))
+        }
         Test::Path(pattern) => {
             let form = rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain);
             format!("{attribute} has the form {form}")
@@ -43,7 +48,7 @@ pub(crate) fn unmet_condition(
 ) -> String {
     let Condition { attribute, test } = condition;
     let wanted = wanted(test, rules_text);
-    format!("{attribute} must {wanted}, but {}", is(attributes.get(attribute)))
+    format!("{attribute} must {wanted}, but {}", is_in(attribute, attributes))
 }
 
 fn wanted(test: &Test, rules_text: &RulesText) -> String {
@@ -52,6 +57,9 @@ fn wanted(test: &Test, rules_text: &RulesText) -> String {
         Test::Prefix(prefix) if prefix.is_empty() => "be present".to_owned(),
         Test::Prefix(prefix) => format!("start with {}", quoted_unless_plain(prefix)),
         Test::Glob(pattern) => format!("have the form {}", quoted_unless_plain(pattern)),
+        Test::Address(blocks) => {
+            format!("be in {}", any_of(&blocks.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
         Test::Path(pattern) => {
             format!(
                 "have the form {}",
@@ -75,8 +83,19 @@ pub(crate) fn met_conditions(conditions: &[Condition], attributes: &Attributes<'
     }
     let each = conditions
         .iter()
-        .map(|Condition { attribute, .. }| format!("{attribute} {}", is(attributes.get(attribute))));
+        .map(|Condition { attribute, .. }| format!("{attribute} {}", is_in(attribute, attributes)));
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// The value of an attribute, and the other readings of a path.
+fn is_in(attribute: &str, attributes: &Attributes<'_>) -> String {
+    let value = is(attributes.get(attribute));
+    match attributes.path_readings() {
+        others if attribute == PATH && !others.is_empty() => {
+            format!("{value}, also read as {}", any_of(others))
+        }
+        _ => value,
+    }
 }
 
 fn is(value: Option<&str>) -> String {

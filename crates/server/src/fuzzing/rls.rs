@@ -7,7 +7,8 @@ use tollgate::core::Prefixes;
 
 use crate::config::AttributeNames;
 use crate::serve::edge::grpc::descriptor_request::{DESCRIPTORS_MAX, DescriptorRequest, MessageError, read};
-use crate::serve::edge::grpc::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
+use crate::serve::edge::grpc::message::{RateLimitDescriptor, RateLimitRequest};
+use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::{ATTRIBUTES_MAX, CheckRequest};
 
 /// Bytes of an error. Little input is echoed.
@@ -69,10 +70,12 @@ fn has_the_values_of(
     assert!(!message.domain.is_empty() && (1..=ATTRIBUTES_MAX).contains(&entries.len()));
     let cost = descriptor.hits_addend.unwrap_or(u64::from(message.hits_addend.max(1)));
     assert!(request.cost == cost && checked.cost() == cost);
-    let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+    let entries: Vec<_> =
+        entries.iter().map(|entry| (lossless_text(&entry.key), lossless_text(&entry.value))).collect();
+    let keys: Vec<&str> = entries.iter().map(|(key, _)| &**key).collect();
     let attributes = checked.attributes();
     // No entry replaces the attributes of the message.
-    assert_eq!(attributes.get("domain"), Some(message.domain.as_str()));
+    assert_eq!(attributes.get("domain"), Some(&*lossless_text(&message.domain)));
     assert_eq!(attributes.get("descriptor"), Some(keys.join(",").as_str()));
     let is_index = |index: &str| {
         index.parse::<usize>().is_ok_and(|index| message.descriptors.get(index) == Some(descriptor))
@@ -81,13 +84,12 @@ fn has_the_values_of(
     for (name, value) in
         attributes.iter().filter(|(name, _)| !matches!(*name, "domain" | "descriptor" | "descriptor_index"))
     {
-        let is_sent = |entry: &Entry| name.starts_with(&entry.key) && entry.value == value;
-        let is_renamed = |key: &str| entries.iter().any(|entry| entry.key == key && entry.value == value);
+        let is_renamed = |from: &str| entries.iter().any(|(key, sent)| key == from && sent == value);
         let holds = match name {
             // A renamed address is in its normal form. One that was sent as `ip` is unchanged.
             "ip" if !keys.contains(&"ip") => value.split('/').next().is_some_and(is_address),
             "action" if !keys.contains(&"action") => is_renamed("generic_key"),
-            _ => entries.iter().any(is_sent),
+            _ => entries.iter().any(|(key, sent)| name.starts_with(&**key) && sent == value),
         };
         assert!(holds, "{name}: {value}");
     }

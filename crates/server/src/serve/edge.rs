@@ -7,5 +7,6 @@ pub(crate) mod error;
 pub(crate) mod excerpt;
 pub(crate) mod grpc;
 pub(crate) mod http;
+pub(crate) mod lossless_text;
 pub(crate) mod request;
 pub(crate) mod resp;

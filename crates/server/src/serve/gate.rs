@@ -32,6 +32,8 @@ struct Inner {
     recorder: Recorder,
     /// The keyspace of the keys that callers send together with a limit. No rule uses it.
     own_limits: Keyspace,
+    /// How many such keys the memory store keeps. Further keys share one state.
+    own_keys_max: u32,
     /// Whether some rule takes leases. Almost no rule set does, so most checks need not look further.
     takes_leases: AtomicBool,
     leases_refused: LogThrottle,
@@ -140,10 +142,11 @@ macro_rules! either {
 }
 
 impl Gate {
-    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace) -> Gate {
+    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace, own_keys_max: u32) -> Gate {
         let takes_leases = AtomicBool::new(limiter.with_rules(RuleSet::takes_leases));
         let leases_refused = LogThrottle::default();
-        Gate { inner: Arc::new(Inner { limiter, recorder, own_limits, takes_leases, leases_refused }) }
+        let inner = Inner { limiter, recorder, own_limits, own_keys_max, takes_leases, leases_refused };
+        Gate { inner: Arc::new(inner) }
     }
 
     /// Decides whether a request may proceed, and charges it if so.
@@ -280,7 +283,8 @@ impl Gate {
             // Keys of callers with other bound attributes are other keys.
             Some(bound) => hasher.subject([("bound", bound.id()), ("key", key)]),
         };
-        Item::new(self.inner.own_limits.key(subject), *limit, operation)
+        let item = Item::new(self.inner.own_limits.key(subject), *limit, operation);
+        Item { ip_subjects_max: Some(self.inner.own_keys_max), ..item }
     }
 
     #[inline]

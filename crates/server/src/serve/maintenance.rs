@@ -11,6 +11,7 @@ use tollgate_document::Source;
 
 use super::edge::auth::AccessPolicy;
 use super::file_watcher::FileWatcher;
+use super::observe::log;
 use super::rules_in_force::fingerprint;
 use super::server_state::ServerState;
 use crate::config::{Config, EffectiveSetting, LoadError, Loaded};
@@ -68,7 +69,10 @@ impl Maintenance {
                     sleep(FileWatcher::PAUSE).await;
                     reload_files(state).await;
                 }
-                _ = sweep.tick() => state.gate.sweep(),
+                _ = sweep.tick() => {
+                    state.gate.sweep();
+                    log::report_suppressed();
+                }
             }
         }
         tracing::info!(

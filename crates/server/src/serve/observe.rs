@@ -1,5 +1,6 @@
 //! Metrics, logs and traces of checks: the one place where they are recorded.
 
+mod auth_failures;
 mod counters;
 mod exposition;
 mod histogram;
@@ -22,6 +23,7 @@ use tollgate::limiter::{CheckError, FollowUpError, Returned, RuleDecision};
 use super::gate::{Edge, Origin};
 use crate::config::LogConfig;
 use crate::text::excerpt;
+pub(crate) use auth_failures::AuthFailures;
 use counters::Counters;
 pub(crate) use exposition::{Exposition, Kind};
 use log::LogThrottle;

@@ -9,13 +9,15 @@ use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
 use super::edge::auth::AccessPolicy;
+use super::edge::resp::OutputBudget;
 use super::evictions::Evictions;
 use super::fleet::Others;
 use super::gate::Gate;
 use super::listen::connections::Connections;
 use super::listen::tls::Tls;
-use super::observe::{Exposition, Kind};
+use super::observe::{AuthFailures, Exposition, Kind, log};
 use super::rules_in_force::RulesOrigin;
+use super::work_share::WorkShares;
 use crate::config::GrpcConfig;
 
 /// The state of the whole server.
@@ -26,6 +28,11 @@ pub(crate) struct ServerState {
     pub(crate) access: ArcSwap<AccessPolicy>,
     pub(crate) tls: Option<Tls>,
     pub(crate) connections: Arc<Connections>,
+    /// What each caller may have in flight to the store.
+    pub(crate) work: WorkShares,
+    /// The output of RESP connections that clients have not read.
+    pub(crate) output: Arc<OutputBudget>,
+    pub(crate) auth_failures: AuthFailures,
     /// Whether the HTTP listener serves control routes.
     pub(crate) control_on_http: bool,
     /// Hosts besides this machine that loopback and control listeners serve.
@@ -53,6 +60,20 @@ impl ServerState {
         let mut page = Exposition::default();
         self.gate.write(&mut page);
         self.connections.write(&mut page);
+        self.work.write(&mut page);
+        self.auth_failures.write(&mut page);
+        page.single(
+            "tollgate_resp_unread_bytes",
+            Kind::Gauge,
+            "Output of RESP connections that clients have not read.",
+            self.output.unread(),
+        );
+        page.single(
+            "tollgate_log_suppressed_total",
+            Kind::Counter,
+            "Log lines that were suppressed because there were too many of their kind.",
+            log::suppressed(),
+        );
         let rules = self.rules.in_force();
         page.single(
             "rate_limit_rules_version",

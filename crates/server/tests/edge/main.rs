@@ -16,8 +16,8 @@ use tonic::transport::Endpoint;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const COST_MAX: u64 = (1 << 53) - 1;
 const ATTRIBUTES_MAX: usize = 64;
-/// The attributes `domain` and `descriptor`.
-const ADDED_BY_GRPC: usize = 2;
+/// The attributes `domain`, `descriptor` and `descriptor_index`.
+const ADDED_BY_GRPC: usize = 3;
 
 /// A request as every transport can express it.
 #[derive(Clone)]

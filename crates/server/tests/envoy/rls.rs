@@ -220,8 +220,9 @@ fn the_limit_of_a_descriptor_counts_independently_of_the_rules() {
     // A limit of 0 refuses everything.
     let none = service.codes(request("d", vec![limited(0, RateLimitUnit::Second)]));
     assert_eq!(none, (Code::OverLimit, vec![(Code::OverLimit, 0)]));
-    let error = service.ask(request("d", vec![limited(1, RateLimitUnit::Unknown)])).expect_err("no unit");
-    assert_eq!(error.code(), Status::InvalidArgument);
+    // So does a limit without a unit: as an error, a gateway might let the request pass.
+    let no_unit = service.codes(request("d", vec![limited(1, RateLimitUnit::Unknown)]));
+    assert_eq!(no_unit, (Code::OverLimit, vec![(Code::OverLimit, 0)]));
 }
 
 #[test]
@@ -246,12 +247,14 @@ fn a_hundred_bad_requests_change_nothing() {
         let limited = RateLimitDescriptor { limit, ..user.clone() };
         bad.push((request("d", vec![user.clone(), limited]), "has an unknown unit"));
     }
+    // Refused, because a gateway may let requests pass when it gets an error.
     for (request, expected) in &bad {
-        let error = service.ask(request.clone()).expect_err("it is bad");
-        assert_eq!(error.code(), Status::InvalidArgument, "{error}");
-        assert!(error.message().contains(expected), "{error}");
+        let answer = service.ask(request.clone()).expect("an answer");
+        assert_eq!(answer.overall_code(), Code::OverLimit, "{expected}");
+        let reason = answer.dynamic_metadata.and_then(|reported| reported.fields["reason"].kind.clone());
+        let Some(prost_types::value::Kind::StringValue(reason)) = reason else { panic!("{reason:?}") };
+        assert!(reason.contains(expected), "{reason}");
     }
-    // Too large: refused, because a gateway may let requests pass when it gets an error.
     for kib in 64..90 {
         let large = descriptor(&[("user", "u"), ("filler", &"x".repeat(kib * 1024))]);
         let answer = service.ask(request("d", vec![large])).expect("an answer");
@@ -260,6 +263,61 @@ fn a_hundred_bad_requests_change_nothing() {
     }
     assert!(bad.len() + 26 > 100, "{}", bad.len());
     assert_eq!(service.codes(peek(&[("user", "u")])), (Code::Ok, vec![(Code::Ok, 10)]));
+}
+
+/// The message of a request whose values are bytes. Envoy copies what clients send.
+#[derive(Clone, PartialEq, prost::Message)]
+struct BytesRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    domain: Vec<u8>,
+    #[prost(message, repeated, tag = "2")]
+    descriptors: Vec<BytesDescriptor>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct BytesDescriptor {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<BytesEntry>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct BytesEntry {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+impl Service {
+    /// Asks about one entry of any bytes.
+    fn ask_about_bytes(&self, key: &[u8], value: &[u8]) -> Result<Code, tonic::Status> {
+        let entries = vec![BytesEntry { key: key.to_vec(), value: value.to_vec() }];
+        let request = BytesRequest { domain: b"d".to_vec(), descriptors: vec![BytesDescriptor { entries }] };
+        let mut client = tonic::client::Grpc::new(self.channel.clone());
+        let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+        let path = http::uri::PathAndQuery::from_static(path);
+        let codec = tonic_prost::ProstCodec::<BytesRequest, RateLimitResponse>::default();
+        let answer = self.runtime.block_on(async {
+            client.ready().await.expect("the server is there");
+            client.unary(Request::new(request), path, codec).await
+        })?;
+        Ok(answer.into_inner().overall_code())
+    }
+}
+
+#[test]
+fn three_hundred_requests_with_a_descriptor_that_is_not_utf_8_are_counted() {
+    let service = Service::start(&[]);
+    let codes: Vec<Code> =
+        (0..300).map(|_| service.ask_about_bytes(b"user", b"\xff").expect("not an error")).collect();
+    let admitted = codes.iter().filter(|code| **code == Code::Ok).count();
+    assert_eq!(admitted, 10, "the limit of the rule");
+    // Other bytes are another subject, and so is the character that replaces them elsewhere.
+    for other in [&b"\xfe"[..], b"\xff\xff", "\u{FFFD}".as_bytes(), "\u{10FFFF}".as_bytes(), b"%FF"] {
+        assert_eq!(service.ask_about_bytes(b"user", other).expect("not an error"), Code::Ok, "{other:?}");
+    }
+    // Bytes in a key are an attribute that no rule uses.
+    assert_eq!(service.ask_about_bytes(b"\xff", b"u").expect("not an error"), Code::Ok);
 }
 
 #[test]

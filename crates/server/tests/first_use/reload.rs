@@ -44,7 +44,8 @@ fn changed_settings_that_need_a_restart_are_named() {
     put(folder.path(), "tollgate.yaml", &changed);
     server.signal("HUP");
     let named = server.wait_for("restart_needed");
-    assert_eq!(named["settings"], "connections_max, shutdown_timeout");
+    // The default of one setting depends on another.
+    assert_eq!(named["settings"], "connections_max, connections_max_per_address, shutdown_timeout");
     server.wait_for("access_replaced");
 
     put(folder.path(), "tollgate.yaml", &format!("{CONFIG}grpc: 127.0.0.1:0\n"));

@@ -49,16 +49,15 @@ fn serve(mut stream: &TcpStream, asked: &AtomicUsize) -> std::io::Result<()> {
 
 /// Reads the next request; `None` at the end. Header names are in lower case.
 fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Value>> {
-    let mut line = String::new();
-    if reader.read_line(&mut line)? == 0 {
+    let line = read_line(reader)?;
+    if line.is_empty() {
         return Ok(None);
     }
     let mut words = line.split_whitespace().map(str::to_owned);
     let (method, path) = (words.next(), words.next());
     let mut headers = json!({});
     loop {
-        line.clear();
-        reader.read_line(&mut line)?;
+        let line = read_line(reader)?;
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
         headers[name.to_lowercase()] = value.into();
     }
@@ -67,4 +66,11 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Value>> {
     reader.read_exact(&mut body)?;
     let body = String::from_utf8(body).map_err(std::io::Error::other)?;
     Ok(Some(json!({ "method": method, "path": path, "headers": headers, "body": body })))
+}
+
+/// Reads a line. Header fields may have any bytes.
+fn read_line(reader: &mut impl BufRead) -> std::io::Result<String> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }

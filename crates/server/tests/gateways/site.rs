@@ -35,6 +35,27 @@ impl Site {
 
     /// Starts all three with additional settings of the server and with changed files.
     pub(crate) fn with(recipe: &Recipe, settings: &[&str], change: &dyn Fn(String) -> String) -> Site {
+        let shop = Shop::open();
+        Site::start_all(recipe, shop.address.port(), Some(shop), settings, change)
+    }
+
+    /// The same before another server than the shop.
+    pub(crate) fn before(
+        recipe: &Recipe,
+        port: u16,
+        settings: &[&str],
+        change: &dyn Fn(String) -> String,
+    ) -> Site {
+        Site::start_all(recipe, port, None, settings, change)
+    }
+
+    fn start_all(
+        recipe: &Recipe,
+        shop_port: u16,
+        shop: Option<Shop>,
+        settings: &[&str],
+        change: &dyn Fn(String) -> String,
+    ) -> Site {
         let rules = tempfile::tempdir().expect("a folder");
         let path = rules.path().join("rules.yaml");
         fs::write(&path, change(recipe.text("rules.yaml"))).expect("a file can be written");
@@ -47,11 +68,11 @@ impl Site {
         let header = ["--proxy-header", "x-forwarded-for"];
         let args = [&["--rules", path, "--grpc", "127.0.0.1:0"], &header[..], trusted, settings].concat();
         let server = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &args);
-        let (shop, port) = (Shop::open(), free_port());
+        let (shop, port) = (shop.unwrap_or_else(Shop::open), free_port());
         let grpc = server.grpc.expect("it speaks gRPC").port();
         let ports = [
             (8080, server.http.port()),
-            (8081, shop.address.port()),
+            (8081, shop_port),
             (9090, grpc),
             (9901, free_port()),
             (10_000, port),

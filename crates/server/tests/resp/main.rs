@@ -2,6 +2,7 @@
 
 mod client;
 mod docs;
+mod shares;
 
 use std::fs;
 use std::path::Path;

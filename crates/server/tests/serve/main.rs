@@ -392,7 +392,7 @@ fn after_a_flush_a_server_with_a_wrong_hash_key_does_not_start_and_a_right_one_d
         .output()
         .expect("the binary runs");
     let said = String::from_utf8_lossy(&rogue.stderr);
-    assert_eq!(rogue.status.code(), Some(3), "{said}");
+    assert_eq!(rogue.status.code(), Some(2), "{said}");
     assert!(said.contains("another hash key"), "{said}");
     first.wait_for("hash_key_restored");
     let second = start(&shared(&key));

@@ -258,6 +258,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
 
     fn operation(&mut self, act: &Act, capacity: u64) -> Operation {
         let cost = match act.cost % 32 {
+            _ if S::SMALL_COSTS => 1 + u64::from(act.cost % 3),
             0..20 => 1,
             20 | 21 => 0,
             22 | 23 => 2.min(capacity),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tokio::runtime::Runtime;
 use tollgate::{Clock, ManualClock};
-use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::meter::Meter;
@@ -80,6 +80,31 @@ pub fn limits() -> Result<Vec<Limit>, LimitError> {
             count_refused: true,
         })?),
     ])
+}
+
+/// Returns the same algorithms as [`limits`], each with other numbers, as after a rule change.
+fn changed_limits() -> Result<Vec<Limit>, LimitError> {
+    let second = Span::from_secs(1);
+    let mut changed = limits()?;
+    for limit in &mut changed {
+        *limit = match *limit {
+            Limit::FixedWindow(_) => Limit::FixedWindow(FixedWindow::new(4, Span::from_secs(2))?),
+            Limit::SlidingWindow(window) => {
+                let (limit, buckets) = (window.limit() + 2, window.buckets() * 2);
+                Limit::SlidingWindow(SlidingWindow::new(limit, second, buckets, window.counting())?)
+            }
+            Limit::SlidingLog(_) => Limit::SlidingLog(SlidingLog::new(7, Span::from_ms(300))?),
+            Limit::Bucket(bucket) => Limit::Bucket(match bucket.kind() {
+                BucketKind::Tokens => Bucket::tokens(11, Span::from_secs(7), 6)?,
+                BucketKind::Meter => Bucket::meter(3, second, 9)?,
+                BucketKind::Queue => Bucket::queue(3, second, 4)?,
+            }),
+            Limit::Quota(_) => Limit::Quota(Quota::new(9, 1, QuotaPeriod::Rolling(Span::from_secs(3)))?),
+            Limit::Meter(_) => Limit::Meter(Meter::new(Some(20), Some(second))?),
+            Limit::Concurrency(_) | Limit::Penalty(_) => *limit,
+        };
+    }
+    Ok(changed)
 }
 
 /// Returns every algorithm that counts requests, each with the same limit per `window`.
@@ -178,6 +203,7 @@ fn history<S: Store>(
     acts: &[Act],
 ) -> Result<(), String> {
     let model = Model::new(clock);
+    let changed = changed_limits().map_err(|error| error.to_string())?;
     let keyspaces: Vec<Keyspace> = (0..limits.len())
         .map(|index| Keyspace::new("test", &format!("rule-{index}")))
         .collect::<Result<_, _>>()
@@ -216,10 +242,10 @@ fn history<S: Store>(
         if let (true, Some(pick)) = (act.returns, act.items.first()) {
             // The return of an earlier charge, often of one that was returned before, sometimes by other numbers.
             let charged = recent(&charges, pick.earlier);
-            let rule = if pick.cost < 200 { charged.rule } else { usize::from(pick.rule) % limits.len() };
+            let numbers = if pick.cost < 200 { limits } else { &changed[..] };
             let amount = if pick.blocking { charged.cost } else { 1 };
             let refund = Operation::Refund { mark: charged.mark, cost: charged.cost, amount };
-            let item = Item::new(key_of(charged.rule, charged.subject), limits[rule], refund);
+            let item = Item::new(key_of(charged.rule, charged.subject), numbers[charged.rule], refund);
             plan = Plan::returning(item, Nonce(charged.nonce), charged.at, RECEIPT_LIFE)
                 .map_err(|error| error.to_string())?;
         } else if let Some(earlier) = named.clone().filter(|_| act.again) {

@@ -97,6 +97,9 @@ impl<S: Store> Engine<S> {
             Ok(Planned::Denied(exception) | Planned::Bypassed(exception)) => Some(exception.clone()),
             _ => None,
         };
+        let values = rules.prepare(request.attributes);
+        let replaced = values.as_ref().map(|values| values.replace_in(request.attributes));
+        let request = Request { attributes: replaced.as_ref().unwrap_or(request.attributes), ..request };
         let explained = rules.explain(&request, hashers.current(), now);
         let rules = explained.into_iter().enumerate().map(|(index, explained)| {
             let accounts = accounts(index, before.as_ref().ok(), answer.as_ref().ok());

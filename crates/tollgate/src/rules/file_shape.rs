@@ -42,6 +42,29 @@ pub fn file_shape() -> &'static Shape {
                 "What happens to a request that no rule counts: none matches, or every rule that matches skips it \
                  because its `per` attribute is missing. Default: allow.",
             )
+            .optional(
+                "attributes",
+                map_of("attributes", attribute(), declared_attribute()),
+                "The attributes that requests have. If the file declares any, the use of another one is an error. \
+                 `ip`, `method`, `path`, `host`, `domain` and `descriptor` are always known.",
+            )
+            .optional(
+                "ambiguous_paths",
+                choice(&[
+                    ("match", "Rules and `deny` apply if one reading matches, `bypass` only if all do."),
+                    ("refuse", "The request is denied."),
+                ]),
+                "What happens to a request whose path servers read in several ways, like `/x%2F..%2Fsearch`. \
+                 Default: match.",
+            )
+            .optional(
+                "path_case",
+                choice(&[
+                    ("sensitive", "`/Search` and `/search` are different paths."),
+                    ("insensitive", "They are the same path; rules are written in lower case."),
+                ]),
+                "Whether the case of ASCII letters in a path matters. Default: sensitive.",
+            )
             .required(
                 "rules",
                 list(rule()),
@@ -59,6 +82,23 @@ pub fn file_shape() -> &'static Shape {
 pub fn limit_shape() -> &'static Shape {
     static SHAPE: LazyLock<Shape> = LazyLock::new(limit);
     &SHAPE
+}
+
+fn declared_attribute() -> Shape {
+    fields("an attribute")
+        .optional("description", text("a sentence"), "What it is, for people.")
+        .optional(
+            "normalize",
+            list(choice(&[
+                ("nfkc", "Unicode compatibility composition: full-width and other variants of a character become one."),
+                ("lower", "Lower case."),
+                ("trim", "No white space at either end."),
+            ]))
+            .at_least(1)
+            .or_one(),
+            "The normal form of its values, before rules match and count them. The order does not matter.",
+        )
+        .into()
 }
 
 fn rule() -> Shape {
@@ -289,7 +329,11 @@ fn cost() -> Shape {
                     text("a CEL expression like `int(tokens) / 10`"),
                     "A CEL expression. Its result is a whole number.",
                 )
-                .optional("default", cost(), "The cost if the expression fails. Default: 1."),
+                .optional(
+                    "default",
+                    cost(),
+                    "The cost if the expression fails or overflows. Required: write what an expensive request costs.",
+                ),
         )
         .into()
 }
@@ -363,7 +407,11 @@ fn conditions() -> Shape {
     let excluded: Shape = list(excluded).at_least(1).or_one().into();
     const NOT: &str = "Values and patterns that are excluded.";
     let test = one_of("a condition")
-        .or("A value, or a pattern if it contains `*`. A path may contain {names}.", value())
+        .or(
+            "A value, or a pattern if it contains `*`. A path may contain {names}. `ip` takes an address or a block \
+             like 2001:db8::/32.",
+            value(),
+        )
         .or("One of several values.", list(value()).at_least(1))
         .or(
             "Exactly this value or one of these, with any characters.",

@@ -190,6 +190,12 @@ pub const LINTS: &[LintInfo] = &[
         run: subjects::counted_by_address,
     },
     LintInfo {
+        code: "unverified-key",
+        summary: "A rule that counts by `api_key | ip` without a rule that counts the same requests by `ip`.",
+        why: "Unless the key was verified before the check, every invented key gets a fresh count.",
+        run: subjects::unverified_key,
+    },
+    LintInfo {
         code: "open-login",
         summary: "A rule for a login, a password or a code that allows all when the store fails.",
         why: "An outage, or an attack that causes one, allows unlimited guessing.",

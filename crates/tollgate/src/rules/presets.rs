@@ -1,6 +1,6 @@
 //! Presets: ready-made rules for common cases, like `use: login-protection`.
 
-use tollgate_core::rules::Rule;
+use tollgate_core::rules::RuleSet;
 
 use tollgate_document::{Problems, Source};
 
@@ -19,7 +19,7 @@ pub struct Preset {
 pub const ALL: &[Preset] = &[
     Preset {
         name: "public-endpoint",
-        summary: "A public API: a burst and a rate per key or address.",
+        summary: "A public API: a burst and a rate per key or address, and a rate per address whatever the key.",
         text: include_str!("presets/public-endpoint.yaml"),
     },
     Preset {
@@ -60,18 +60,10 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 }
 
 impl Preset {
-    /// The rules of the preset. Their ids are the suffixes that follow the id of the entry with `use`.
-    pub(super) fn rules(&self, namespace: &str) -> Vec<Rule> {
+    /// The rules of the preset and how they prepare attributes. The ids of its rules are the suffixes that follow the id
+    /// of the entry with `use`.
+    pub(super) fn rule_set(&self) -> RuleSet {
         let source = Source::new(format!("preset {}", self.name), self.text.as_bytes());
-        let mut problems = Problems::new();
-        let set = super::load(&source, &mut problems);
-        let rules = set.map(|set| set.rules().to_vec()).unwrap_or_default();
-        rules
-            .into_iter()
-            .filter_map(|mut rule| {
-                rule.keyspace = tollgate_core::Keyspace::new(namespace, rule.keyspace.rule()).ok()?;
-                Some(rule)
-            })
-            .collect()
+        super::load(&source, &mut Problems::new()).unwrap_or_default()
     }
 }

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use tollgate_core::rules::condition::PathPattern;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, Exclusion, FailurePolicy, Missing, Mode, Origin, Override, Placement, Rollout, Rule,
-    RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
+    Condition, Cost, Exclusion, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation,
+    Rollout, Rule, RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
 };
-use tollgate_core::{Algorithm, Keyspace, OnFailure, Time};
+use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
 
-use super::{expression, limit, notation, presets};
+use super::{attributes, expression, limit, notation, presets};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// The namespace of a file that does not set one.
@@ -27,8 +27,14 @@ const LISTED_IDS_MAX: usize = 8;
 pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> Option<RuleSet> {
     let namespace =
         root.get("namespace").and_then(Node::text).filter(|name| notation::check_id(name).is_ok());
-    let file = FileReader { source, namespace: namespace.unwrap_or(NAMESPACE_DEFAULT) };
     let mut rules = Rules::default();
+    let mut preparation = attributes::preparation(root);
+    for name in items(root, "rules").iter().filter_map(|node| node.get("use")?.text()) {
+        if let Some(preset) = presets::find(name) {
+            attributes::add_preset(&mut preparation, rules.preset(preset).preparation());
+        }
+    }
+    let file = FileReader { source, namespace: namespace.unwrap_or(NAMESPACE_DEFAULT), preparation };
     for node in items(root, "rules") {
         if is_full_of_errors(problems) {
             return None;
@@ -63,13 +69,14 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
     let (deny, bypass) = (exceptions("deny"), exceptions("bypass"));
     let partition = root.get("partition").map_or(&[][..], Node::one_or_many);
     let partition = partition.iter().filter_map(|node| node.text().map(str::to_owned)).collect();
+    attributes::check_declared(root, &rules.attributes_of_presets(), problems);
     let slots = root.get("slots").and_then(Node::u64).and_then(|slots| u16::try_from(slots).ok());
     let unmatched = match root.get("unmatched").and_then(Node::text) {
         Some("refuse") => Unmatched::Refuse,
         _ => Unmatched::Allow,
     };
     match RuleSet::new(rules.resolved, changes, deny, bypass, Placement { partition, slots }) {
-        Ok(set) => Some(set.with_unmatched(unmatched)),
+        Ok(set) => Some(set.with_unmatched(unmatched).with_preparation(file.preparation)),
         // These errors were reported with their positions. This only guards against one that was missed.
         Err(error) => {
             if !problems.has_errors() {
@@ -117,8 +124,8 @@ struct Rules {
     default_costs: HashSet<String>,
     /// The number of unknown rule names so far.
     unknown: usize,
-    /// The rules of used presets, because parsing a preset is slow.
-    presets: HashMap<&'static str, Vec<Rule>>,
+    /// The rule sets of used presets, because parsing a preset is slow.
+    presets: HashMap<&'static str, RuleSet>,
 }
 
 impl Rules {
@@ -138,6 +145,25 @@ impl Rules {
                 .help(format!("rules with the same id would share their counts; {help}"))
         });
         false
+    }
+
+    fn preset(&mut self, preset: &'static presets::Preset) -> &RuleSet {
+        self.presets.entry(preset.name).or_insert_with(|| preset.rule_set())
+    }
+
+    /// The attributes that the rules of used presets read.
+    fn attributes_of_presets(&self) -> Vec<String> {
+        let rules = self.presets.values().flat_map(RuleSet::rules);
+        let of_rule = |rule: &Rule| -> Vec<String> {
+            let conditions = rule.conditions.iter().map(|condition| condition.attribute.clone());
+            let priced_by = match &rule.cost {
+                Cost::Table { attribute, .. } => vec![attribute.clone()],
+                Cost::Expression { text, .. } => expression::attributes(text),
+                Cost::FromRequest | Cost::One | Cost::Constant(_) => Vec::new(),
+            };
+            conditions.chain(rule.per.parts.iter().flatten().cloned()).chain(priced_by).collect()
+        };
+        rules.flat_map(of_rule).collect()
     }
 
     /// Builds the index of rules, after all of them were read.
@@ -184,6 +210,7 @@ impl Rules {
 struct FileReader<'s> {
     source: &'s Source,
     namespace: &'s str,
+    preparation: Preparation,
 }
 
 impl FileReader<'_> {
@@ -195,16 +222,16 @@ impl FileReader<'_> {
     fn read_rule(&self, node: &Node, problems: &mut Problems) -> Option<Rule> {
         // Read everything before returning, so that all problems are reported.
         let scope = node.get("id").and_then(Node::text).and_then(|id| Keyspace::new(self.namespace, id).ok());
-        let conditions = node.get("match").map(|node| conditions(node, problems)).unwrap_or_default();
+        let conditions = node.get("match").map(|node| self.conditions(node, problems)).unwrap_or_default();
         let per = node.get("per").and_then(per);
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
         let cost = match node.get("cost") {
-            Some(node) => cost(node, problems),
+            Some(node) => self.cost(node, problems),
             None => Some(limit.as_ref().map_or(Cost::FromRequest, default_cost)),
         };
         let on_failure = node
             .get("on_failure")
-            .map_or(Some(FailurePolicy::default()), |node| failure_rule(node, problems));
+            .map_or(Some(FailurePolicy::default()), |node| self.failure_rule(node, problems));
         let rollout =
             node.get("rollout").and_then(Node::text).map_or(Ok(Rollout::ALL), notation::rollout).ok();
         let tags = node.get("tags").map_or(&[][..], Node::one_or_many);
@@ -251,9 +278,8 @@ impl FileReader<'_> {
         };
         let named = node.get("id").unwrap_or(name);
         let base = node.get("id").and_then(Node::text).unwrap_or(preset.name);
-        let extra = node.get("match").map(|node| conditions(node, problems)).unwrap_or_default();
-        let made = rules.presets.entry(preset.name).or_insert_with(|| preset.rules(self.namespace));
-        for mut rule in made.clone() {
+        let extra = node.get("match").map(|node| self.conditions(node, problems)).unwrap_or_default();
+        for mut rule in rules.preset(preset).rules().to_vec() {
             let id = format!("{base}-{}", rule.keyspace.rule());
             let Ok(scope) = Keyspace::new(self.namespace, &id) else {
                 // The check reported an invalid name.
@@ -282,7 +308,7 @@ impl FileReader<'_> {
         problems: &mut Problems,
     ) -> Option<(String, Override)> {
         // Read everything before returning, so that all problems are reported.
-        let conditions = node.get("when").map(|node| conditions(node, problems)).unwrap_or_default();
+        let conditions = node.get("when").map(|node| self.conditions(node, problems)).unwrap_or_default();
         let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
         let until = node.get("until").map(|node| instant(node, problems));
         let index = node.get("rule").and_then(|name| rules.find(name, problems))?;
@@ -317,7 +343,7 @@ impl FileReader<'_> {
 
     fn read_exception(&self, node: &Node, problems: &mut Problems) -> Option<ListEntry> {
         let when = node.get("when")?;
-        let conditions = conditions(when, problems);
+        let conditions = self.conditions(when, problems);
         if when.kind() == Kind::Map && when.entries().is_empty() {
             problems.push(
                 Problem::error(
@@ -330,6 +356,77 @@ impl FileReader<'_> {
             return None;
         }
         Some(ListEntry { conditions, reason: text_of(node, "reason"), origin: self.origin(node) })
+    }
+}
+
+impl FileReader<'_> {
+    fn conditions(&self, node: &Node, problems: &mut Problems) -> Vec<Condition> {
+        let entries = node.entries().iter();
+        entries
+            .filter_map(|entry| {
+                let attribute = entry.key.text()?.to_owned();
+                let test = read_or_report(test(&attribute, &entry.value, problems), &entry.value, problems)?;
+                attributes::check_canonical(&self.preparation, &attribute, &test, &entry.value, problems);
+                Some(Condition { attribute, test })
+            })
+            .collect()
+    }
+
+    fn cost(&self, node: &Node, problems: &mut Problems) -> Option<Cost> {
+        if node.text() == Some("request") {
+            return Some(Cost::FromRequest);
+        }
+        if let Some(cost) = node.u64() {
+            return Some(Cost::Constant(cost));
+        }
+        if let Some(entry) = node.get("expression") {
+            return expression_cost(entry, node.get("default"), problems);
+        }
+        let default = node.get("default").map_or(Some(1), Node::u64);
+        let several = "for several attributes use an `expression`";
+        let (attribute, table) = only_entry(node.get("by")?, several, problems)?;
+        attributes::check_canonical_keys(&self.preparation, &attribute, table, problems);
+        let costs =
+            table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), entry.value.u64()?)));
+        Some(Cost::Table { attribute, costs: costs.collect::<Option<_>>()?, default: default? })
+    }
+
+    fn failure_rule(&self, node: &Node, problems: &mut Problems) -> Option<FailurePolicy> {
+        let policy = |node: &Node| notation::on_failure(node.text()?).ok();
+        let Some(by) = node.get("by") else {
+            return Some(FailurePolicy { default: policy(node)?, by: None });
+        };
+        let several = "write one rule per value of the other attribute";
+        let (attribute, table) = only_entry(by, several, problems)?;
+        attributes::check_canonical_keys(&self.preparation, &attribute, table, problems);
+        let policies =
+            table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), policy(&entry.value)?)));
+        let policies = policies.collect::<Option<HashMap<String, OnFailure>>>()?;
+        Some(FailurePolicy { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
+    }
+}
+
+/// Reads an expression and the cost of a request for which it fails. Without that cost, a client that makes the
+/// expression fail would pay too little.
+fn expression_cost(entry: &Node, default: Option<&Node>, problems: &mut Problems) -> Option<Cost> {
+    let text = entry.text()?;
+    match (expression::compile(text), default) {
+        (Ok(value), Some(default)) => {
+            Some(Cost::Expression { text: text.to_owned(), value, default: default.u64()? })
+        }
+        (Ok(_), None) => {
+            let message = "an expression without a `default`";
+            problems.push(Problem::error("no-default-cost", entry.span, message).help(
+                "a request for which it fails or overflows costs the default; add what an expensive request \
+                 costs, like `default: 1000`",
+            ));
+            None
+        }
+        (Err(message), _) => {
+            let message = format!("`expression`: {message}");
+            problems.push(Problem::error("bad-expression", entry.span, message));
+            None
+        }
     }
 }
 
@@ -354,18 +451,26 @@ fn per(node: &Node) -> Option<SubjectSelector> {
     chains.collect::<Option<Vec<_>>>().map(|parts| SubjectSelector { parts })
 }
 
-fn conditions(node: &Node, problems: &mut Problems) -> Vec<Condition> {
-    let entries = node.entries().iter();
-    entries
-        .filter_map(|entry| {
-            let attribute = entry.key.text()?.to_owned();
-            let test = read_or_report(test(&attribute, &entry.value, problems), &entry.value, problems)?;
-            Some(Condition { attribute, test })
-        })
-        .collect()
+/// Addresses and blocks of addresses. `None` after reporting those that are invalid.
+fn address_test(values: &[Node], problems: &mut Problems) -> Option<Test> {
+    let mut blocks = Vec::new();
+    for value in values {
+        match value.scalar()?.parse::<Cidr>() {
+            Ok(block) => blocks.push(block),
+            Err(error) => problems.push_error_with(|| {
+                Problem::error("bad-address", value.span, format!("`ip`: {error}"))
+                    .help("write an address or a block like 192.0.2.0/24; `{ is: … }` compares other text")
+            }),
+        }
+    }
+    (blocks.len() == values.len()).then_some(Test::Address(blocks))
 }
 
 fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
+    let is_pattern = |node: &Node| node.text().is_some_and(|text| text.contains('*'));
+    if attribute == "ip" && node.kind() != Kind::Map && !node.one_or_many().iter().any(is_pattern) {
+        return address_test(node.one_or_many(), problems);
+    }
     if let Some(exact) = node.get("is") {
         return exact_values(exact);
     }
@@ -455,44 +560,6 @@ fn default_cost(limit: &RuleLimit) -> Cost {
         Some(Algorithm::Concurrency) => Cost::One,
         _ => Cost::FromRequest,
     }
-}
-
-fn cost(node: &Node, problems: &mut Problems) -> Option<Cost> {
-    if node.text() == Some("request") {
-        return Some(Cost::FromRequest);
-    }
-    if let Some(cost) = node.u64() {
-        return Some(Cost::Constant(cost));
-    }
-    let default = node.get("default").map_or(Some(1), Node::u64);
-    if let Some(entry) = node.get("expression") {
-        let text = entry.text()?;
-        return match expression::compile(text) {
-            Ok(value) => Some(Cost::Expression { text: text.to_owned(), value, default: default? }),
-            Err(message) => {
-                let message = format!("`expression`: {message}");
-                problems.push(Problem::error("bad-expression", entry.span, message));
-                None
-            }
-        };
-    }
-    let several = "for several attributes use an `expression`";
-    let (attribute, table) = only_entry(node.get("by")?, several, problems)?;
-    let costs = table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), entry.value.u64()?)));
-    Some(Cost::Table { attribute, costs: costs.collect::<Option<_>>()?, default: default? })
-}
-
-fn failure_rule(node: &Node, problems: &mut Problems) -> Option<FailurePolicy> {
-    let policy = |node: &Node| notation::on_failure(node.text()?).ok();
-    let Some(by) = node.get("by") else {
-        return Some(FailurePolicy { default: policy(node)?, by: None });
-    };
-    let several = "write one rule per value of the other attribute";
-    let (attribute, table) = only_entry(by, several, problems)?;
-    let policies =
-        table.entries().iter().map(|entry| Some((entry.key.text()?.to_owned(), policy(&entry.value)?)));
-    let policies = policies.collect::<Option<HashMap<String, OnFailure>>>()?;
-    Some(FailurePolicy { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
 }
 
 /// The single attribute of a `by` and its table.

@@ -4,6 +4,8 @@ use tollgate_core::{Attributes, Limit, Operation, Subject, SubjectHasher, Time, 
 use super::*;
 use tollgate_document::Colour;
 
+mod preparation;
+
 const SHOP: &str = include_str!("../../../../examples/rules/shop.yaml");
 const NOW: Time = Time::from_us(1_790_000_000_000_000);
 

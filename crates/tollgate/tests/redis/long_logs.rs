@@ -122,7 +122,8 @@ fn a_log_of_a_hundred_thousand_takes_16_bytes_an_entry_and_few_commands() {
     );
     assert!(charged[0] <= 6 && charged[1..] == [2, 0, 0, 1], "{charged:?}");
     // A refusal searches for the entry that must leave: one read per step of a binary search.
-    assert!(refused[0] <= 40 && refused[1..] == [0, 0, 0, 0], "{refused:?}");
+    // The search starts at the oldest entry, which usually frees enough. In the worst case it reads twice the logarithm.
+    assert!(refused[0] <= 45 && refused[1..] == [0, 0, 0, 0], "{refused:?}");
     assert!(bytes <= 16 * ENTRIES, "{bytes} bytes for {ENTRIES} entries");
 }
 

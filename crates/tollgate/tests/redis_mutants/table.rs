@@ -251,14 +251,12 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "ends[count], units[count] = pair_end, units[count] + added",
         "units[count] = units[count] + added",
     ),
-    ("holds", "a full state has one more pair", "local PAIRS_MAX = 64", "local PAIRS_MAX = 65"),
     (
         "holds",
         "gives back from the first pair, whatever its end",
         "if ends[index] < hold_ends then",
         "if false then",
     ),
-    ("holds", "gives back from one pair only", "taken = taken - units[index]", "taken = 0"),
     ("holds", "retry at the first end, whatever its units", "if units[index] >= excess then", "if true then"),
     (
         "quota",

@@ -57,7 +57,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let hashers = SubjectHashers::from(hash_key.unwrap_or_else(hash_key::example));
     let attributes = args.request.attributes()?;
     let now = args.at.unwrap_or_else(|| SystemClock.now());
-    let request = Request::new(&attributes).cost(args.request.cost);
+    // What rules see: normal forms, and the readings of the path.
+    let values = rules.prepare(&attributes);
+    let prepared = values.as_ref().map(|values| values.replace_in(&attributes));
+    let request = Request::new(prepared.as_ref().unwrap_or(&attributes)).cost(args.request.cost);
     let rules_text = RulesText::new(&source);
     let explanation = Explanation::new(&rules, &rules_text, request, (&hashers, example_key), now);
     terminal::print(&match args.format {

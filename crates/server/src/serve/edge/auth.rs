@@ -7,7 +7,7 @@ use tollgate::engine::ReceiptOwner;
 
 use super::excerpt::Excerpt;
 use super::request::{CheckRequest, RequestError};
-use crate::access::{Access, BoundAttributes, Digest, Scopes, Token};
+use crate::access::{Access, BoundAttributes, Digest, InFlight, Scopes, Token};
 
 /// Who may do what. Replaced as a whole when the configuration is read again.
 pub(crate) struct AccessPolicy {
@@ -24,6 +24,8 @@ pub(crate) struct Caller {
     scopes: Scopes,
     token: Option<Arc<Token>>,
     is_certified: bool,
+    /// Its calls that wait for the store; `None` for a caller that can make none.
+    in_flight: Option<Arc<InFlight>>,
 }
 
 /// The access that a route or a command needs.
@@ -37,7 +39,7 @@ pub(crate) enum Needs {
 }
 
 /// The other end of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// The address of the client: that of the connection, or the one in the PROXY protocol header of a trusted load balancer.
     pub(crate) address: IpAddr,
@@ -47,6 +49,8 @@ pub(crate) struct Peer {
     pub(crate) connection: u64,
     /// Whether the server is full, and the connection has one of the places for health checks only.
     pub(crate) is_for_health: bool,
+    /// The calls of all callers without a token from this address.
+    pub(crate) in_flight: Arc<InFlight>,
 }
 
 /// What a caller sent to prove who it is, besides the certificate of its connection.
@@ -99,15 +103,17 @@ impl AccessPolicy {
             Credentials::None => {
                 let scopes =
                     if peer.is_certified { self.anonymous.and(self.certified) } else { self.anonymous };
-                return Ok(Caller { scopes, token: None, is_certified: peer.is_certified });
+                let in_flight = Some(Arc::clone(&peer.in_flight));
+                return Ok(Caller { scopes, token: None, is_certified: peer.is_certified, in_flight });
             }
             Credentials::Token(token) => Digest::of(token),
             Credentials::Digest(digest) => digest,
             Credentials::Unreadable => return Err(AuthError::UnknownToken),
         };
         let token = self.tokens.find(&digest).ok_or(AuthError::UnknownToken)?;
+        let in_flight = Some(Arc::clone(&token.in_flight));
         let (scopes, token) = (token.scopes, Some(Arc::clone(token)));
-        Ok(Caller { scopes, token, is_certified: peer.is_certified })
+        Ok(Caller { scopes, token, is_certified: peer.is_certified, in_flight })
     }
 
     /// Who a caller is, if it may do what has these needs. What needs nothing is open to everybody, whatever they send.
@@ -128,7 +134,8 @@ impl AccessPolicy {
 
 impl Caller {
     /// A caller without any scope.
-    pub(crate) const NOBODY: Caller = Caller { scopes: Scopes::NONE, token: None, is_certified: false };
+    pub(crate) const NOBODY: Caller =
+        Caller { scopes: Scopes::NONE, token: None, is_certified: false, in_flight: None };
 
     /// Whether it may do what has these needs.
     #[inline]
@@ -147,6 +154,11 @@ impl Caller {
     /// Whether it has no scope.
     pub(crate) const fn has_no_scope(&self) -> bool {
         self.scopes.is_none()
+    }
+
+    /// Its calls that wait for the store: those of its token, or of its address.
+    pub(crate) const fn in_flight(&self) -> Option<&Arc<InFlight>> {
+        self.in_flight.as_ref()
     }
 
     /// How logs name it.
@@ -232,8 +244,7 @@ mod tests {
     #[test]
     fn a_token_gives_its_own_scopes_and_an_unknown_one_is_refused() {
         let digest = Digest::of(b"tg_reads");
-        let bound = BoundAttributes::default();
-        let token = Token { name: "reads".to_owned(), digest, scopes: Scopes::READ, bound };
+        let token = Token::new("reads", digest, Scopes::READ, BoundAttributes::default());
         let policy = AccessPolicy {
             tokens: Access::new(vec![token]),
             anonymous: Scopes::CHECK,
@@ -244,6 +255,7 @@ mod tests {
             is_certified,
             connection: 1,
             is_for_health: false,
+            in_flight: Arc::default(),
         };
         let forbidden = |scopes| Err(AuthError::Forbidden(scopes));
         let read = Credentials::Token(b"tg_reads");
@@ -271,9 +283,8 @@ mod tests {
 
     fn bound_caller(pairs: &[(&str, &str)]) -> Caller {
         let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let (name, digest, bound) = ("acme".to_owned(), Digest::of(b"tg_acme"), BoundAttributes::new(pairs));
-        let token = Token { name, digest, scopes: Scopes::CHECK, bound };
-        Caller { scopes: token.scopes, token: Some(Arc::new(token)), is_certified: false }
+        let token = Token::new("acme", Digest::of(b"tg_acme"), Scopes::CHECK, BoundAttributes::new(pairs));
+        Caller { scopes: token.scopes, token: Some(Arc::new(token)), ..Caller::NOBODY }
     }
 
     #[test]

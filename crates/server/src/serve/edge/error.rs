@@ -10,6 +10,7 @@ use super::excerpt::Excerpt;
 use super::request::RequestError;
 use crate::protocol::Protocol;
 use crate::serve::gate::ThrottleError;
+use crate::serve::work_share::Overloaded;
 
 /// Why a request got no answer from the limiter.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,8 +23,8 @@ pub(crate) struct EdgeError {
 enum ErrorKind {
     /// The request is malformed.
     BadRequest,
-    /// A part of the request exceeds a limit.
-    TooLarge,
+    /// The request cannot be counted: a part of it exceeds a limit or is missing. A gateway must not let it pass.
+    Uncountable,
     TokenRequired,
     UnknownToken,
     Forbidden,
@@ -37,6 +38,8 @@ enum ErrorKind {
     NothingMatched,
     /// The request id was used for another request.
     IdReused,
+    /// The caller has too many calls in flight.
+    Overloaded,
     /// There is no decision, and the fault is ours.
     Undecided,
     StoreUnavailable,
@@ -45,6 +48,11 @@ enum ErrorKind {
 impl EdgeError {
     pub(crate) fn bad_request(message: impl Into<String>) -> EdgeError {
         EdgeError { kind: ErrorKind::BadRequest, message: message.into() }
+    }
+
+    /// A request that cannot be counted, for example because a part is missing.
+    pub(crate) fn uncountable(message: impl Into<String>) -> EdgeError {
+        EdgeError { kind: ErrorKind::Uncountable, message: message.into() }
     }
 
     /// A reset of a request that no rule matches, or not the named one.
@@ -63,7 +71,7 @@ impl EdgeError {
     /// A message of more bytes than a transport reads.
     pub(crate) fn message_too_large(bytes_max: usize) -> EdgeError {
         EdgeError {
-            kind: ErrorKind::TooLarge,
+            kind: ErrorKind::Uncountable,
             message: format!("the message has more than {bytes_max} bytes"),
         }
     }
@@ -121,13 +129,14 @@ impl EdgeError {
     /// The status of an HTTP response.
     pub(crate) const fn http_status(&self) -> StatusCode {
         match self.kind {
-            ErrorKind::BadRequest | ErrorKind::TooLarge => StatusCode::BAD_REQUEST,
+            ErrorKind::BadRequest | ErrorKind::Uncountable => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
             // A gateway denies what gets this status.
             ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::IdReused => StatusCode::CONFLICT,
+            ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -136,7 +145,7 @@ impl EdgeError {
     /// The `code` of a problem document. Programs depend on it.
     pub(crate) const fn problem_code(&self) -> &'static str {
         match self.kind {
-            ErrorKind::BadRequest | ErrorKind::TooLarge => "bad-request",
+            ErrorKind::BadRequest | ErrorKind::Uncountable => "bad-request",
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::Bound => "attribute-bound",
@@ -144,6 +153,7 @@ impl EdgeError {
             ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::NothingMatched => "nothing-matched",
             ErrorKind::IdReused => "request-id-reused",
+            ErrorKind::Overloaded => "too-many-in-flight",
             ErrorKind::Undecided => "undecided",
             ErrorKind::StoreUnavailable => "store-unavailable",
         }
@@ -157,8 +167,9 @@ impl EdgeError {
             ErrorKind::Forbidden | ErrorKind::Bound => "NOPERM",
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
+            ErrorKind::Overloaded => "OVERLOADED",
             ErrorKind::BadRequest
-            | ErrorKind::TooLarge
+            | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::NothingMatched
@@ -172,10 +183,11 @@ impl EdgeError {
     /// A gateway may let requests pass when it gets an error. What clients can cause is therefore refused.
     pub(crate) fn grpc_status(&self) -> Option<Status> {
         let code = match self.kind {
-            ErrorKind::TooLarge
+            ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::Bound
-            | ErrorKind::LeaseWithoutReceipt => return None,
+            | ErrorKind::LeaseWithoutReceipt
+            | ErrorKind::Overloaded => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
             ErrorKind::NothingMatched => Code::NotFound,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
@@ -191,10 +203,19 @@ impl From<RequestError> for EdgeError {
     fn from(error: RequestError) -> EdgeError {
         let kind = match &error {
             RequestError::Bound(_) => ErrorKind::Bound,
-            error if error.is_too_large() => ErrorKind::TooLarge,
+            error if error.is_too_large() => ErrorKind::Uncountable,
             _ => ErrorKind::BadRequest,
         };
         EdgeError { kind, message: error.to_string() }
+    }
+}
+
+impl From<Overloaded> for EdgeError {
+    #[cold]
+    fn from(_: Overloaded) -> EdgeError {
+        let message =
+            "too many requests of this caller wait for the store; send fewer at a time, and retry later";
+        EdgeError { kind: ErrorKind::Overloaded, message: message.to_owned() }
     }
 }
 
@@ -275,6 +296,7 @@ mod tests {
             (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
             (RequestError::Bound(Excerpt::of("tenant")).into(), (403, "attribute-bound"), "NOPERM", None),
             (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
+            (EdgeError::uncountable("x"), (400, "bad-request"), "ERR", None),
             (
                 auth(AuthError::TokenRequired, Protocol::Http),
                 (401, "unauthorized"),
@@ -293,6 +315,7 @@ mod tests {
                 "NOPERM",
                 Some(Code::PermissionDenied),
             ),
+            (Overloaded.into(), (429, "too-many-in-flight"), "OVERLOADED", None),
             (EdgeError::lease_without_receipt("exports"), (403, "lease-without-receipt"), "ERR", None),
             ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
             ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),

@@ -5,6 +5,7 @@
 
 pub(crate) mod descriptor_request;
 mod health;
+pub(crate) mod message;
 mod own_limit;
 mod preface;
 pub(crate) mod proto;
@@ -29,7 +30,6 @@ use tonic::body::Body;
 use tonic::codegen::Service;
 
 use super::auth::{Credentials, Needs, Peer};
-use super::error::EdgeError;
 use crate::access::Scopes;
 use crate::protocol::Protocol;
 use crate::serve::server_state::ServerState;
@@ -65,7 +65,7 @@ where
     let Some(stream) = preface::wait_for(stream).await else { return };
     let health = Arc::new(Health::new().await);
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (health, state) = (Arc::clone(&health), Arc::clone(&state));
+        let (health, state, peer) = (Arc::clone(&health), Arc::clone(&state), peer.clone());
         // Boxed, because it is moved several times before it runs.
         Box::pin(async move { Ok::<_, Infallible>(respond(request, peer, state, health).await) })
     });
@@ -116,7 +116,7 @@ async fn respond(
     let credentials = Credentials::from_authorization(authorization);
     let caller = match state.access.load().authorize(&peer, credentials, needed) {
         Ok(caller) => caller,
-        Err(error) => return response::error(&EdgeError::auth(error, Protocol::Grpc), 0),
+        Err(error) => return response::error(&state.auth_failures.note(error, Protocol::Grpc), 0),
     };
     if request.uri().path() == should_rate_limit::PATH {
         return should_rate_limit::respond(request, &caller, state).await;

@@ -15,12 +15,12 @@ mod response;
 mod route;
 mod status_page;
 mod surface;
-mod target;
 mod timeout_stream;
 
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::{HeaderMap, HeaderValue, header};
 use hyper::body::Incoming;
@@ -43,6 +43,9 @@ const HEADERS_MAX: usize = 64;
 /// Bytes of a request head that are read, and of responses that wait to be sent.
 const BUFFER_MAX: usize = 32 * 1024;
 
+/// Requests of one connection that are answered before other connections of its thread get their turn.
+const REQUESTS_PER_TURN: u32 = 8;
+
 /// Serves one connection until the client or the server closes it.
 pub(crate) async fn serve<T>(stream: T, peer: Peer, surface: Surface, state: Arc<ServerState>)
 where
@@ -54,8 +57,10 @@ where
         phase.set(RequestPhase::Head);
     }
     let stream = TokioIo::new(TimeoutStream::new(stream, phase.clone()));
+    let answered = AtomicU32::new(0);
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (phase, state) = (&phase, &*state);
+        let answered = &answered;
+        let (phase, state, peer) = (&phase, &*state, &peer);
         async move {
             phase.set(RequestPhase::Body);
             let response = respond(request, peer, surface, state, phase).await;
@@ -64,6 +69,10 @@ where
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             phase.set(RequestPhase::Idle);
+            // A pipeline ends its turn, so that other connections of this thread get theirs.
+            if answered.fetch_add(1, Ordering::Relaxed) % REQUESTS_PER_TURN == REQUESTS_PER_TURN - 1 {
+                tokio::task::yield_now().await;
+            }
             Ok::<HttpResponse, Infallible>(response)
         }
     });
@@ -84,7 +93,7 @@ where
 
 async fn respond(
     request: http::Request<Incoming>,
-    peer: Peer,
+    peer: &Peer,
     surface: Surface,
     state: &ServerState,
     phase: &PhaseCell,
@@ -104,6 +113,9 @@ async fn respond(
         route::Methods::Get | route::Methods::Any => bytes::Bytes::new(),
     };
     phase.set(RequestPhase::Response);
+    // A batch counts as its checks.
+    let calls = usize::from(route.asks_store() && route != Route::Batch);
+    let _work = state.work.enter(caller, calls).map_err(EdgeError::from)?;
     match route {
         Route::Check => check::check(&parts.headers, &body, caller, state).await,
         Route::Authorize => authorize::authorize(&parts, peer, caller, state).await,
@@ -129,18 +141,18 @@ async fn respond(
 fn authorize_caller(
     route: Route,
     headers: &HeaderMap,
-    peer: Peer,
+    peer: &Peer,
     state: &ServerState,
 ) -> Result<Caller, EdgeError> {
     let (access, needed) = (state.access.load(), route.needs());
     let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let credentials = Credentials::from_authorization(authorization);
-    let authorized = match access.authorize(&peer, credentials, needed) {
+    let authorized = match access.authorize(peer, credentials, needed) {
         // A proxy passes its client's `Authorization` on, which is not meant for this server.
         Err(AuthError::UnknownToken) if route == Route::Authorize => {
-            access.authorize(&peer, Credentials::None, needed)
+            access.authorize(peer, Credentials::None, needed)
         }
         authorized => authorized,
     };
-    authorized.map_err(|error| EdgeError::auth(error, Protocol::Http))
+    authorized.map_err(|error| state.auth_failures.note(error, Protocol::Http))
 }

@@ -1,6 +1,7 @@
 //! The limits of a request and the validated form of it. They are the same on every transport.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use tollgate::core::rules::Request;
 use tollgate::core::{Attributes, EXACT_MAX};
@@ -92,6 +93,11 @@ impl<'a> CheckRequest<'a> {
         self.count += 1;
         self.attributes.set(name, value);
         Ok(())
+    }
+
+    /// Sets the client's whole address, of which the attribute `ip` is the block that is counted.
+    pub(crate) fn set_client_address(&mut self, address: IpAddr) {
+        self.attributes.set_client_address(address);
     }
 
     /// Whether an attribute of this name was added.

@@ -6,11 +6,13 @@ mod connection;
 pub(crate) mod frame;
 mod info;
 mod limit_command;
+mod output_budget;
 mod pending;
 pub(crate) mod reply;
 mod session;
 mod text;
 pub(crate) mod throttle;
+mod turn;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,11 +24,14 @@ use tokio::time::{Instant, sleep};
 
 use super::auth::Peer;
 use crate::serve::server_state::ServerState;
-use connection::{Connection, Event, OUTPUT_MAX};
+use connection::{Connection, Event};
 use frame::WordSpans;
+pub(crate) use output_budget::OutputBudget;
+use output_budget::OutputShare;
 use pending::Pending;
 use reply::Reply;
 use session::{Session, Step};
+use turn::Turn;
 
 /// How often an idle connection is examined.
 const TICK: Duration = Duration::from_secs(15);
@@ -43,6 +48,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 enum Progress {
     /// All complete commands are answered.
     Done,
+    /// The turn is over; other connections of the thread come first.
+    Turn,
     /// The output is full; the client must read first.
     Full,
     /// The connection is to be closed.
@@ -54,7 +61,8 @@ pub(crate) async fn serve<T>(stream: T, peer: Peer, state: Arc<ServerState>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut connection = Connection::new(stream);
+    let share = OutputShare::new(Arc::clone(&state.output));
+    let mut connection = Connection::new(stream, share);
     let mut session = Session::new(peer, &state);
     let mut spans = WordSpans::new();
     let mut ending = pin!(state.ending.cancelled().fuse());
@@ -65,6 +73,10 @@ where
         match connection.exchange(progress == Progress::Full, ending.as_mut(), tick.as_mut()).await {
             Event::Ready => {
                 progress = run_commands(&mut connection, &mut session, &mut spans, &state).await;
+                while progress == Progress::Turn {
+                    tokio::task::yield_now().await;
+                    progress = run_commands(&mut connection, &mut session, &mut spans, &state).await;
+                }
                 // With a client that never pauses the timer would never be polled.
                 if is_last && tick.deadline() <= Instant::now() {
                     break;
@@ -79,7 +91,9 @@ where
             }
             Event::Tick if is_last => {
                 connection.receive_now().await;
-                run_commands(&mut connection, &mut session, &mut spans, &state).await;
+                while run_commands(&mut connection, &mut session, &mut spans, &state).await == Progress::Turn
+                {
+                }
                 break;
             }
             Event::Tick => {
@@ -100,7 +114,7 @@ where
     connection.finish().await;
 }
 
-/// Runs all complete commands, as long as there is room for output.
+/// Runs complete commands, as long as the turn lasts and there is room for output.
 async fn run_commands<T>(
     connection: &mut Connection<T>,
     session: &mut Session,
@@ -110,12 +124,17 @@ async fn run_commands<T>(
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
+    let output_max = connection.output_max();
     let (mut rest, output) = connection.buffers();
+    let mut turn = Turn::default();
     let len = rest.len();
     let mut pending = Pending::new();
     let progress = loop {
-        if output.len() >= OUTPUT_MAX {
+        if output.len() >= output_max {
             break Progress::Full;
+        }
+        if turn.is_over() {
+            break Progress::Turn;
         }
         let end = match frame::next(rest, session.limits(), spans) {
             Ok(Some(end)) => end,
@@ -135,12 +154,24 @@ where
             Step::Done => (),
             Step::Quit => break Progress::Closing,
             Step::Wait { command, is_silent } => {
-                let runs_alone = command.runs_alone();
+                let (runs_alone, caller) = (command.runs_alone(), Arc::clone(session.caller()));
                 if runs_alone || pending.is_full() {
                     pending.settle(output).await;
                 }
-                let caller = Arc::clone(session.caller());
-                pending.push(command.run(&state.gate, caller, session.version), output.len(), is_silent);
+                let mut work = state.work.enter(&caller, 1);
+                if work.is_err() && !pending.is_empty() {
+                    // Its own calls are in flight. When they are done, there may be room.
+                    pending.settle(output).await;
+                    work = state.work.enter(&caller, 1);
+                }
+                match work {
+                    Ok(work) => {
+                        let call = command.run(&state.gate, caller, work, session.version);
+                        pending.push(call, output.len(), is_silent);
+                    }
+                    Err(_) if is_silent => (),
+                    Err(overloaded) => Reply::new(output, session.version).edge_error(&overloaded.into()),
+                }
                 if runs_alone {
                     pending.settle(output).await;
                 }
@@ -153,6 +184,9 @@ where
     let consumed = len - rest.len();
     drop(pending);
     connection.consume(consumed);
+    if progress != Progress::Done {
+        connection.count_output();
+    }
     progress
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate::core::{Cidr, Prefixes};
 
+use crate::access::InFlight;
 use crate::protocol::Protocol;
 use crate::serve::observe::{Exposition, Kind};
 
@@ -44,6 +45,8 @@ pub(crate) struct ConnectionLimits {
 #[derive(Debug, Default)]
 pub(crate) struct AddressShare {
     connections: AtomicU64,
+    /// The calls of callers without a token that wait for the store.
+    pub(crate) in_flight: Arc<InFlight>,
 }
 
 /// A counted connection. Dropping it makes room for another.

@@ -113,6 +113,7 @@ impl Listener {
                         is_certified: false,
                         connection: permit.number,
                         is_for_health: permit.is_for_health,
+                        in_flight: Arc::clone(&permit.share.in_flight),
                     };
                     start((self.protocol, surface), stream, peer, state).await;
                 }

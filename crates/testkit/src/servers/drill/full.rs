@@ -14,7 +14,7 @@ use crate::redis::{AdminError, Flavour, Server};
 const MEMORY: &str = "4mb";
 /// Larger than the memory in sum.
 const FILLERS: usize = 80;
-const FILLER: [u8; 64 << 10] = [b'x'; 64 << 10];
+static FILLER: [u8; 64 << 10] = [b'x'; 64 << 10];
 const SUBJECTS: usize = 40;
 const SHAPE: Shape = Shape { tasks: 16, subjects: SUBJECTS, most: 20, rules: 1, with_ids: false };
 const PHASE: Duration = Duration::from_millis(500);

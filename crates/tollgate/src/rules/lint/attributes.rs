@@ -15,6 +15,10 @@ use tollgate_document::{Node, Source, SourceSpan, suggest};
 const SPANS_MAX: usize = 64;
 
 pub(super) fn unknown_attribute(context: &Context<'_>, found: &mut Findings<'_>) {
+    // The use of an undeclared attribute is an error in a file that declares attributes, so that nothing is left to say.
+    if context.root.get("attributes").is_some() {
+        return;
+    }
     let known: HashSet<&str> = context.options.known_attributes.iter().map(String::as_str).collect();
     let mut unknown: BTreeMap<String, Vec<SourceSpan>> = BTreeMap::new();
     for (name, span) in uses(context) {

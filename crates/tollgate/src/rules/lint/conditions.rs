@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
+use tollgate_core::Cidr;
 use tollgate_core::rules::{Condition, Test};
 
 use tollgate_document::{Node, SourceSpan};
@@ -36,6 +37,8 @@ enum Pattern<'a> {
     Tokens(Vec<Token>),
     /// Paths with these segments, with any query.
     Path(Vec<Segment<'a>>),
+    /// Addresses in these blocks.
+    Blocks(&'a [Cidr]),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,11 +88,13 @@ impl<'a> WrittenCondition<'a> {
             Test::Prefix(prefix) => Pattern::Tokens(literal(prefix).chain([Token::ANYTHING]).collect()),
             Test::Glob(glob) => Pattern::Tokens(glob.chars().map(Token::of_a_glob).collect()),
             Test::Path(_) | Test::Except(_) => Pattern::Path(segments(path.unwrap_or_default())),
+            Test::Address(blocks) => Pattern::Blocks(blocks),
         };
         let size = match (condition.test.required(), path) {
             (Test::OneOf(values), _) => values.iter().map(|value| value.len() + 1).sum(),
             (Test::Prefix(text) | Test::Glob(text), _) => text.len() + 1,
             (Test::Path(_) | Test::Except(_), path) => path.map_or(0, str::len) + 1,
+            (Test::Address(blocks), _) => blocks.len() + 1,
         };
         WrittenCondition {
             attribute: &condition.attribute,
@@ -104,7 +109,7 @@ impl<'a> WrittenCondition<'a> {
     /// A prefix of every text that passes.
     fn literal_prefix(&self) -> &'a str {
         match self.test.required() {
-            Test::OneOf(_) | Test::Except(_) => "",
+            Test::OneOf(_) | Test::Except(_) | Test::Address(_) => "",
             Test::Prefix(prefix) => prefix,
             Test::Glob(glob) => glob.split(['*', '?']).next().unwrap_or_default(),
             Test::Path(_) => self.path.and_then(|path| path.split('{').next()).unwrap_or_default(),
@@ -126,7 +131,7 @@ impl<'a> WrittenCondition<'a> {
     /// The pattern as token sequences. A path has two: without and with a query.
     fn token_sequences(&self, with_query: bool) -> Vec<Vec<Token>> {
         match &self.pattern {
-            Pattern::Values(_) => Vec::new(),
+            Pattern::Values(_) | Pattern::Blocks(_) => Vec::new(),
             Pattern::Tokens(tokens) => vec![tokens.clone()],
             Pattern::Path(segments) => {
                 let path: Vec<Token> = segments.iter().flat_map(|segment| segment.tokens()).collect();
@@ -217,6 +222,12 @@ impl ComparisonBudget {
                 Some(values.iter().any(|value| other.test.holds(value)))
             }
             (_, Pattern::Values(_)) => self.overlap(other, one),
+            (Pattern::Blocks(blocks), Pattern::Blocks(others)) => {
+                self.spend(one.size.saturating_mul(other.size))?;
+                Some(blocks.iter().any(|block| others.iter().any(|other| block.overlaps(other))))
+            }
+            // An address as text: not compared.
+            (Pattern::Blocks(_), _) | (_, Pattern::Blocks(_)) => Some(true),
             (one_pattern, other_pattern) => {
                 // Two path patterns accept the same queries, so queries need not be compared.
                 let with_query =
@@ -275,7 +286,9 @@ impl ComparisonBudget {
     fn implies(&self, known: &WrittenCondition<'_>, asked: &WrittenCondition<'_>) -> bool {
         let paid = match (&known.pattern, &asked.pattern) {
             (Pattern::Values(_), Pattern::Values(_)) => self.spend(known.size),
-            (Pattern::Values(_), _) => self.spend(known.size.saturating_mul(asked.size)),
+            (Pattern::Values(_), _) | (Pattern::Blocks(_), Pattern::Blocks(_)) => {
+                self.spend(known.size.saturating_mul(asked.size))
+            }
             _ => self.spend(known.size.min(asked.size)),
         };
         if paid.is_none() {
@@ -285,6 +298,9 @@ impl ComparisonBudget {
             (Pattern::Values(values), Pattern::Values(allowed)) => values.is_subset(allowed),
             (Pattern::Values(values), _) => values.iter().all(|value| asked.test.holds(value)),
             (Pattern::Path(known), Pattern::Path(asked)) => path_implies(known, asked),
+            (Pattern::Blocks(known), Pattern::Blocks(asked)) => {
+                known.iter().all(|block| asked.iter().any(|other| other.contains_block(block)))
+            }
             _ => match asked.test {
                 Test::Prefix(prefix) => known.literal_prefix().starts_with(prefix.as_str()),
                 _ => known.test == asked.test,

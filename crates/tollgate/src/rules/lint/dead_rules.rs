@@ -88,6 +88,7 @@ fn path_never_seen(condition: &WrittenCondition<'_>, test: &Test, found: &mut Fi
         Test::Except(_) => None,
         Test::OneOf(values) => values.iter().map(String::as_str).find(without_slash),
         Test::Prefix(text) | Test::Glob(text) => Some(text.as_str()).filter(without_slash),
+        Test::Address(_) => None,
         Test::Path(_) => {
             if let Some(path) = condition.path.filter(|path| path.contains(['?', '#'])) {
                 let message = format!("path `{path}` never matches: the query is not part of the path");

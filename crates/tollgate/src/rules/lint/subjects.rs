@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
-use tollgate_core::rules::{Missing, Rule};
+use tollgate_core::rules::{Missing, Mode, Rule};
 
 use super::Findings;
 use super::attributes::subject_span;
 use super::context::{Context, WrittenRule, names};
 use tollgate_document::SourceSpan;
 
+/// The attribute with a credential that clients send.
+const KEY: &str = "api_key";
 /// The attribute that every network request has.
 const ADDRESS: &str = "ip";
 
@@ -63,4 +65,29 @@ pub(super) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>
                `ip_subjects_max`";
     let problem = found.note(first, message, fix);
     found.push(others.iter().fold(problem, |problem, &span| problem.also(span, "and here")));
+}
+
+/// A client that sends another key with every request is counted neither by its key nor by its address.
+pub(super) fn unverified_key(context: &Context<'_>, found: &mut Findings<'_>) {
+    let falls_back = |chain: &Vec<String>| {
+        chain.iter().any(|name| name == KEY) && chain.last().is_some_and(|name| name == ADDRESS)
+    };
+    let by_address = |rule: &Rule| matches!(rule.per.parts.as_slice(), [chain] if *chain == [ADDRESS]);
+    for written in context.live().filter(|written| written.rule.per.parts.iter().any(falls_back)) {
+        let conditions: Vec<_> = written.conditions.iter().collect();
+        let is_counted = context.live().any(|other| {
+            by_address(other.rule)
+                && other.rule.mode == Mode::Enforce
+                && context.budget.implies_all(&conditions, &other.conditions)
+        });
+        if !is_counted {
+            let message = format!(
+                "rule `{}` counts every invented `{KEY}` separately: a client that changes it is not limited",
+                written.id()
+            );
+            let fix = "add a rule `per: ip` for the same requests, or verify the key first and send it only if it is \
+                       valid";
+            found.push(found.note(subject_span(context.source, written, KEY), message, fix));
+        }
+    }
 }

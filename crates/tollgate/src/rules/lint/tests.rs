@@ -100,6 +100,7 @@ overrides:
             "7:40 240 bucket-burst",
             "8:31 methd unknown-attribute",
             "9:10 public-endpoint bucket-burst",
+            "9:10 public-endpoint bucket-burst",
             "9:10 public-endpoint counted-by-address",
             "10:20 v1/items value-never-seen",
             "12:24 pln unknown-attribute",

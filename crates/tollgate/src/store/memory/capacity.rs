@@ -23,6 +23,10 @@ const SWEEP_SLOTS: usize = 64;
 /// The default cap: as many keys as fit into about half a gigabyte.
 const KEYS_MAX: usize = 10_000_000;
 
+/// The default bound on the bytes of large states, for each key of the cap, and at least in total.
+const STATE_BYTES_PER_KEY: usize = 256;
+const STATE_BYTES_MIN: usize = 1 << 30;
+
 /// How full a store is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
@@ -37,6 +41,8 @@ pub struct Usage {
 pub(super) struct Capacity {
     keys: AtomicUsize,
     keys_max: usize,
+    /// Bytes of large states in one shard. Keys are spread evenly, so that no shard needs to know the others.
+    shard_bytes_max: usize,
     /// The shard to search next for expired state.
     sweep_next: AtomicUsize,
     overflowed: AtomicU64,
@@ -47,10 +53,16 @@ impl Capacity {
         Capacity {
             keys: AtomicUsize::new(0),
             keys_max: KEYS_MAX,
+            shard_bytes_max: default_state_bytes(KEYS_MAX) / SHARDS,
             sweep_next: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),
         }
     }
+}
+
+const fn default_state_bytes(keys_max: usize) -> usize {
+    let bytes = keys_max.saturating_mul(STATE_BYTES_PER_KEY);
+    if bytes > STATE_BYTES_MIN { bytes } else { STATE_BYTES_MIN }
 }
 
 impl<C: Clock> MemoryStore<C> {
@@ -61,7 +73,18 @@ impl<C: Clock> MemoryStore<C> {
     /// (until its end) or reservation (until an hour after its end). Threads that insert at the same moment may exceed the cap by one key each.
     #[must_use]
     pub fn keys_max(self, keys_max: usize) -> MemoryStore<C> {
-        MemoryStore { capacity: Capacity { keys_max, ..self.capacity }, ..self }
+        let shard_bytes_max = default_state_bytes(keys_max) / SHARDS;
+        MemoryStore { capacity: Capacity { keys_max, shard_bytes_max, ..self.capacity }, ..self }
+    }
+
+    /// Sets the bound on the bytes of states that do not fit into a slot, such as logs. Call it after
+    /// [`keys_max`](MemoryStore::keys_max), which sets it to 256 bytes per key and at least 1 GiB.
+    ///
+    /// Beyond it, a subject without state is counted under its rule's overflow subject. The state of a subject that has some
+    /// may still grow up to its limit.
+    #[must_use]
+    pub fn state_bytes_max(self, bytes: usize) -> MemoryStore<C> {
+        MemoryStore { capacity: Capacity { shard_bytes_max: bytes / SHARDS, ..self.capacity }, ..self }
     }
 
     /// Returns how full the store is.
@@ -128,15 +151,17 @@ impl<C> MemoryStore<C> {
     /// Whether this shard may take one more key. At the cap, evicts an expired key from this shard or from one that is not
     /// locked.
     pub(super) fn has_room(&self, shard: &mut Shard, now: Time) -> bool {
-        if self.capacity.keys.load(Ordering::Relaxed) < self.capacity.keys_max {
+        let has_bytes = shard.heap_bytes() < self.capacity.shard_bytes_max;
+        if has_bytes && self.capacity.keys.load(Ordering::Relaxed) < self.capacity.keys_max {
             return true;
         }
         let evicted = shard.evict(&self.classes, now, EVICTION_SLOTS)
-            || (0..EVICTION_SHARDS).any(|_| {
-                let number = self.capacity.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-                let shard = self.shards[number].try_lock();
-                shard.is_some_and(|mut shard| shard.evict(&self.classes, now, EVICTION_SLOTS))
-            });
+            || has_bytes
+                && (0..EVICTION_SHARDS).any(|_| {
+                    let number = self.capacity.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+                    let shard = self.shards[number].try_lock();
+                    shard.is_some_and(|mut shard| shard.evict(&self.classes, now, EVICTION_SLOTS))
+                });
         self.add_keys(-isize::from(evicted));
         evicted
     }

@@ -1,5 +1,6 @@
 //! State that does not fit into a slot.
 
+use tollgate_core::algorithm::sliding_log::Entry as LogEntry;
 use tollgate_core::algorithm::sliding_window::NewestBucketCharge;
 use tollgate_core::{Change, State, Time, Write};
 
@@ -8,6 +9,8 @@ use tollgate_core::{Change, State, Time, Write};
 pub(super) struct Heap {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// What the states take, without the entries of freed indexes.
+    bytes: usize,
 }
 
 struct Entry {
@@ -15,9 +18,28 @@ struct Entry {
     dies_at: Time,
 }
 
+impl Entry {
+    /// What the state takes. Only logs grow by more than a few words.
+    fn bytes(&self) -> usize {
+        match &self.state {
+            None => 0,
+            Some(State::SlidingLog(log)) => {
+                size_of::<Entry>() + log.entries.capacity() * size_of::<LogEntry>()
+            }
+            Some(_) => size_of::<Entry>(),
+        }
+    }
+}
+
 impl Heap {
+    /// What all states take.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn insert(&mut self, state: State, dies_at: Time) -> u32 {
         let entry = Entry { state: Some(state), dies_at };
+        self.bytes += entry.bytes();
         match self.free.pop() {
             Some(index) => {
                 self.entries[index as usize] = entry;
@@ -41,8 +63,10 @@ impl Heap {
     /// Applies a change to the state in place.
     pub(super) fn commit(&mut self, index: u32, write: Write<Change>) {
         let entry = &mut self.entries[index as usize];
+        let before = entry.bytes();
         State::commit(&mut entry.state, write.change);
         entry.dies_at = write.dies_at.unwrap_or(entry.dies_at);
+        self.bytes = self.bytes - before + entry.bytes();
     }
 
     /// Adds to the newest bucket of a sliding window in place.
@@ -58,15 +82,21 @@ impl Heap {
 
     /// Moves the state out and keeps its index reserved for [`put_back`](Heap::put_back).
     pub(super) fn take(&mut self, index: u32) -> Option<State> {
-        self.entries.get_mut(index as usize)?.state.take()
+        let entry = self.entries.get_mut(index as usize)?;
+        self.bytes -= entry.bytes();
+        entry.state.take()
     }
 
     pub(super) fn put_back(&mut self, index: u32, state: State, dies_at: Time) {
-        self.entries[index as usize] = Entry { state: Some(state), dies_at };
+        let entry = Entry { state: Some(state), dies_at };
+        self.bytes = self.bytes - self.entries[index as usize].bytes() + entry.bytes();
+        self.entries[index as usize] = entry;
     }
 
     pub(super) fn remove(&mut self, index: u32) {
-        self.entries[index as usize].state = None;
+        let entry = &mut self.entries[index as usize];
+        self.bytes -= entry.bytes();
+        entry.state = None;
         self.free.push(index);
         if self.free.len() == self.entries.len() {
             *self = Heap::default();

@@ -43,6 +43,11 @@ pub(super) enum StoredState {
 }
 
 impl Shard {
+    /// What its heap takes.
+    pub(super) const fn heap_bytes(&self) -> usize {
+        self.heap.bytes()
+    }
+
     /// Returns the slot of this key.
     #[inline]
     pub(super) fn find(&self, fingerprint: u128) -> Option<usize> {

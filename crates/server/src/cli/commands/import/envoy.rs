@@ -64,7 +64,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// The values that lead to the node at `index`. `None` if there are none, or if a problem was reported.
+    /// The values that lead to the node at `index`. `None` if no value does, or if a problem was reported.
     fn test_of(&mut self, index: usize, nodes: &[Descriptor]) -> Option<ValueTest> {
         let node = &nodes[index];
         let same_key = |other: &&Descriptor| other.key == node.key;

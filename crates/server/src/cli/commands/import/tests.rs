@@ -17,7 +17,7 @@ use super::input::Input;
 use super::{Converter, convert_all, input};
 use crate::config::AttributeNames;
 use crate::serve::edge::grpc::descriptor_request;
-use crate::serve::edge::grpc::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
+use crate::serve::edge::grpc::message::{Entry, RateLimitDescriptor, RateLimitRequest};
 
 /// Keys and values of a descriptor.
 type Entries = Vec<(&'static str, String)>;
@@ -47,14 +47,17 @@ impl Imported {
 
     /// Decides a message: one decision per descriptor.
     fn decide(&self, domain: &str, descriptors: &[Entries], hits: u32) -> Vec<Decision> {
-        let entry = |(key, value): &(&str, String)| Entry { key: (*key).to_owned(), value: value.clone() };
+        let entry = |(key, value): &(&str, String)| Entry {
+            key: key.as_bytes().to_vec().into(),
+            value: value.clone().into(),
+        };
         let descriptor = |entries: &Entries| RateLimitDescriptor {
             entries: entries.iter().map(entry).collect(),
             limit: None,
             hits_addend: None,
         };
         let message = RateLimitRequest {
-            domain: domain.to_owned(),
+            domain: domain.to_owned().into(),
             descriptors: descriptors.iter().map(descriptor).collect(),
             hits_addend: hits,
         };

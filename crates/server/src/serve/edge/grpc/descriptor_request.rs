@@ -5,9 +5,11 @@ use std::net::IpAddr;
 
 use tollgate::core::Prefixes;
 
-use super::proto::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
+use super::message::{RateLimitDescriptor, RateLimitRequest};
+use super::proto::RateLimitOverride;
 use crate::config::AttributeNames;
 use crate::serve::edge::error::EdgeError;
+use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::{ATTRIBUTES_MAX, CheckRequest, RequestError};
 
 /// Bytes of a message.
@@ -31,18 +33,27 @@ const IP: &str = "ip";
 /// One descriptor of a message.
 #[derive(Debug)]
 pub(crate) struct DescriptorRequest<'m> {
-    domain: &'m str,
+    domain: Cow<'m, str>,
     /// Its index in the message.
     index: &'static str,
-    descriptor: &'m RateLimitDescriptor,
-    /// All keys, joined in their order.
-    keys: Cow<'m, str>,
+    /// Key and value of each entry.
+    entries: Vec<(Cow<'m, str>, Cow<'m, str>)>,
+    limit: Option<&'m RateLimitOverride>,
+    /// All keys, joined in their order; `None` if there is one entry.
+    keys: Option<String>,
     /// The names of entries whose key has occurred before, by their index.
     numbered: Vec<(usize, String)>,
-    /// Entries under other names.
-    renamed: Vec<(&'m str, Cow<'m, str>)>,
+    /// Entries under other names, by their index.
+    renamed: Vec<(&'m str, usize, Option<Address>)>,
     /// The number of hits.
     pub(crate) cost: u64,
+}
+
+/// The address of a client, and the block that is counted.
+#[derive(Debug)]
+struct Address {
+    whole: IpAddr,
+    block: String,
 }
 
 /// Why a message is invalid.
@@ -68,7 +79,8 @@ impl From<MessageError> for EdgeError {
     fn from(error: MessageError) -> EdgeError {
         match error {
             MessageError::Request(error) => error.into(),
-            error => EdgeError::bad_request(error.to_string()),
+            // Not an error: a gateway may let requests pass when it gets one.
+            error => EdgeError::uncountable(error.to_string()),
         }
     }
 }
@@ -107,60 +119,82 @@ pub(crate) fn read<'m>(
 
 impl<'m> DescriptorRequest<'m> {
     fn new(
-        domain: &'m str,
+        domain: &'m [u8],
         index: &'static str,
         descriptor: &'m RateLimitDescriptor,
         cost: u64,
         names: &'m AttributeNames,
         prefixes: Prefixes,
     ) -> DescriptorRequest<'m> {
-        let entries = &descriptor.entries;
+        let entries: Vec<_> = descriptor
+            .entries
+            .iter()
+            .map(|entry| (lossless_text(&entry.key), lossless_text(&entry.value)))
+            .collect();
         let keys = match entries.as_slice() {
-            [only] => Cow::Borrowed(only.key.as_str()),
-            _ => Cow::Owned(entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>().join(",")),
+            [_] => None,
+            _ => Some(entries.iter().map(|(key, _)| &**key).collect::<Vec<_>>().join(",")),
         };
         let (mut numbered, mut renamed) = (Vec::new(), Vec::new());
-        for (index, entry) in entries.iter().enumerate() {
-            let before = entries[..index].iter().filter(|other| other.key == entry.key).count();
+        for (index, (key, value)) in entries.iter().enumerate() {
+            let before = entries[..index].iter().filter(|(other, _)| other == key).count();
             if before > 0 {
-                numbered.push((index, format!("{}_{}", entry.key, before + 1)));
+                numbered.push((index, format!("{key}_{}", before + 1)));
             }
-            for name in names.of(&entry.key) {
-                let value = if name == IP {
-                    let Ok(address) = entry.value.parse::<IpAddr>() else { continue };
-                    Cow::Owned(prefixes.block(address).to_string())
+            for name in names.of(key) {
+                let address = if name == IP {
+                    let Ok(whole) = value.parse::<IpAddr>() else { continue };
+                    Some(Address { whole, block: prefixes.block(whole).to_string() })
                 } else {
-                    Cow::Borrowed(entry.value.as_str())
+                    None
                 };
-                renamed.push((name, value));
+                renamed.push((name, index, address));
             }
         }
-        DescriptorRequest { domain, index, descriptor, keys, numbered, renamed, cost }
+        let limit = descriptor.limit.as_ref();
+        DescriptorRequest {
+            domain: lossless_text(domain),
+            index,
+            entries,
+            limit,
+            keys,
+            numbered,
+            renamed,
+            cost,
+        }
     }
 
     /// The request of this descriptor, if it keeps the limits.
     pub(crate) fn check_request(&self) -> Result<CheckRequest<'_>, RequestError> {
         let mut request = CheckRequest::new();
         // First: no entry replaces them.
-        request.add(DOMAIN, self.domain)?;
-        request.add(DESCRIPTOR, &self.keys)?;
+        request.add(DOMAIN, &self.domain)?;
+        let only = || self.entries.first().map_or("", |(key, _)| key);
+        request.add(DESCRIPTOR, self.keys.as_deref().unwrap_or_else(only))?;
         request.add(DESCRIPTOR_INDEX, self.index)?;
         let mut numbered = self.numbered.iter().peekable();
-        for (index, entry) in self.descriptor.entries.iter().enumerate() {
+        for (index, (key, value)) in self.entries.iter().enumerate() {
             let number = numbered.next_if(|(at, _)| *at == index);
-            if number.is_none() && ![DOMAIN, DESCRIPTOR, DESCRIPTOR_INDEX].contains(&entry.key.as_str()) {
-                request.add(&entry.key, &entry.value)?;
+            if number.is_none() && ![DOMAIN, DESCRIPTOR, DESCRIPTOR_INDEX].contains(&&**key) {
+                request.add(key, value)?;
             }
         }
         // An entry that was sent under a name precedes one that is renamed to it.
         for (index, name) in &self.numbered {
             if !request.has(name) {
-                request.add(name, &self.descriptor.entries[*index].value)?;
+                request.add(name, &self.entries[*index].1)?;
             }
         }
-        for (name, value) in &self.renamed {
-            if !request.has(name) {
-                request.add(name, value)?;
+        for (name, index, address) in &self.renamed {
+            if request.has(name) {
+                continue;
+            }
+            match address {
+                Some(Address { whole, block }) => {
+                    request.add(name, block)?;
+                    request.set_client_address(*whole);
+                }
+                None => request.add(name, &self.entries[*index].1)?,
             }
         }
         request.set_cost(self.cost)?;
@@ -169,14 +203,14 @@ impl<'m> DescriptorRequest<'m> {
 
     /// The limit that the descriptor carries.
     pub(crate) fn own_limit(&self) -> Option<&'m RateLimitOverride> {
-        self.descriptor.limit.as_ref()
+        self.limit
     }
 
     /// The key that is counted under such a limit: unique for the domain and all entries.
     pub(crate) fn own_key(&self) -> String {
         let mut key = format!("rls:{}:{}", self.domain.len(), self.domain);
-        for entry in &self.descriptor.entries {
-            for part in [&entry.key, &entry.value] {
+        for (name, value) in &self.entries {
+            for part in [name, value] {
                 key.push_str(&format!(":{}:{part}", part.len()));
             }
         }
@@ -186,19 +220,19 @@ impl<'m> DescriptorRequest<'m> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::Entry;
+    use super::super::message::Entry;
     use super::*;
 
     fn message(descriptors: &[&[(&str, &str)]]) -> RateLimitRequest {
-        let entry =
-            |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+        let bytes = |text: &str| text.as_bytes().to_vec().into();
+        let entry = |(key, value): &(&str, &str)| Entry { key: bytes(key), value: bytes(value) };
         let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
             entries: entries.iter().map(entry).collect(),
             limit: None,
             hits_addend: None,
         };
         RateLimitRequest {
-            domain: "shop".to_owned(),
+            domain: "shop".into(),
             descriptors: descriptors.iter().map(descriptor).collect(),
             hits_addend: 0,
         }
@@ -260,6 +294,35 @@ mod tests {
             expected.dedup();
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn descriptors_of_any_bytes_become_different_requests() {
+        let names = AttributeNames::default();
+        let mut seen = std::collections::BTreeSet::new();
+        let values = [
+            &b"\xff"[..],
+            b"\xfe",
+            b"\xff\xff",
+            b"\xc3",
+            "\u{10FFFF}".as_bytes(),
+            "\u{FFFD}".as_bytes(),
+            b"",
+            b"%FF",
+        ];
+        for value in values {
+            let mut message = message(&[&[("key", "")]]);
+            message.descriptors[0].entries[0].value = value.to_vec().into();
+            let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
+            let request = requests[0].check_request().expect("it is valid");
+            assert!(seen.insert(request.attributes().get("key").map(str::to_owned)), "{value:?}");
+            assert!(seen.insert(Some(requests[0].own_key())), "{value:?}");
+        }
+        let mut message = message(&[&[("a", "b"), ("c", "d")]]);
+        message.domain = vec![0xff].into();
+        message.descriptors[0].entries[1].key = vec![0xfe].into();
+        let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
+        assert!(requests[0].check_request().is_ok());
     }
 
     #[test]

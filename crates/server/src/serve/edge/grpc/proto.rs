@@ -1,4 +1,4 @@
-//! The messages, generated from Envoy's definitions.
+//! The messages, generated from Envoy's definitions. The server reads requests with the types of [`super::message`].
 
 #[allow(
     clippy::all,
@@ -13,14 +13,12 @@ mod generated {
 }
 
 pub(crate) use generated::envoy::config::core::v3::HeaderValue;
-pub(crate) use generated::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-pub(crate) use generated::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 pub(crate) use generated::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+pub(crate) use generated::envoy::service::ratelimit::v3::RateLimitResponse;
 pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
-pub(crate) use generated::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 pub(crate) use generated::envoy::r#type::v3::RateLimitUnit;
 
 /// The encoded definitions.
@@ -32,4 +30,17 @@ pub(super) fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// A request in which every field is set.
+#[cfg(test)]
+pub(super) fn generated_request() -> generated::envoy::service::ratelimit::v3::RateLimitRequest {
+    use generated::envoy::extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor};
+    let entry = rate_limit_descriptor::Entry { key: "user".to_owned(), value: "jos\u{e9}".to_owned() };
+    let limit = Some(RateLimitOverride { requests_per_unit: 5, unit: 2 });
+    generated::envoy::service::ratelimit::v3::RateLimitRequest {
+        domain: "shop".to_owned(),
+        descriptors: vec![RateLimitDescriptor { entries: vec![entry], limit, hits_addend: Some(7) }],
+        hits_addend: 3,
+    }
 }

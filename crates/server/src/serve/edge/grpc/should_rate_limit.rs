@@ -9,8 +9,9 @@ use tollgate::limiter::CheckError;
 use tonic::body::Body;
 
 use super::descriptor_request::{DescriptorRequest, MESSAGE_BYTES_MAX, read};
+use super::message::RateLimitRequest;
 use super::own_limit::{self, Charged, OwnLimit};
-use super::proto::{RateLimitRequest, RateLimitResponse};
+use super::proto::RateLimitResponse;
 use super::{response, unary};
 use crate::serve::edge::auth::Caller;
 use crate::serve::edge::error::EdgeError;
@@ -33,6 +34,10 @@ pub(super) async fn respond(
         Err(status) => return status.into_http(),
     };
     let origin = Origin::from_headers(Edge::Grpc, &head.headers);
+    let _work = match state.work.enter(caller, message.descriptors.len()) {
+        Ok(work) => work,
+        Err(overloaded) => return response::error(&overloaded.into(), message.descriptors.len()),
+    };
     match decide(&message, origin, caller, &state).await {
         Ok(decided) => unary::response(&decided),
         Err(error) => response::error(&error, message.descriptors.len()),

@@ -5,27 +5,27 @@
 //! request id.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
-use tollgate::core::client_address;
+use tollgate::core::{client_address, path};
 use tollgate::problem::Problem;
 
 use super::error::HttpError;
 use super::response::{self, HttpResponse, NO_STORE};
-use super::target;
 use crate::serve::edge::auth::{Caller, Peer};
 use crate::serve::edge::error::EdgeError;
+use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::{CheckRequest, NAME_BYTES_MAX, RequestError, VALUE_BYTES_MAX};
 use crate::serve::gate::{Edge, Origin};
 use crate::serve::server_state::ServerState;
 
-/// Attributes of either kind in a query, and bytes of a value in it: it is written by hand.
+/// Attributes of either kind in a query: it is written by hand.
 const NAMED_MAX: usize = 16;
-const GIVEN_MAX: usize = 200;
 /// The headers in which proxies forward the request line. Proxies use one name or the other.
 const METHODS: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-method"), HeaderName::from_static("x-original-method")];
@@ -35,7 +35,7 @@ const HOSTS: [HeaderName; 1] = [HeaderName::from_static("x-forwarded-host")];
 
 pub(super) async fn authorize(
     parts: &Parts,
-    peer: Peer,
+    peer: &Peer,
     caller: &Caller,
     state: &ServerState,
 ) -> Result<HttpResponse, HttpError> {
@@ -47,9 +47,10 @@ pub(super) async fn authorize(
         return Err(HttpError::new(StatusCode::FORBIDDEN, "cross-site", detail));
     }
     let query = Query::read(parts.uri.query().unwrap_or_default())?;
+    let from_headers = query.read_headers(&parts.headers)?;
     let forwarded = Forwarded::read(parts, peer, state)?;
     let mut request = CheckRequest::new();
-    query.describe(&parts.headers, &mut request)?;
+    query.describe(&from_headers, &mut request).map_err(EdgeError::from)?;
     forwarded.describe(&mut request).map_err(EdgeError::from)?;
     let request = caller.bind(request).map_err(EdgeError::from)?;
     if let Some(rule) = state.gate.unreturnable_lease(Edge::Authorize, request.attributes()) {
@@ -86,7 +87,9 @@ impl Query {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             // In a query, a plus is a space.
             let value = value.replace('+', " ");
-            let value = percent_decode_str(&value).decode_utf8().map_err(|_| unknown(pair))?;
+            // A proxy may copy a parameter of its client into it, of any bytes.
+            let decoded: Cow<'_, [u8]> = percent_decode_str(&value).into();
+            let value = lossless_text(&decoded);
             match key {
                 "deny_status" if read.deny_status.is_none() => read.deny_status = Some(deny_status(&value)?),
                 "attribute" => read.fixed.push(named(&value)?),
@@ -105,21 +108,27 @@ impl Query {
         Ok(read)
     }
 
-    /// Adds the attributes that the query names. Headers precede fixed values, and later ones precede earlier ones. An
-    /// absent header sets nothing.
-    fn describe<'a>(
-        &'a self,
-        headers: &'a HeaderMap,
-        request: &mut CheckRequest<'a>,
-    ) -> Result<(), HttpError> {
+    /// Returns the attributes whose value is in a header. An absent header sets nothing.
+    fn read_headers<'a>(&'a self, headers: &'a HeaderMap) -> Result<Vec<(&'a str, Cow<'a, str>)>, HttpError> {
+        let mut found = Vec::new();
         for (name, header) in self.from_header.iter().rev() {
-            if let Some(value) = single(headers, header)?.filter(|_| !request.has(name)) {
-                request.add(name, value).map_err(EdgeError::from)?;
+            if let Some(value) = single(headers, header)? {
+                found.push((name.as_str(), value));
             }
         }
-        for (name, value) in self.fixed.iter().rev() {
+        Ok(found)
+    }
+
+    /// Adds the attributes that the query names. Headers precede fixed values, and later ones precede earlier ones.
+    fn describe<'a>(
+        &'a self,
+        from_headers: &'a [(&'a str, Cow<'a, str>)],
+        request: &mut CheckRequest<'a>,
+    ) -> Result<(), RequestError> {
+        let fixed = self.fixed.iter().rev().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in from_headers.iter().map(|(name, value)| (*name, &**value)).chain(fixed) {
             if !request.has(name) {
-                request.add(name, value).map_err(EdgeError::from)?;
+                request.add(name, value)?;
             }
         }
         Ok(())
@@ -131,8 +140,7 @@ fn named(pair: &str) -> Result<(String, String), HttpError> {
     let (name, value) = pair.split_once(':').ok_or_else(|| unknown(pair))?;
     let is_name =
         (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_value = value.len() <= GIVEN_MAX && value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if !is_name || !is_value {
+    if !is_name {
         return Err(unknown(pair));
     }
     Ok((name.to_owned(), value.to_owned()))
@@ -155,11 +163,13 @@ struct Forwarded<'r> {
     method: Cow<'r, str>,
     path: Option<Cow<'r, str>>,
     host: Option<String>,
+    client: IpAddr,
+    /// The block that is counted.
     ip: String,
 }
 
 impl<'r> Forwarded<'r> {
-    fn read(parts: &'r Parts, peer: Peer, state: &ServerState) -> Result<Forwarded<'r>, HttpError> {
+    fn read(parts: &'r Parts, peer: &Peer, state: &ServerState) -> Result<Forwarded<'r>, HttpError> {
         let Parts { headers, method, .. } = parts;
         let proxies = &state.proxies;
         let values: Vec<&[u8]> = match proxies.header().name() {
@@ -171,16 +181,24 @@ impl<'r> Forwarded<'r> {
             method: Cow::Borrowed(method.as_str()),
             path: None,
             host: None,
+            client: client.ip(),
             ip: client.block(state.prefixes).to_string(),
         };
         if !proxies.trusts(peer.address) {
             return Ok(forwarded);
         }
         if let Some(method) = one_of(headers, &METHODS)? {
-            forwarded.method = Cow::Borrowed(method);
+            forwarded.method = method;
         }
         if let Some(target) = one_of(headers, &TARGETS)? {
-            forwarded.path = Some(target::path(target).ok_or_else(|| unreadable(&TARGETS[0]))?);
+            if !path::is_target(&target) {
+                return Err(unreadable(&TARGETS[0]));
+            }
+            // Rules do not see the query. It is cut here, because few paths are then changed later.
+            forwarded.path = Some(match target {
+                Cow::Borrowed(target) => Cow::Borrowed(without_query(target)),
+                Cow::Owned(target) => Cow::Owned(without_query(&target).to_owned()),
+            });
         }
         if let Some(host) = one_of(headers, &HOSTS)? {
             let authority: http::uri::Authority = host.parse().map_err(|_| unreadable(&HOSTS[0]))?;
@@ -202,16 +220,23 @@ impl<'r> Forwarded<'r> {
         for (name, value) in attributes {
             if let Some(value) = value.filter(|_| !request.has(name)) {
                 request.add(name, value)?;
+                if name == "ip" {
+                    request.set_client_address(self.client);
+                }
             }
         }
         Ok(())
     }
 }
 
+fn without_query(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or(target)
+}
+
 /// The value of the header that is present. If several are and they differ, one of them comes from the client: a proxy
 /// passes unknown headers on.
-fn one_of<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Result<Option<&'h str>, HttpError> {
-    let mut found: Option<&str> = None;
+fn one_of<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Result<Option<Cow<'h, str>>, HttpError> {
+    let mut found: Option<Cow<'h, str>> = None;
     for name in names {
         let Some(value) = single(headers, name)? else { continue };
         if found.is_some_and(|other| other != value) {
@@ -225,8 +250,8 @@ fn one_of<'h>(headers: &'h HeaderMap, names: &[HeaderName]) -> Result<Option<&'h
     Ok(found)
 }
 
-/// The value of a header that may occur once.
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, HttpError> {
+/// The value of a header that may occur once. It may have any bytes.
+fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<Cow<'h, str>>, HttpError> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next(), values.next());
     if second.is_some() {
@@ -236,13 +261,13 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h st
         ));
     }
     let Some(value) = first else { return Ok(None) };
-    let value = std::str::from_utf8(value.as_bytes()).ok().filter(|value| value.len() <= VALUE_BYTES_MAX);
-    value.map(Some).ok_or_else(|| unreadable(name))
+    let value = lossless_text(value.as_bytes());
+    if value.len() <= VALUE_BYTES_MAX { Ok(Some(value)) } else { Err(unreadable(name)) }
 }
 
 fn unreadable(name: &HeaderName) -> HttpError {
     HttpError::bad_request(
         "bad-header",
-        format!("invalid {name}; send text of at most {VALUE_BYTES_MAX} bytes"),
+        format!("invalid {name}; send a valid value of at most {VALUE_BYTES_MAX} bytes"),
     )
 }

@@ -54,8 +54,11 @@ pub(super) async fn batch(
         .iter()
         .map(|body| Ok(caller.bind(body.check_request()?)?))
         .collect::<Result<Vec<_>, BodyError>>()?;
+    let _work = state.work.enter(caller, requests.len()).map_err(EdgeError::from)?;
     let checks = requests.iter().map(|request| state.gate.check(Edge::Http, request.request()).finish());
     let decisions = join_all(checks).await;
+    // As much work as a pipeline does in a turn.
+    tokio::task::yield_now().await;
     let mut json = String::with_capacity(RESPONSE_LEN * decisions.len());
     json.push('[');
     for (index, decision) in decisions.into_iter().enumerate() {

@@ -93,8 +93,9 @@ impl From<EdgeError> for HttpError {
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static(r#"Bearer realm="tollgate""#);
             http.field = Some((header::WWW_AUTHENTICATE, scheme));
-        }
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        } else if status == StatusCode::TOO_MANY_REQUESTS {
+            http.field = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
+        } else if status == StatusCode::SERVICE_UNAVAILABLE {
             http.field = Some((header::RETRY_AFTER, HeaderValue::from(FALLBACK_RETRY_S)));
         }
         http

@@ -29,6 +29,9 @@ fn lines(request: Request<'_>, state: &ServerState) -> Vec<String> {
     let now = SystemClock.now();
     let text = state.gate.with_rules(|rules| {
         let hashers = (state.gate.hashers(), false);
+        let values = rules.prepare(request.attributes);
+        let prepared = values.as_ref().map(|values| values.replace_in(request.attributes));
+        let request = Request { attributes: prepared.as_ref().unwrap_or(request.attributes), ..request };
         text::text(&explanation::Explanation::new(rules, &in_force.text, request, hashers, now))
     });
     anstream::adapter::strip_str(&text).to_string().lines().map(str::to_owned).collect()

@@ -71,6 +71,11 @@ impl Route {
         }
     }
 
+    /// Whether it asks the store.
+    pub(super) const fn asks_store(self) -> bool {
+        matches!(self.kind(), RouteKind::Check) || matches!(self, Route::Explain | Route::Reset)
+    }
+
     /// Whether it reports the health of the server.
     pub(super) const fn is_health(self) -> bool {
         matches!(self, Route::Health | Route::Ready)

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::frame::Limits;
+use super::output_budget::OutputShare;
 
 /// Enough for one command or a short pipeline.
 const INPUT_MIN: usize = 4 * 1024;
@@ -33,6 +34,8 @@ pub(crate) struct Connection<T> {
     flushed: bool,
     /// Whether bytes were received or sent since the last call of `take_is_active`.
     is_active: bool,
+    /// Its part of the output that clients have not read.
+    share: OutputShare,
 }
 
 /// Why [`Connection::exchange`] returned.
@@ -49,7 +52,7 @@ pub(crate) enum Event {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
-    pub(crate) fn new(stream: T) -> Connection<T> {
+    pub(crate) fn new(stream: T, share: OutputShare) -> Connection<T> {
         Connection {
             stream,
             input: vec![0; INPUT_MIN],
@@ -59,7 +62,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             sent: 0,
             flushed: true,
             is_active: false,
+            share,
         }
+    }
+
+    /// How much output may wait before no more commands are run.
+    pub(crate) fn output_max(&self) -> usize {
+        self.share.limit(OUTPUT_MAX)
+    }
+
+    /// Counts the output of an unfinished pipeline toward the budget. Other output is usually sent at once.
+    pub(crate) fn count_output(&mut self) {
+        self.share.set(self.output.len() - self.sent);
     }
 
     /// The input that is not answered yet, and the output.
@@ -109,7 +123,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if ending.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Event::Ending);
             }
-            if self.output.len() - self.sent < OUTPUT_MAX {
+            if self.output.len() - self.sent < self.output_max() {
                 if more {
                     return Poll::Ready(Event::Ready);
                 }
@@ -170,6 +184,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                     // Only unsent output stays in the buffer, so that its length is what waits.
                     self.output.drain(..self.sent);
                     self.sent = 0;
+                    self.share.set(self.output.len());
                     return Ok(());
                 }
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
@@ -182,6 +197,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
         self.output.clear();
         self.sent = 0;
+        self.share.set(0);
         if !self.flushed
             && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
         {

@@ -12,6 +12,7 @@ use crate::serve::edge::auth::Caller;
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::request::CheckRequest;
 use crate::serve::gate::{Call, Edge, Gate, ThrottleError, Throttled};
+use crate::serve::work_share::WorkPermit;
 
 pub(crate) enum LimitCommand<'b> {
     Throttle(ThrottleRequest<'b>),
@@ -52,7 +53,13 @@ impl LimitCommand<'_> {
     }
 
     /// Runs the command, and returns its encoded reply.
-    pub(crate) async fn run(self, gate: &Gate, caller: Arc<Caller>, version: RespVersion) -> Vec<u8> {
+    pub(crate) async fn run(
+        self,
+        gate: &Gate,
+        caller: Arc<Caller>,
+        _work: WorkPermit,
+        version: RespVersion,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         let reply = &mut Reply::new(&mut out, version);
         match self {

@@ -149,12 +149,12 @@ impl Session {
             // A caller without a scope does not learn which commands exist.
             match self.caller.authorize(Needs::AnyScope) {
                 Ok(()) => reply.error("ERR", UnknownCommand(name)),
-                Err(error) => write_auth_error(error, reply),
+                Err(error) => write_auth_error(error, state, reply),
             }
             return Step::Done;
         };
         if let Err(error) = self.caller.authorize(entry.needs) {
-            write_auth_error(error, reply);
+            write_auth_error(error, state, reply);
             return Step::Done;
         }
         let rest = words.from(1);
@@ -201,9 +201,11 @@ impl Session {
         match (entry.command, rest.get(0), rest.len()) {
             (Command::Ping, None, _) => reply.simple("PONG"),
             (Command::Ping | Command::Echo, Some(message), 1) => reply.bulk(message),
-            (Command::Auth, Some(token), 1) => self.authenticate(token, reply),
-            (Command::Auth, Some(_), 2) => self.authenticate(rest.get(1).unwrap_or_default(), reply),
-            (Command::Hello, ..) => self.hello(entry, rest, reply),
+            (Command::Auth, Some(token), 1) => self.authenticate(token, state, reply),
+            (Command::Auth, Some(_), 2) => {
+                self.authenticate(rest.get(1).unwrap_or_default(), state, reply);
+            }
+            (Command::Hello, ..) => self.hello(entry, state, rest, reply),
             (Command::Client, Some(what), _) => self.client(entry, what, rest.from(1), reply),
             (Command::Describe, ..) if command::answer(rest, reply) => (),
             (Command::Info, ..) => info::info(rest, &state.connections, reply),
@@ -224,18 +226,18 @@ impl Session {
         }
     }
 
-    fn authenticate(&mut self, token: &[u8], reply: &mut Reply<'_>) {
+    fn authenticate(&mut self, token: &[u8], state: &ServerState, reply: &mut Reply<'_>) {
         let digest = Digest::of(token);
         match self.access.authenticate(&self.peer, Credentials::Digest(digest)) {
             Ok(caller) => {
                 (self.token, self.caller) = (Some(digest), Arc::new(caller));
                 reply.simple("OK");
             }
-            Err(error) => write_auth_error(error, reply),
+            Err(error) => write_auth_error(error, state, reply),
         }
     }
 
-    fn hello(&mut self, entry: &Entry, rest: Words<'_, '_>, reply: &mut Reply<'_>) {
+    fn hello(&mut self, entry: &Entry, state: &ServerState, rest: Words<'_, '_>, reply: &mut Reply<'_>) {
         let version = match rest.get(0) {
             None => self.version,
             Some(b"2") => RespVersion::Resp2,
@@ -250,7 +252,7 @@ impl Session {
                     let sent = Digest::of(token);
                     match self.access.authenticate(&self.peer, Credentials::Digest(sent)) {
                         Ok(found) => (caller, digest) = (Arc::new(found), Some(sent)),
-                        Err(error) => return write_auth_error(error, reply),
+                        Err(error) => return write_auth_error(error, state, reply),
                     }
                     3
                 }
@@ -342,8 +344,8 @@ impl Session {
 }
 
 #[cold]
-fn write_auth_error(error: AuthError, reply: &mut Reply<'_>) {
-    reply.edge_error(&EdgeError::auth(error, Protocol::Resp));
+fn write_auth_error(error: AuthError, state: &ServerState, reply: &mut Reply<'_>) {
+    reply.edge_error(&state.auth_failures.note(error, Protocol::Resp));
 }
 
 #[cold]

@@ -9,14 +9,20 @@ use tollgate::core::{Keyspace, Prefixes, TrustedProxies};
 use tollgate::engine::Setup;
 use tollgate::headers::Dialect;
 
+use super::connection::OUTPUT_MAX;
+use super::output_budget::{OUTPUT_MIN, OutputBudget, OutputShare};
 use super::*;
 use crate::access::{Access, Scopes};
 use crate::config::{GrpcConfig, LogConfig, LogFormat};
 use crate::serve::edge::auth::AccessPolicy;
 use crate::serve::gate::{Backed, Gate};
 use crate::serve::listen::connections::{ConnectionLimits, Connections};
-use crate::serve::observe::Recorder;
+use crate::serve::observe::{AuthFailures, Recorder};
 use crate::serve::rules_in_force::RulesOrigin;
+use crate::serve::work_share::WorkShares;
+
+/// Unread output of all connections of a test.
+const OUTPUT_BUDGET: usize = 1024 * 1024;
 
 fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let (rules, starter) = RulesOrigin::read(None).expect("the starter is read");
@@ -27,7 +33,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
     Arc::new(ServerState {
-        gate: Gate::new(Backed::Memory(limiter), recorder, scope),
+        gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100),
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,
@@ -36,6 +42,9 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
             max_per_address: 1,
             prefixes: Prefixes::default(),
         })),
+        work: WorkShares::unlimited(),
+        output: Arc::new(OutputBudget::new(OUTPUT_BUDGET)),
+        auth_failures: AuthFailures::default(),
         control_on_http: true,
         allowed_hosts: Vec::new(),
         dialect: Dialect::default(),
@@ -49,12 +58,15 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     })
 }
 
-const PEER: Peer = Peer {
-    address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-    is_certified: false,
-    connection: 1,
-    is_for_health: false,
-};
+fn peer() -> Peer {
+    Peer {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        is_certified: false,
+        connection: 1,
+        is_for_health: false,
+        in_flight: Arc::default(),
+    }
+}
 
 /// Runs with paused time, which jumps to the next timer.
 fn with_paused_time(test: impl Future<Output = ()>) {
@@ -65,7 +77,7 @@ fn with_paused_time(test: impl Future<Output = ()>) {
 /// Both ends of a connection with buffers of this size.
 fn connect(scopes: Scopes, bytes: usize) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(bytes);
-    (ours, tokio::spawn(serve(theirs, PEER, server_state(scopes))))
+    (ours, tokio::spawn(serve(theirs, peer(), server_state(scopes))))
 }
 
 #[test]
@@ -113,20 +125,109 @@ fn a_slow_client_that_keeps_sending_is_not_disconnected() {
     });
 }
 
+/// Runs turn after turn until the input or the room for output ends.
+async fn run_all(
+    connection: &mut Connection<DuplexStream>,
+    session: &mut Session,
+    state: &ServerState,
+) -> Progress {
+    loop {
+        match run_commands(connection, session, &mut WordSpans::new(), state).await {
+            Progress::Turn => (),
+            progress => return progress,
+        }
+    }
+}
+
+#[test]
+fn a_long_pipeline_ends_its_turn_after_a_bounded_number_of_commands() {
+    with_paused_time(async {
+        let (mut client, theirs) = duplex(1024 * 1024);
+        let state = server_state(Scopes::CHECK);
+        let share = OutputShare::new(Arc::clone(&state.output));
+        let (mut connection, mut session) = (Connection::new(theirs, share), Session::new(peer(), &state));
+        client.write_all(&b"PING\r\n".repeat(600)).await.expect("there is room");
+        connection.receive_now().await;
+        let mut answered = Vec::new();
+        loop {
+            let before = connection.output.len();
+            let progress = run_commands(&mut connection, &mut session, &mut WordSpans::new(), &state).await;
+            answered.push((connection.output.len() - before) / b"+PONG\r\n".len());
+            if progress == Progress::Done {
+                break;
+            }
+            assert!(progress == Progress::Turn);
+        }
+        assert_eq!(answered.iter().sum::<usize>(), 600, "nothing is lost between turns");
+        assert!(answered.iter().all(|&commands| commands <= 128), "{answered:?}");
+    });
+}
+
+#[test]
+fn bystanders_are_answered_between_the_turns_of_a_pipeline() {
+    with_paused_time(async {
+        let state = server_state(Scopes::CHECK);
+        let (mut busy, theirs) = duplex(1024 * 1024);
+        busy.write_all(&b"PING\r\n".repeat(100_000)).await.expect("there is room");
+        let (mut bystander, bystanders) = duplex(1024);
+        bystander.write_all(b"PING\r\n").await.expect("there is room");
+        tokio::spawn(serve(theirs, peer(), Arc::clone(&state)));
+        tokio::spawn(serve(bystanders, peer(), state));
+        let mut answer = [0; 7];
+        bystander.read_exact(&mut answer).await.expect("an answer");
+        let mut answered = vec![0; 1024 * 1024];
+        let len = match tokio::time::timeout(Duration::ZERO, busy.read(&mut answered)).await {
+            Ok(read) => read.expect("it is open"),
+            Err(_) => 0,
+        };
+        // A few turns of 128 commands, not the whole input of 64 KiB.
+        assert!(len <= 4 * 128 * answer.len(), "{} commands ran first", len / answer.len());
+    });
+}
+
+#[test]
+fn unread_output_of_all_clients_is_bounded() {
+    with_paused_time(async {
+        let state = server_state(Scopes::CHECK);
+        let mut clients = Vec::new();
+        for _ in 0..32 {
+            // Their ends take nothing in, and no client reads.
+            let (mut client, theirs) = duplex(64 * 1024);
+            tokio::spawn(serve(theirs, peer(), Arc::clone(&state)));
+            let commands = b"COMMAND\r\n".repeat(2_000);
+            let sent = tokio::time::timeout(Duration::from_secs(1), client.write_all(&commands)).await;
+            clients.push((client, sent.is_ok()));
+        }
+        // All connections run until they wait for their clients.
+        sleep(Duration::from_secs(1)).await;
+        let unread = state.output.unread();
+        let one_turn = 128 * 2_500;
+        assert!(unread >= OUTPUT_BUDGET, "the budget was exhausted: {unread}");
+        assert!(
+            unread <= OUTPUT_BUDGET + 256 * 1024 + one_turn + 32 * (OUTPUT_MIN + 2_500),
+            "{unread} bytes wait"
+        );
+        drop(clients);
+    });
+}
+
 #[test]
 fn unread_output_is_bounded_and_the_remaining_commands_run_later() {
     with_paused_time(async {
         let (mut client, theirs) = duplex(1024 * 1024);
         let state = server_state(Scopes::CHECK);
-        let (mut connection, mut session) = (Connection::new(theirs), Session::new(PEER, &state));
+        let (mut connection, mut session) = (
+            Connection::new(theirs, OutputShare::new(Arc::clone(&state.output))),
+            Session::new(peer(), &state),
+        );
         client.write_all(&b"COMMAND\r\n".repeat(400)).await.expect("there is room");
         connection.receive_now().await;
-        let progress = run_commands(&mut connection, &mut session, &mut WordSpans::new(), &state).await;
+        let progress = run_all(&mut connection, &mut session, &state).await;
         assert!(progress == Progress::Full);
         let waiting = connection.output.len();
         assert!((OUTPUT_MAX..OUTPUT_MAX + 2_000).contains(&waiting), "{waiting} bytes wait");
         connection.output.clear();
-        let progress = run_commands(&mut connection, &mut session, &mut WordSpans::new(), &state).await;
+        let progress = run_all(&mut connection, &mut session, &state).await;
         assert!(progress == Progress::Done && !connection.output.is_empty());
     });
 }
@@ -137,7 +238,7 @@ fn a_client_that_does_not_read_does_not_block_others() {
     with_paused_time(async {
         // Room for a part of the output: the first write is partial.
         let (mut client, theirs) = duplex(64 * 1024);
-        tokio::spawn(serve(theirs, PEER, server_state(Scopes::CHECK)));
+        tokio::spawn(serve(theirs, peer(), server_state(Scopes::CHECK)));
         let commands = b"COMMAND\r\n".repeat(40_000);
         let sending = async {
             for part in commands.chunks(4_096) {
@@ -158,8 +259,7 @@ fn a_revoked_token_loses_its_scopes_on_open_connections() {
     with_paused_time(async {
         let state = server_state(Scopes::NONE);
         let bound = BoundAttributes::default();
-        let known =
-            Token { name: "ci".to_owned(), digest: Digest::of(b"tg_ci"), scopes: Scopes::CHECK, bound };
+        let known = Token::new("ci", Digest::of(b"tg_ci"), Scopes::CHECK, bound);
         let policy = |tokens| AccessPolicy {
             tokens: Access::new(tokens),
             anonymous: Scopes::NONE,
@@ -167,7 +267,7 @@ fn a_revoked_token_loses_its_scopes_on_open_connections() {
         };
         state.access.store(Arc::new(policy(vec![known.clone()])));
         let (mut client, theirs) = duplex(4_096);
-        tokio::spawn(serve(theirs, PEER, Arc::clone(&state)));
+        tokio::spawn(serve(theirs, peer(), Arc::clone(&state)));
         let mut received = [0; 64];
         let mut ask = async |question: &[u8]| {
             client.write_all(question).await.expect("it reads");
@@ -203,7 +303,7 @@ fn commands_in_flight_at_shutdown_are_answered() {
     with_paused_time(async {
         let state = server_state(Scopes::CHECK);
         let (mut client, theirs) = duplex(1024);
-        tokio::spawn(serve(theirs, PEER, Arc::clone(&state)));
+        tokio::spawn(serve(theirs, peer(), Arc::clone(&state)));
         client.write_all(b"PING\r\n").await.expect("it reads");
         sleep(Duration::from_millis(1)).await;
         state.ending.cancel();

@@ -13,8 +13,9 @@ use crate::serve::edge::request::VALUE_BYTES_MAX;
 
 pub(crate) const USAGE: &str = "CL.THROTTLE key max_burst count period [quantity]";
 
-/// The longest period in seconds: the range of the clock.
-const PERIOD_S_MAX: i64 = (EXACT_MAX / 1_000_000) as i64;
+/// The longest period in seconds, and the longest time until a whole limit is available again: a leap year. State of a
+/// caller's own limit lives for that long.
+const PERIOD_S_MAX: i64 = 366 * 86_400;
 
 /// A charge under a limit that the caller sent along.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +42,31 @@ struct Numbers {
 pub(crate) enum ThrottleArgumentError<'b> {
     Usage,
     KeyNotText,
-    KeyTooLong { len: usize },
-    NotANumber { what: &'static str, found: &'b [u8] },
-    OutOfRange { what: &'static str, found: i64, min: i64, max: i64 },
-    Limit { max_burst: i64, count: i64, period_s: i64, error: LimitError },
+    KeyTooLong {
+        len: usize,
+    },
+    NotANumber {
+        what: &'static str,
+        found: &'b [u8],
+    },
+    OutOfRange {
+        what: &'static str,
+        found: i64,
+        min: i64,
+        max: i64,
+    },
+    Limit {
+        max_burst: i64,
+        count: i64,
+        period_s: i64,
+        error: LimitError,
+    },
+    /// The whole limit is available again too late.
+    TooLong {
+        max_burst: i64,
+        count: i64,
+        period_s: i64,
+    },
 }
 
 impl fmt::Display for ThrottleArgumentError<'_> {
@@ -69,6 +91,11 @@ impl fmt::Display for ThrottleArgumentError<'_> {
             ThrottleArgumentError::OutOfRange { what, found, min, max } => {
                 write!(f, "{what} is {found}; it must be {min} to {max}")
             }
+            ThrottleArgumentError::TooLong { max_burst, count, period_s } => write!(
+                f,
+                "{count} per {period_s} s with max_burst {max_burst} takes longer than {PERIOD_S_MAX} s to refill; lower \
+                 max_burst or period, or raise count"
+            ),
             ThrottleArgumentError::Limit { max_burst, count, period_s, error } => {
                 write!(f, "{count} per {period_s} s with max_burst {max_burst} cannot be counted exactly")?;
                 let LimitError::Inexact { capacity_max, amount_that_fits, .. } = error else {
@@ -158,6 +185,10 @@ impl LastLimit {
         let capacity = max_burst.unsigned_abs() + 1;
         let bucket = Bucket::tokens(count.unsigned_abs(), Span::from_secs(period_s.unsigned_abs()), capacity)
             .map_err(|error| ThrottleArgumentError::Limit { max_burst, count, period_s, error })?;
+        let refill = u128::from(capacity) * u128::from(period_s.unsigned_abs());
+        if refill > u128::from(count.unsigned_abs()) * PERIOD_S_MAX as u128 {
+            return Err(ThrottleArgumentError::TooLong { max_burst, count, period_s });
+        }
         self.0 = Some((numbers, bucket));
         Ok(bucket)
     }

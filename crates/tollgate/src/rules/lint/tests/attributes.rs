@@ -4,8 +4,9 @@ use super::*;
 
 #[test]
 fn an_unknown_attribute_without_a_similar_name_is_a_note() {
-    let text =
-        one("match: { continent: eu }, limit: { sliding-log: 5/s }, cost: { expression: 'int(continent)' }");
+    let text = one(
+        "match: { continent: eu }, limit: { sliding-log: 5/s }, cost: { expression: 'int(continent)', default: 1 }",
+    );
     let (_, problems) = linted(&text, &options(false));
     let found = problems.in_order();
     assert_eq!((found.len(), found[0].severity), (1, Severity::Note));
@@ -29,7 +30,7 @@ rules:
     limit: { sliding-log: 5/s }
     cost: { by: { a6: { v: 1 } } }
     on_failure: { default: closed, by: { a7: { v: closed } } }
-  - { id: y, per: all, limit: { sliding-log: 6/s }, cost: { expression: 'int(a8) + size(a9)' } }
+  - { id: y, per: all, limit: { sliding-log: 6/s }, cost: { expression: 'int(a8) + size(a9)', default: 1 } }
 overrides:
   - { rule: x, when: { b1: v }, limit: deny }
 deny:

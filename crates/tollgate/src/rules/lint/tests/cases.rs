@@ -112,9 +112,20 @@ fn cases() -> Vec<Case> {
         ),
         note(
             "counted-by-address",
-            file("  - { id: a, per: api_key | ip, limit: { sliding-log: 5/s } }"),
-            file("  - { id: a, per: api_key, missing: refuse, limit: { sliding-log: 5/s } }"),
+            file("  - { id: a, per: user | ip, limit: { sliding-log: 5/s } }"),
+            file("  - { id: a, per: user, missing: refuse, limit: { sliding-log: 5/s } }"),
         ),
+        Case {
+            other_findings: &["counted-by-address"],
+            ..note(
+                "unverified-key",
+                file("  - { id: a, per: api_key | ip, limit: { sliding-log: 5/s } }"),
+                pair(
+                    "per: api_key | ip, limit: { sliding-log: 5/s }",
+                    "per: ip, limit: { sliding-log: 50/s }",
+                ),
+            )
+        },
         warning(
             "open-login",
             one("match: { path: /v1/login }, limit: { sliding-log: 5/s }, on_failure: open"),
@@ -220,8 +231,8 @@ fn cases() -> Vec<Case> {
             other_findings: &["counted-by-address"],
             ..warning(
                 "renamed-key",
-                file("  - { id: a, per: api_key | ip, limit: { sliding-log: 5/s }, strangers_max: 100 }"),
-                file("  - { id: a, per: api_key | ip, limit: { sliding-log: 5/s }, ip_subjects_max: 100 }"),
+                file("  - { id: a, per: user | ip, limit: { sliding-log: 5/s }, strangers_max: 100 }"),
+                file("  - { id: a, per: user | ip, limit: { sliding-log: 5/s }, ip_subjects_max: 100 }"),
             )
         },
         note("lint-incomplete", globs(10_000), globs(10)),

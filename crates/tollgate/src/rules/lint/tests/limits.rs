@@ -74,7 +74,7 @@ fn a_smaller_burst_is_advised_only_if_it_admits_every_cost() {
     assert!(advised(", cost: 7").starts_with("`burst: 7` keeps it at 16; for at most 10"));
     assert_eq!(advised(", cost: 20"), "`burst: 20` keeps it at 29");
     assert_eq!(advised(", cost: 50"), "a smaller burst needs lower costs");
-    assert!(advised(", cost: { expression: 'int(tokens)' }").starts_with("for at most 10"));
+    assert!(advised(", cost: { expression: 'int(tokens)', default: 1 }").starts_with("for at most 10"));
     let dear = advised(", cost: { expression: 'int(tokens)', default: 11 }");
     assert_eq!(dear, "a smaller burst needs lower costs");
 }

@@ -152,7 +152,7 @@ local function load_state(key, kind)
   return state
 end
 
--- Returns the record of a lease or reservation, false if there is none.
+-- Returns the record of a lease or reservation, false if it does not exist.
 local function load_record(key)
   local record = states[key]
   if record == nil then

@@ -17,7 +17,7 @@
 local OPEN, SETTLED, CANCELLED = 0, 1, 2
 local PAIRS_MAX = 64
 
--- Returns status, generation, end and units of a record, nil if there is none.
+-- Returns status, generation, end and units of a record, nil if it does not exist.
 local function read_hold(record)
   if not record then
     return nil

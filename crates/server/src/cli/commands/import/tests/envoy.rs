@@ -218,7 +218,7 @@ fn what_cannot_be_expressed_is_refused_with_file_line_and_reason() {
 
 #[test]
 fn settings_without_a_meaning_for_limits_are_accepted_and_reported() {
-    let text = "domain: d\ndescriptors:\n  - key: k\n    detailed_metric: true\n    value_to_metric: true\n    metadata: { a: [1] }\n    rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: nobody }] }";
+    let text = "domain: d\ndescriptors:\n  - key: k\n    detailed_metric: true\n    value_to_metric: true\n    metadata: { a: [1] }\n    rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: absent }] }";
     let rules = import(convert, &[text]).expect("nothing that changes a decision");
     for comment in ["`detailed_metric` is ignored", "`value_to_metric` is ignored", "`metadata` is ignored"] {
         assert!(rules.contains(comment), "{rules}");
