@@ -33,10 +33,16 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "fixed_window",
         "refunds any window",
-        "used > 0 && state.is_some_and(|state| mark == Mark::Window { start: state.start })",
+        "used > 0 && mark == (Mark::Window { start: state.start })",
         "used > 0",
     ),
-    ("fixed_window", "refund gives more than was used", "cost.min(used)", "cost.min(used + 1).min(used * 2)"),
+    ("fixed_window", "refunds a window of another length", "state.window != self.window", "false"),
+    (
+        "fixed_window",
+        "refund gives more than was used",
+        "amount.min(used)",
+        "amount.min(used + 1).min(used * 2)",
+    ),
     (
         "sliding_window",
         "strict forgets the oldest bucket",
@@ -96,8 +102,20 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "sliding_window",
         "refunds a bucket that does not fit the cut",
-        "&& start.floor(self.bucket) == start",
+        ".filter(|age| age.is_multiple_of(self.bucket.us()))",
         "",
+    ),
+    (
+        "sliding_window",
+        "refunds buckets of another length",
+        "if state.bucket != self.bucket || state.counts.len() as u64 != self.buckets + 1 {",
+        "if false {",
+    ),
+    (
+        "sliding_window",
+        "refunds a bucket that has left",
+        "let has_left = current.now - start >= self.span_of(self.buckets + 1);",
+        "let has_left = false;",
     ),
     (
         "sliding_window",
@@ -191,14 +209,32 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "bucket",
         "refund ignores what has drained",
-        "(charged - elapsed * self.drain).min(debt)",
-        "charged.min(debt)",
+        ".saturating_sub(drained_since(charged_at.floor(tick)))",
+        "",
     ),
     (
         "bucket",
-        "refund below nothing",
-        "(charged - elapsed * self.drain).min(debt)",
-        "(charged - elapsed * self.drain)",
+        "refund gives what has drained from the debt",
+        ".min(state.debt.saturating_sub(drained))",
+        ".min(state.debt)",
+    ),
+    (
+        "bucket",
+        "a partial refund gives everything",
+        "let left = left.min(amount.min(cost) * self.scale);",
+        "",
+    ),
+    (
+        "bucket",
+        "a refund moves the debt in time",
+        "BucketState { debt: state.debt - given, ..*state }",
+        "BucketState { debt: state.debt - given, time: at, scale: state.scale }",
+    ),
+    (
+        "bucket",
+        "a refund rounds up into another scale",
+        "convert_down(left, self.scale, state.scale)",
+        "convert(left, self.scale, state.scale)",
     ),
     (
         "bucket",
@@ -227,8 +263,8 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "bucket",
         "a shaper refunds",
-        "(Operation::Refund { mark: Mark::At { time }, cost }, BucketKind::Tokens | BucketKind::Meter)",
-        "(Operation::Refund { mark: Mark::At { time }, cost }, _)",
+        "(Operation::Refund { mark, cost, amount }, BucketKind::Tokens | BucketKind::Meter)",
+        "(Operation::Refund { mark, cost, amount }, _)",
     ),
     (
         "bucket",
@@ -386,12 +422,6 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "hold_sums",
-        "a full state has one more pair",
-        "self.pairs.len() >= PAIRS_MAX",
-        "self.pairs.len() > PAIRS_MAX",
-    ),
-    (
-        "hold_sums",
         "the next later pair loses its units",
         "pair.end == end || is_full => pair.units += units",
         "pair.end == end || is_full => pair.units = units",
@@ -408,13 +438,6 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         ".filter(|pair| pair.end >= end)",
         ".filter(|pair| pair.end >= end || true)",
     ),
-    (
-        "hold_sums",
-        "gives back from one pair only",
-        "            units -= taken;\n        }",
-        "            units = 0;\n        }",
-    ),
-    ("hold_sums", "an empty pair stays", "self.pairs.retain(|pair| pair.units > 0);", ""),
     (
         "hold_sums",
         "retry at the first end, whatever its units",
@@ -507,12 +530,9 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "Current { now, start, end, used: 0, pairs: &[], generation",
         "Current { now, start, end, used: 0, pairs: state.map_or(&[], |state| &state.sums.pairs), generation",
     ),
-    (
-        "quota",
-        "refund into another period",
-        "let booked_here = state.is_some_and(|state| mark == Mark::Window { start: state.start });",
-        "let booked_here = state.is_some();",
-    ),
+    ("quota", "refund into another period", ".filter(|_| state.start == start)", ""),
+    ("quota", "refunds a period of another length", "if state.end != end {", "if false {"),
+    ("quota", "refunds after the period", "state.used > 0 && state.seen.max(now) < end", "state.used > 0"),
     ("quota", "time may fall", "now.max(state.seen)", "now"),
     (
         "quota",
@@ -534,12 +554,12 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("meter", "time may fall", "now.max(state.touched)", "now"),
     ("meter", "never expires", "state.filter(|state| touched < state.touched.plus(self.expiry))", "state"),
-    ("meter", "goes below zero", "cost.min(value)", "cost.min(value + 1).min(value * 2)"),
+    ("meter", "goes below zero", "amount.min(value)", "amount.min(value + 1).min(value * 2)"),
     (
         "meter",
-        "a refund does not touch",
-        "self.set(value - given, touched,",
-        "self.set(value - given, state.map_or(touched, |state| state.touched),",
+        "a refund extends the life of the counter",
+        "MeterState { value: value - given, ..*state }",
+        "MeterState { value: value - given, touched }",
     ),
     (
         "meter",

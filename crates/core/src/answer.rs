@@ -75,6 +75,15 @@ pub enum Decline {
         /// The instant that the periods must cover.
         at: Time,
     },
+    /// The receipt is older than the time for which returns are remembered.
+    #[error("receipt has expired: it is older than the receipt life")]
+    ReceiptExpired,
+    /// The subject was reset after the charge.
+    #[error("the subject was reset after the charge")]
+    ResetSince,
+    /// The rule's window or period has changed, and later charges have converted the state.
+    #[error("the window of the rule has changed since the charge")]
+    WindowChanged,
     /// The reservation had ended before it was settled. The use was booked, and nothing was given back. Only callers of the
     /// library see this: a store answers [`Verdict::BookedLate`].
     #[error("the reservation had ended: its use was booked late, and nothing was given back")]

@@ -129,7 +129,7 @@ impl<'a, const N: usize> From<[(&'a str, &'a str); N]> for Attributes<'a> {
         }
         let mut inline = [("", ""); INLINE];
         inline[..N].copy_from_slice(&entries);
-        Attributes { inline, len: N, ..Attributes::new() }
+        Attributes { inline, len: N, more: Vec::new(), path_readings: &[], client_address: None }
     }
 }
 

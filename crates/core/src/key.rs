@@ -131,6 +131,11 @@ impl<'r> Key<'r> {
         RequestIdKey { first: self, id }
     }
 
+    /// Returns the key under which a store remembers the last reset of this key.
+    pub const fn reset_key(self) -> ResetKey<'r> {
+        ResetKey(self)
+    }
+
     /// Returns the key under which a store keeps the record of the lease or reservation with this token.
     pub fn hold_key(self, token: Token) -> HoldKey<'r> {
         // One request may hold units of several rules and subjects under one token. The hash also keeps the token, which is
@@ -158,6 +163,17 @@ impl fmt::Display for RequestIdKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.first.keyspace.namespace();
         write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@id:{}", self.first.tag, self.id)
+    }
+}
+
+/// The key that remembers the last reset of a key, in the same hash slot. No rule id can be `@reset`.
+#[derive(Clone, Copy, Debug)]
+pub struct ResetKey<'r>(Key<'r>);
+
+impl fmt::Display for ResetKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Keyspace { namespace, rule, .. } = self.0.keyspace;
+        write!(f, "tg:{VERSION}:{namespace}:{{{}}}:@reset:{rule}:{}", self.0.tag, self.0.subject)
     }
 }
 

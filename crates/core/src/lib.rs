@@ -55,7 +55,7 @@ pub use limit::{Algorithm, Limit};
 pub use plan::evaluate::{Evaluation, evaluate, evaluate_holds, single_item_writes};
 pub use plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
 pub use plan::operation::{Mark, Operation, Report, Token};
-pub use plan::receipt::Receipt;
+pub use plan::receipt::{Nonce, Receipt};
 pub use plan::request_id::RequestId;
 pub use plan::{Item, Outcome, Plan, PlanError};
 pub use state::{Change, CorruptState, State};

@@ -1,6 +1,7 @@
 //! A limit of any algorithm. Only this module dispatches on the algorithm.
 
 pub mod error;
+mod numbers;
 
 use crate::algorithm::bucket::{Bucket, BucketKind};
 use crate::algorithm::bucket_ring::{BucketRing, BucketRingState, COUNTS_MAX, RingChange};
@@ -12,7 +13,7 @@ use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
-use crate::answer::{Retry, Verdict};
+use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::exactness::Exactness;
 use crate::plan::hold::HoldLookup;
 use crate::plan::operation::{Mark, Operation, Token};
@@ -219,7 +220,7 @@ impl Limit {
         if operation.cost().is_some_and(|cost| cost > self.capacity()) {
             return self.status(state, now).unchanged(Verdict::Refused(Retry::Never));
         }
-        if *operation == Operation::Reset {
+        if let Operation::Reset { .. } = operation {
             let done = Verdict::Done { amount: 0 };
             return self.status(None, now).write(done, Mark::None, Change::Reset, now);
         }
@@ -244,6 +245,11 @@ impl Limit {
         }
     }
 
+    /// Returns the answer to an operation that a store declines before it asks the algorithm.
+    pub fn decline(&self, state: Option<&State>, now: Time, why: Decline) -> Answer {
+        self.status(state, now).answer(Verdict::Declined(why))
+    }
+
     /// Returns its numbers at `now`.
     fn status(&self, state: Option<&State>, now: Time) -> LimitStatus {
         let answer = self.decide(state, now, &Operation::Peek { cost: 0 }).answer;
@@ -259,7 +265,18 @@ fn decide_window(
     now: Time,
     operation: &Operation,
 ) -> Step<Change> {
-    if limit.buckets() <= COUNTS_MAX {
+    let is_counts = limit.buckets() <= COUNTS_MAX;
+    let is_other_form = match state {
+        Some(State::SlidingWindow(_)) => !is_counts,
+        Some(State::BucketRing(_)) => is_counts,
+        _ => false,
+    };
+    if let (true, Operation::Refund { .. }) = (is_other_form, operation) {
+        // A refund converts nothing.
+        let limit = Limit::SlidingWindow(*limit);
+        return limit.status(state, now).decline(Decline::WindowChanged);
+    }
+    if is_counts {
         let converted = match state {
             Some(State::BucketRing(ring)) => ring.to_counts(),
             _ => None,

@@ -78,15 +78,44 @@ fn plain_len(target: &[u8], case: PathCase) -> usize {
     if target.first() != Some(&b'/') {
         return 0;
     }
-    let mut previous = 0;
+    let table = match case {
+        PathCase::Sensitive => &SPECIAL,
+        PathCase::Insensitive => &SPECIAL_IN_ANY_CASE,
+    };
+    let mut mask = ALWAYS;
     for (at, &byte) in target.iter().enumerate() {
-        let is_plain = PLAIN[byte as usize] && !(previous == b'/' && matches!(byte, b'/' | b'.'));
-        if !is_plain || (case == PathCase::Insensitive && byte.is_ascii_uppercase()) {
+        let entry = table[byte as usize];
+        if entry & mask != 0 {
             return at;
         }
-        previous = byte;
+        mask = entry >> NEXT;
     }
     target.len()
+}
+
+/// The byte is not canonical.
+const ALWAYS: u8 = 1;
+/// The byte is not canonical after a slash: it ends an empty segment, or begins one of dots.
+const AFTER_SLASH: u8 = 2;
+/// The bits above this one are the mask for the next byte.
+const NEXT: u8 = 4;
+
+const SPECIAL: [u8; 256] = special(false);
+const SPECIAL_IN_ANY_CASE: [u8; 256] = special(true);
+
+/// For each byte, when it is not canonical, and what to test of the next byte. One lookup for each byte of a path is all that
+/// a canonical one costs.
+const fn special(upper_case_too: bool) -> [u8; 256] {
+    let (mut table, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let is_special = !PLAIN[byte] || (upper_case_too && (byte as u8).is_ascii_uppercase());
+        let own = if is_special { ALWAYS } else { 0 };
+        let own = if byte as u8 == b'/' || byte as u8 == b'.' { own | AFTER_SLASH } else { own };
+        let next = if byte as u8 == b'/' { ALWAYS | AFTER_SLASH } else { ALWAYS };
+        table[byte] = own | next << NEXT;
+        byte += 1;
+    }
+    table
 }
 
 /// Bytes that mean the same escaped or not, and the slash.

@@ -13,6 +13,7 @@ use crate::decision::OnFailure;
 use crate::key::{HoldKey, Key, Subject};
 use crate::limit::Limit;
 use crate::plan::operation::{Mark, Operation, Token};
+use crate::plan::receipt::Nonce;
 use crate::plan::request_id::RequestId;
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -123,6 +124,13 @@ impl<'r> Plan<'r> {
         Plan::default()
     }
 
+    /// Creates a Plan of one item.
+    pub fn of(item: Item<'r>) -> Result<Plan<'r>, PlanError> {
+        let mut plan = Plan::new();
+        plan.push(item)?;
+        Ok(plan)
+    }
+
     /// Adds an item if it is valid in this Plan.
     // Inlined so that the item is built in place.
     #[inline(always)]
@@ -180,6 +188,19 @@ impl<'r> Plan<'r> {
     /// The id is bound to the items, so call this last.
     pub fn set_request_id(&mut self, id: Subject, horizon: Span, rules_version: u64) {
         self.request_id = Some(RequestId::new(id, horizon, rules_version, &self.items));
+    }
+
+    /// Returns the Plan that gives back one charge, once: a store remembers it for `life` under the receipt's nonce.
+    ///
+    /// `charged_at` is the store's time of the charge. The store declines a receipt that is older than `life`.
+    pub fn returning(
+        item: Item<'r>,
+        nonce: Nonce,
+        charged_at: Time,
+        life: Span,
+    ) -> Result<Plan<'r>, PlanError> {
+        let request_id = Some(RequestId::of_return(nonce, charged_at, life, &item));
+        Ok(Plan { request_id, ..Plan::of(item)? })
     }
 
     /// Returns its request id, if it has one.
@@ -249,7 +270,8 @@ impl Item<'_> {
     #[inline(always)]
     fn fault(&self) -> Option<ItemFault> {
         let amount = match self.operation {
-            Operation::Refund { cost, .. } | Operation::Settle { actual: cost, .. } => cost,
+            Operation::Refund { cost, amount, .. } => cost.max(amount),
+            Operation::Settle { actual, .. } => actual,
             _ => self.operation.cost().unwrap_or(0),
         };
         if amount > EXACT_MAX {
@@ -307,6 +329,8 @@ pub struct Outcome {
     pub now: Time,
     /// The answers, in the order of the Plan's items.
     pub answers: SmallVec<[Answer; INLINE]>,
+    /// Whether the store repeats what it answered before under the same request id.
+    pub replayed: bool,
 }
 
 impl Outcome {

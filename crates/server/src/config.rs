@@ -58,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) hashers: Option<SubjectHashers>,
     /// How long a request id is remembered.
     pub(crate) request_id_horizon: Duration,
+    pub(crate) receipt_life: Duration,
     pub(crate) addresses: Addresses,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) access: Access,

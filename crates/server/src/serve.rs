@@ -17,7 +17,6 @@ mod work_share;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
@@ -27,7 +26,6 @@ use tollgate::MemoryStore;
 use tollgate::core::{Keyspace, SubjectHashers};
 use tollgate::engine::Setup;
 use tollgate::limiter::BuildError;
-use tollgate_document::Source;
 
 use crate::config::{Config, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
@@ -69,8 +67,12 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         }
     };
     let own_keys_max = config.store.own_keys_max();
-    let limiter =
-        main.block_on(open(config.store, config.hashers, config.request_id_horizon, source, &calls))?;
+    let rules_name = source.name().to_owned();
+    let setup = Setup::default()
+        .rules_source(source)
+        .request_horizon(config.request_id_horizon)
+        .receipt_life(config.receipt_life);
+    let limiter = main.block_on(open(config.store, config.hashers, setup, &rules_name, &calls))?;
     let fleet = main.block_on(fleet::of(&limiter))?;
     let (differences, others) = watch::channel(Others::default());
     let (evicted, evictions) = watch::channel(Evictions::default());
@@ -138,23 +140,21 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
 async fn open(
     store: StoreConfig,
     hashers: Option<SubjectHashers>,
-    horizon: Duration,
-    rules: Source,
+    setup: Setup,
+    rules_name: &str,
     calls: &Arc<StoreCalls>,
 ) -> Result<Backed> {
-    let name = rules.name().to_owned();
     let refused = |error: BuildError| match error {
         BuildError::Rules { problems } => {
             stderr::write(&problems);
             let hint = "`tollgate lint` reports the same without a server";
             anyhow::Error::from(Failure::new(
-                format!("{name} is invalid, so the server does not start"),
+                format!("{rules_name} is invalid, so the server does not start"),
                 hint,
             ))
         }
         other => other.into(),
     };
-    let setup = Setup::default().rules_source(rules).request_horizon(horizon);
     let setup = match hashers {
         Some(hashers) => setup.hash_key(hashers),
         None => setup,

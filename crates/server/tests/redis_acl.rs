@@ -109,7 +109,7 @@ fn everything(runtime: &Runtime, url: &str, servers: &[&Server]) -> Result<(), S
         ask(limit, Operation::Charge { cost: 1, token: Token(u128::from(limit.capacity())) })?;
         ask(limit, Operation::Reserve { cost: 1, token, hold: DAY })?;
         ask(limit, Operation::Report { result: Report::Failure })?;
-        ask(limit, Operation::Reset)?;
+        ask(limit, Operation::Reset { receipt_life: Span::ZERO })?;
     }
     let log = Limit::SlidingLog(SlidingLog::new(1_000, DAY).expect("a log"));
     (0..40).try_for_each(|number| ask(log, Operation::Charge { cost: 1, token: Token(100 + number) }))

@@ -154,9 +154,10 @@ impl Held {
     }
 }
 
-/// The latest end of a lease that was taken at `end`. Stores round it up to 1/32 of its length.
-fn last_end(end: Time, lease: Span) -> Time {
-    end.plus(lease).plus(Span::from_us(lease.us() / 32))
+/// The end of a lease that was taken at `at`. Stores round it up to a multiple of 1/32 of its length.
+fn last_end(at: Time, lease: Span) -> Time {
+    let part = (lease.us() / 32).max(1);
+    Time::from_us((at.us() + lease.us()).div_ceil(part) * part)
 }
 
 impl History {

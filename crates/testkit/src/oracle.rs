@@ -19,7 +19,7 @@ pub mod suite;
 
 use std::fmt::Debug;
 
-use tollgate_core::{Answer, Decline, Mark, Operation, Retry, Span, Time, Verdict};
+use tollgate_core::{Answer, Decline, Mark, Operation, Retry, Span, Time, Verdict, Write};
 
 /// An integer that is wide enough not to overflow.
 pub type Big = i128;
@@ -32,8 +32,30 @@ pub const END: Big = (1 << 53) - 1;
 pub struct Expected {
     /// Every field of the answer.
     pub answer: Answer,
-    /// When the written state may expire. `None` if nothing may be written.
-    pub dies_at: Option<Time>,
+    /// What must be written.
+    pub write: ExpectedWrite,
+}
+
+/// The write that core must produce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpectedWrite {
+    /// None.
+    Nothing,
+    /// State that may expire at this instant.
+    Until(Time),
+    /// State that keeps its expiry.
+    Amended,
+}
+
+impl ExpectedWrite {
+    /// Returns what this write is.
+    pub const fn of<C>(write: Option<&Write<C>>) -> ExpectedWrite {
+        match write {
+            None => ExpectedWrite::Nothing,
+            Some(Write { dies_at: Some(dies_at), .. }) => ExpectedWrite::Until(*dies_at),
+            Some(Write { dies_at: None, .. }) => ExpectedWrite::Amended,
+        }
+    }
 }
 
 /// A naive model of one algorithm on one key.
@@ -70,7 +92,7 @@ impl Status {
     }
 
     fn unchanged(self, verdict: Verdict) -> Expected {
-        Expected { answer: self.answer(verdict, Mark::None), dies_at: None }
+        Expected { answer: self.answer(verdict, Mark::None), write: ExpectedWrite::Nothing }
     }
 
     fn declined(self, why: Decline) -> Expected {
@@ -82,7 +104,11 @@ impl Status {
     }
 
     fn written(self, verdict: Verdict, mark: Mark, dies_at: Big) -> Expected {
-        Expected { answer: self.answer(verdict, mark), dies_at: Some(time(dies_at)) }
+        Expected { answer: self.answer(verdict, mark), write: ExpectedWrite::Until(time(dies_at)) }
+    }
+
+    fn amended(self, given: Big) -> Expected {
+        Expected { answer: self.answer(done(given), Mark::None), write: ExpectedWrite::Amended }
     }
 }
 
@@ -90,7 +116,7 @@ impl Expected {
     /// Drops the write and the mark, and keeps the answer.
     fn without_write(mut self) -> Expected {
         self.answer.mark = Mark::None;
-        self.dies_at = None;
+        self.write = ExpectedWrite::Nothing;
         self
     }
 }

@@ -41,6 +41,7 @@ macro_rules! hunt {
     };
     (hold_sums, $at:ident, $steps:expr, $seed:expr) => {
         differential::hunt::<suite::Reservations, _>(make!(quota, $at), $steps, $seed)
+            .and_then(|_| differential::hunt::<suite::Quota, _>(make!(quota, $at), $steps, $seed))
     };
     (meter, $at:ident, $steps:expr, $seed:expr) => {
         differential::hunt::<suite::Meter, _>(make!(meter, $at), $steps, $seed)

@@ -11,6 +11,7 @@ mod decision;
 mod explain;
 mod follow_up;
 mod keep_alive;
+mod nonces;
 mod sealed_receipts;
 mod setup;
 mod tokens;
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, Guard};
-use smallvec::SmallVec;
 use tollgate_core::rules::{Planned, Request, RuleSet};
 use tollgate_core::{
     Decline, Outcome, Plan, PlanDecision, Span, Store, StoreError, SubjectHashers, Time, Token,
@@ -39,7 +39,7 @@ pub(crate) use setup::yaml;
 pub use setup::{BuildError, Setup};
 
 use crate::clock::Clock;
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{MemoryStore, empty_outcome};
 use active_rules::ActiveRules;
 use decision::Accounts;
 use sealed_receipts::ReceiptSeals;
@@ -59,6 +59,8 @@ struct Inner<S> {
     tokens: Tokens,
     /// How long request ids are remembered.
     horizon: Span,
+    /// How long receipts can be used, and their returns are remembered.
+    receipt_life: Span,
     /// Reloads the rules file for as long as the engine exists.
     _watcher: Option<RulesWatcher>,
 }
@@ -156,7 +158,12 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
         }
         match found.decide(plan, outcome) {
             Ok(()) => {
-                accounts.note(plan, self.now);
+                let charged_at = outcome.map_or(Time::ZERO, |outcome| outcome.now);
+                accounts.note(plan, self.now, charged_at);
+                if let Some(id) = self.request.id {
+                    let id = self.engine.hashers.current().subject([("nonce of a request", id)]);
+                    accounts.set_nonce(nonces::nonce_of_request(id, charged_at));
+                }
                 Ok(true)
             }
             // The store's clock is in another calendar period than ours: make the Plan for its instant, once.
@@ -286,7 +293,7 @@ impl<C: Clock> Engine<MemoryStore<C>> {
         let now = self.inner.store.now();
         let mut check = CheckInProgress::at(&self.inner, &active.rules, request, intent, now);
         let mut plan = Plan::new();
-        let mut outcome = Outcome { now, answers: SmallVec::new() };
+        let mut outcome = empty_outcome(now);
         while check.plan(active, &mut plan, found)? {
             let done = self.inner.store.apply_into(&plan, now, &mut outcome);
             if check.conclude(&plan, done.as_ref().map(|()| &outcome), found, accounts)? {

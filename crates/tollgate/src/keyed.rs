@@ -5,7 +5,7 @@ use std::time::Duration;
 use siphasher::sip128::{Hash128, SipHasher13};
 use tollgate_core as core;
 use tollgate_core::algorithm::quota::QuotaPeriod;
-use tollgate_core::{Algorithm, Answer, LimitError, Operation, Retry, Store, Time, Verdict};
+use tollgate_core::{Algorithm, Answer, LimitError, Operation, Retry, Span, Store, Time, Verdict};
 
 use crate::clock::{AnyClock, Clock};
 use crate::limit::Limit;
@@ -117,7 +117,7 @@ impl Keyed {
 
     /// Deletes the consumption of the key.
     pub fn reset(&self, key: impl AsRef<[u8]>) {
-        self.step(key.as_ref(), &Operation::Reset);
+        self.step(key.as_ref(), &Operation::Reset { receipt_life: Span::ZERO });
     }
 
     /// How many keys have consumption, and for how many there is room.

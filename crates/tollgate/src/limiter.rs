@@ -150,14 +150,35 @@ impl Limiter {
     }
 
     /// Gives back what the decision charged, because the request was not carried out. Returns what each rule gave back:
-    /// at most what it still counts. Refund a decision once; a second refund would give back the charges of others.
+    /// at most what it still counts. A decision is refunded once: a second refund returns what the first gave back, and
+    /// says so in [`already_returned`](Returned::already_returned).
     pub async fn refund(&self, decision: &Decision) -> Result<Vec<Returned>, StoreError> {
         with_engine!(self, engine => engine.refund(decision).await)
     }
 
-    /// Gives back what the receipts were charged, also those of another process. A rule that no longer exists declines.
+    /// Gives back what the receipts were charged, also those of another process. Each receipt gives back once, by
+    /// the numbers that charged it; its rule need not exist any more.
     pub async fn refund_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         with_engine!(self, engine => engine.refund_receipts(receipts).await)
+    }
+
+    /// Gives back up to `amount` units under each rule, because the request did less than it was charged for. This closes
+    /// the decision's receipts: what they did not give back stays charged. Leases and reservations are given back whole.
+    pub async fn refund_partial(
+        &self,
+        decision: &Decision,
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.refund_partial(decision, amount).await)
+    }
+
+    /// Gives back up to `amount` units by each receipt, as [`refund_partial`](Self::refund_partial) does.
+    pub async fn refund_receipts_partial(
+        &self,
+        receipts: &[Receipt],
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.refund_receipts_partial(receipts, amount).await)
     }
 
     /// Renews the leases among the receipts. Returns whether all of them are still held.

@@ -150,10 +150,7 @@ fn a_remembered_refusal_ends_at_its_retry_instant_and_after_a_refund() {
         let refused = ask(Operation::charge(1));
         assert!(refused.is_refused());
         assert_eq!(ask(Operation::charge(1)), refused, "the remembered refusal");
-        assert!(matches!(
-            ask(Operation::Refund { mark: first.mark, cost: 1 }).verdict,
-            Verdict::Done { amount: 1 }
-        ));
+        assert!(matches!(ask(Operation::refund(first.mark, 1)).verdict, Verdict::Done { amount: 1 }));
         assert!(ask(Operation::charge(1)).is_admitted(), "{limit:?}");
         let refused = ask(Operation::charge(1));
         let Verdict::Refused(tollgate_core::Retry::At(retry_at)) = refused.verdict else {
@@ -182,7 +179,7 @@ fn a_remembered_refusal_applies_to_its_limit_only_and_ends_with_a_reset() {
     assert!(ask(tight, Operation::charge(1)).is_refused());
     assert!(ask(loose, Operation::charge(1)).is_admitted(), "an override raises the limit at once");
     assert!(ask(tight, Operation::charge(1)).is_refused());
-    ask(tight, Operation::Reset);
+    ask(tight, Operation::Reset { receipt_life: Span::ZERO });
     assert!(ask(tight, Operation::charge(1)).is_admitted());
 }
 

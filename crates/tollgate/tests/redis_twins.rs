@@ -154,7 +154,9 @@ fn a_batch_gives_the_same_answers_as_separate_plans() {
                 let key = keyspaces[rule].key(hasher.subject([("user", ["a", "b"][dice(2)])]));
                 let token = Token(1 + dice(6) as u128);
                 let operation = match dice(6) {
-                    _ if !asks => [Operation::Release { token }, Operation::Reset][dice(2)],
+                    _ if !asks => {
+                        [Operation::Release { token }, Operation::Reset { receipt_life: Span::ZERO }][dice(2)]
+                    }
                     0 => Operation::Peek { cost: 1 },
                     cost => Operation::Charge { cost: cost as u64 % 3, token },
                 };

@@ -156,7 +156,7 @@ impl Bucket {
         }
         let left = BucketState { debt: debt + cost * self.scale, time: now, scale: self.scale };
         let answer = self.admission_answer(&left, cost);
-        Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
+        Step { answer, write: Some(Write { change: left, dies_at: Some(answer.reset_at) }) }
     }
 
     /// Returns the state after a charge of 1 to `capacity` units, or `None` if it is refused.
@@ -190,22 +190,33 @@ impl Bucket {
         }
     }
 
-    /// Refunds the part of a charge that has not drained since.
-    fn refund(&self, debt: u64, now: Time, charged_at: Time, cost: u64) -> Step<BucketState> {
+    /// Refunds the part of a charge that has not drained since. Subtracts it from the debt at its stored instant and in
+    /// its stored scale, at most what is left of that debt now.
+    fn refund(
+        &self,
+        state: Option<&BucketState>,
+        now: Time,
+        charged_at: Time,
+        (cost, amount): (u64, u64),
+    ) -> Step<BucketState> {
+        let (debt, at) = self.current(state, now);
+        let decline = || self.status(debt, at).decline(Decline::NotHeld);
+        let Some(state) = state else { return decline() };
         let tick = Span::from_us(self.tick.us());
-        let elapsed = (now - charged_at.floor(tick)).us() / self.tick.us();
-        let charged = cost.min(self.capacity) * self.scale;
-        if elapsed >= charged.div_ceil(self.drain) || debt == 0 {
-            return self.status(debt, now).decline(Decline::NotHeld);
+        // Debt that has drained since this instant, in this limit's scale.
+        let drained_since =
+            |since: Time| self.tick.whole_in(at - since).saturating_mul(self.drain).min(EXACT_MAX);
+        let cost = cost.min(self.capacity);
+        let left = (cost * self.scale).saturating_sub(drained_since(charged_at.floor(tick)));
+        let left = left.min(amount.min(cost) * self.scale);
+        let drained = convert(drained_since(state.time.ceil(tick)), self.scale, state.scale);
+        let given = convert_down(left, self.scale, state.scale).min(state.debt.saturating_sub(drained));
+        if given == 0 {
+            return decline();
         }
-        let given = (charged - elapsed * self.drain).min(debt);
-        self.set(debt - given, now, Verdict::Done { amount: given / self.scale }, Mark::None)
-    }
-
-    #[inline]
-    fn set(&self, debt: u64, time: Time, verdict: Verdict, mark: Mark) -> Step<BucketState> {
-        let status = self.status(debt, time);
-        status.write(verdict, mark, BucketState { debt, time, scale: self.scale }, status.reset_at)
+        let next = BucketState { debt: state.debt - given, ..*state };
+        let (debt, at) = self.current(Some(&next), now);
+        self.status(debt, at).amend(Verdict::Done { amount: given / state.scale }, next)
     }
 }
 
@@ -218,6 +229,12 @@ fn convert(debt: u64, from: u64, to: u64) -> u64 {
 #[inline(never)]
 fn convert_dividing(debt: u64, from: u64, to: u64) -> u64 {
     let exact = (u128::from(debt) * u128::from(to)).div_ceil(u128::from(from));
+    exact.min(u128::from(EXACT_MAX)) as u64
+}
+
+/// Converts `debt` from `1 / from` units to `1 / to` units, rounded down and at most [`EXACT_MAX`].
+fn convert_down(debt: u64, from: u64, to: u64) -> u64 {
+    let exact = u128::from(debt) * u128::from(to) / u128::from(from);
     exact.min(u128::from(EXACT_MAX)) as u64
 }
 
@@ -286,17 +303,17 @@ impl Machine for Bucket {
 
     #[inline]
     fn decide(&self, state: Option<&BucketState>, now: Time, operation: &Operation) -> Step<BucketState> {
-        let (debt, now) = self.current(state, now);
+        let (debt, at) = self.current(state, now);
         match (*operation, self.kind) {
-            (Operation::Charge { cost, .. }, _) => self.charge(debt, now, cost),
-            (Operation::Peek { cost }, _) => self.charge(debt, now, cost).without_write(),
-            (Operation::Refund { mark: Mark::At { time }, cost }, BucketKind::Tokens | BucketKind::Meter) => {
-                self.refund(debt, now, time, cost)
+            (Operation::Charge { cost, .. }, _) => self.charge(debt, at, cost),
+            (Operation::Peek { cost }, _) => self.charge(debt, at, cost).without_write(),
+            (Operation::Refund { mark, cost, amount }, BucketKind::Tokens | BucketKind::Meter) => {
+                match mark {
+                    Mark::At { time } => self.refund(state, now, time, (cost, amount)),
+                    _ => self.status(debt, at).decline(Decline::NotHeld),
+                }
             }
-            (Operation::Refund { .. }, BucketKind::Tokens | BucketKind::Meter) => {
-                self.status(debt, now).decline(Decline::NotHeld)
-            }
-            _ => self.status(debt, now).decline(Decline::NotSupported),
+            _ => self.status(debt, at).decline(Decline::NotSupported),
         }
     }
 

@@ -211,7 +211,7 @@ impl BucketRing {
         start.plus(self.window.window()).plus(Span::from_us(passed * self.window.tick().us()))
     }
 
-    fn refund(&self, current: &Current<'_>, mark: Mark, cost: u64) -> Step<RingChange> {
+    fn refund(&self, current: &Current<'_>, mark: Mark, amount: u64) -> Step<RingChange> {
         let status = self.unchanged(current);
         let same_length = current.state.filter(|state| state.bucket == self.bucket());
         let (Mark::Window { start }, Some(state)) = (mark, same_length) else {
@@ -226,20 +226,15 @@ impl BucketRing {
             return status.decline(Decline::TooOld);
         }
         let before = index.checked_sub(1).map_or(state.base, |last| entries[last].total);
-        let given = cost.min(distance(before, entries[index].total));
+        let given = amount.min(distance(before, entries[index].total));
         if given == 0 {
             return status.decline(Decline::NotHeld);
         }
         let mut rest = state.clone();
         rest.take(index, given);
         let after = self.current(Some(&rest), current.now);
-        let dies_at = entries.back().map_or(current.now, |newest| self.leaves_at(newest.time));
-        self.unchanged(&after).write(
-            Verdict::Done { amount: given },
-            Mark::None,
-            RingChange::Take { index, cost: given },
-            dies_at,
-        )
+        let change = RingChange::Take { index, cost: given };
+        self.unchanged(&after).amend(Verdict::Done { amount: current.used - after.used }, change)
     }
 }
 
@@ -329,7 +324,7 @@ impl Machine for BucketRing {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).without_write(),
-            Operation::Refund { mark, cost } => self.refund(&current, mark, cost),
+            Operation::Refund { mark, cost, amount } => self.refund(&current, mark, amount.min(cost)),
             _ => self.unchanged(&current).decline(Decline::NotSupported),
         }
     }

@@ -5,7 +5,7 @@
 //! - Admits cost c iff `used + c <= limit`.
 //! - Retry at: the end of the window whose units are counted.
 //! - Key may expire at: the same instant.
-//! - Refund: only while the window of the charge is the one in the state.
+//! - Refund: only while the window of the charge is the one in the state, and has the same length.
 //! - Largest intermediate: `used + cost`, below 2^54. Lua compares `cost <= limit - used` instead.
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
@@ -77,7 +77,7 @@ impl FixedWindow {
         }
         let left = FixedWindowState { start, window: self.window, used: used + cost };
         let answer = self.admission_answer(&left);
-        Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
+        Step { answer, write: Some(Write { change: left, dies_at: Some(answer.reset_at) }) }
     }
 
     /// Returns the state after a charge of 1 to `limit` units, or `None` if it is refused.
@@ -108,17 +108,19 @@ impl FixedWindow {
         state: Option<&FixedWindowState>,
         current: Current,
         mark: Mark,
-        cost: u64,
+        amount: u64,
     ) -> Step<FixedWindowState> {
-        let Current { start, used, free_at } = current;
-        let held = used > 0 && state.is_some_and(|state| mark == Mark::Window { start: state.start });
-        if !held {
-            return self.status(used, free_at).decline(Decline::NotHeld);
+        let Current { used, free_at, .. } = current;
+        let status = self.status(used, free_at);
+        match state {
+            Some(state) if state.window != self.window => status.decline(Decline::WindowChanged),
+            Some(state) if used > 0 && mark == (Mark::Window { start: state.start }) => {
+                let given = amount.min(used);
+                let next = FixedWindowState { used: used - given, ..*state };
+                self.status(next.used, free_at).amend(Verdict::Done { amount: given }, next)
+            }
+            _ => status.decline(Decline::NotHeld),
         }
-        let given = cost.min(used);
-        let end = start.plus(self.window);
-        let next = FixedWindowState { start, window: self.window, used: used - given };
-        self.status(next.used, end).write(Verdict::Done { amount: given }, Mark::None, next, end)
     }
 }
 
@@ -149,7 +151,7 @@ impl Machine for FixedWindow {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
             Operation::Peek { cost } => self.charge(current, cost).without_write(),
-            Operation::Refund { mark, cost } => self.refund(state, current, mark, cost),
+            Operation::Refund { mark, cost, amount } => self.refund(state, current, mark, amount.min(cost)),
             _ => self.status(current.used, current.free_at).decline(Decline::NotSupported),
         }
     }

@@ -71,8 +71,8 @@ pub struct Write<C> {
     /// The change.
     pub change: C,
     /// From this instant on, the written state is indistinguishable from no state. A store may delete it then, but not
-    /// earlier.
-    pub dies_at: Time,
+    /// earlier. `None` keeps the expiry that the state already has.
+    pub dies_at: Option<Time>,
 }
 
 /// A limit's numbers at one instant. Every answer carries them.
@@ -112,6 +112,11 @@ impl LimitStatus {
     pub const fn write<C>(self, verdict: Verdict, mark: Mark, change: C, dies_at: Time) -> Step<C> {
         let mut answer = self.answer(verdict);
         answer.mark = mark;
-        Step { answer, write: Some(Write { change, dies_at }) }
+        Step { answer, write: Some(Write { change, dies_at: Some(dies_at) }) }
+    }
+
+    /// Returns a step that writes `change` and keeps the state's expiry.
+    pub const fn amend<C>(self, verdict: Verdict, change: C) -> Step<C> {
+        Step { answer: self.answer(verdict), write: Some(Write { change, dies_at: None }) }
     }
 }

@@ -74,7 +74,7 @@ impl Meter {
         }
         let left = MeterState { value: value + cost, touched };
         let answer = self.admission_answer(&left);
-        Step { answer, write: Some(Write { change: left, dies_at: answer.reset_at }) }
+        Step { answer, write: Some(Write { change: left, dies_at: Some(answer.reset_at) }) }
     }
 
     /// Returns the state after a charge of 1 to `limit` units, or `None` if it is refused.
@@ -93,19 +93,16 @@ impl Meter {
         Answer { mark: Mark::Counter, ..status.answer(Verdict::Admitted { delay: Span::ZERO }) }
     }
 
-    fn refund(&self, state: Option<&MeterState>, now: Time, mark: Mark, cost: u64) -> Step<MeterState> {
+    fn refund(&self, state: Option<&MeterState>, now: Time, mark: Mark, amount: u64) -> Step<MeterState> {
         let MeterState { value, touched } = self.current(state, now);
-        if value == 0 || mark != Mark::Counter {
+        let held = state.filter(|_| value > 0 && mark == Mark::Counter);
+        let Some(state) = held else {
             return self.status(value, self.free_at(state, value, touched)).decline(Decline::NotHeld);
-        }
-        let given = cost.min(value);
-        self.set(value - given, touched, Verdict::Done { amount: given }, Mark::None)
-    }
-
-    fn set(&self, value: u64, touched: Time, verdict: Verdict, mark: Mark) -> Step<MeterState> {
-        let next = MeterState { value, touched };
-        let free_at = self.free_at(Some(&next), value, touched);
-        self.status(value, free_at).write(verdict, mark, next, free_at)
+        };
+        let given = amount.min(value);
+        let next = MeterState { value: value - given, ..*state };
+        let free_at = self.free_at(Some(&next), next.value, touched);
+        self.status(next.value, free_at).amend(Verdict::Done { amount: given }, next)
     }
 
     /// Returns when the counter is zero again if it is not written before.
@@ -126,7 +123,7 @@ impl Machine for Meter {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(state, now, cost),
             Operation::Peek { cost } => self.charge(state, now, cost).without_write(),
-            Operation::Refund { mark, cost } => self.refund(state, now, mark, cost),
+            Operation::Refund { mark, cost, amount } => self.refund(state, now, mark, amount.min(cost)),
             _ => {
                 let MeterState { value, touched } = self.current(state, now);
                 self.status(value, self.free_at(state, value, touched)).decline(Decline::NotSupported)

@@ -245,20 +245,47 @@ impl Quota {
         self.set(state, Verdict::Done { amount: hold.units }, Mark::None, Some((token, record)))
     }
 
-    fn refund(
-        &self,
-        state: Option<&QuotaState>,
-        current: &Current<'_>,
-        mark: Mark,
-        cost: u64,
-    ) -> Step<QuotaChange> {
-        let booked_here = state.is_some_and(|state| mark == Mark::Window { start: state.start });
-        if current.used == 0 || !booked_here {
-            return self.status(current).decline(Decline::NotHeld);
+    /// Returns its numbers at `now`. Periods that do not cover `now` leave nothing.
+    fn status_at(&self, state: Option<&QuotaState>, now: Time) -> LimitStatus {
+        match self.current(state, now) {
+            Ok(current) => self.status(&current),
+            Err(at) => LimitStatus { limit: self.allowance, remaining: 0, reset_at: at },
         }
-        let given = cost.min(current.used);
-        let state = QuotaState { used: current.used - given, ..current.state() };
-        self.set(state, Verdict::Done { amount: given }, Mark::None, None)
+    }
+
+    /// Takes units out of the period of the charge.
+    fn refund(&self, state: Option<&QuotaState>, now: Time, mark: Mark, amount: u64) -> Step<QuotaChange> {
+        let held = match self.period_of_charge(state, now, mark) {
+            Ok(held) => held,
+            Err(why) => return self.status_at(state, now).decline(why),
+        };
+        let given = amount.min(held.used);
+        let next = QuotaState { used: held.used - given, ..held.clone() };
+        let status = self.status_at(Some(&next), now);
+        status.amend(Verdict::Done { amount: given }, QuotaChange { state: next, hold: None })
+    }
+
+    /// Returns the state if the period of the charge is still the one in it and still counts. The numbers that charged
+    /// know that period even if their periods no longer cover `now`.
+    fn period_of_charge<'s>(
+        &self,
+        state: Option<&'s QuotaState>,
+        now: Time,
+        mark: Mark,
+    ) -> Result<&'s QuotaState, Decline> {
+        let (Some(state), Mark::Window { start }) = (state, mark) else { return Err(Decline::NotHeld) };
+        let end = match self.period {
+            QuotaPeriod::Rolling(length) => Some(start.plus(length)),
+            QuotaPeriod::Calendar(periods) => {
+                periods.containing(start).filter(|(first, _)| *first == start).map(|(_, end)| end)
+            }
+        };
+        let end = end.filter(|_| state.start == start).ok_or(Decline::NotHeld)?;
+        if state.end != end {
+            return Err(Decline::WindowChanged);
+        }
+        let counts = state.used > 0 && state.seen.max(now) < end;
+        if counts { Ok(state) } else { Err(Decline::NotHeld) }
     }
 
     fn set(
@@ -339,17 +366,16 @@ impl Machine for Quota {
         now: Time,
         operation: &Operation,
     ) -> Step<QuotaChange> {
+        if let Operation::Refund { mark, cost, amount } = *operation {
+            return self.refund(state, now, mark, amount.min(cost));
+        }
         let current = match self.current(state, now) {
             Ok(current) => current,
-            Err(at) => {
-                return LimitStatus { limit: self.allowance, remaining: 0, reset_at: at }
-                    .decline(Decline::Recompute { at });
-            }
+            Err(at) => return self.status_at(state, now).decline(Decline::Recompute { at }),
         };
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).without_write(),
-            Operation::Refund { mark, cost } => self.refund(state, &current, mark, cost),
             Operation::Reserve { cost, token, hold: length } => {
                 self.reserve(&current, hold, cost, token, length)
             }

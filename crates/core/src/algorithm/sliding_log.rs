@@ -162,7 +162,7 @@ impl SlidingLog {
         entries.get(last_to_leave).map_or(current.now, |entry| entry.time.plus(self.window))
     }
 
-    fn refund(&self, current: &Current<'_>, mark: Mark, cost: u64) -> Step<LogChange> {
+    fn refund(&self, current: &Current<'_>, mark: Mark, amount: u64) -> Step<LogChange> {
         let status = self.status(current, current.used, current.newest_cost());
         let (Mark::At { time }, Some(entries)) = (mark, current.entries) else {
             return status.decline(Decline::NotHeld);
@@ -177,20 +177,14 @@ impl SlidingLog {
             return status.decline(Decline::TooOld);
         }
         let before = if index > current.expired { entries[index - 1].total } else { current.base };
-        let given = cost.min(distance(before, entries[index].total));
+        let given = amount.min(distance(before, entries[index].total));
         if given == 0 {
             return status.decline(Decline::NotHeld);
         }
         let rest = current.used - given;
         let reset_at = self.reset_without(entries, index, given, rest, current.now);
-        let dies_at = entries.back().map_or(current.now, |newest| newest.time.plus(self.window));
         let status = LimitStatus { remaining: self.remaining(current, rest), reset_at, ..status };
-        status.write(
-            Verdict::Done { amount: given },
-            Mark::None,
-            LogChange::Take { index, cost: given },
-            dies_at,
-        )
+        status.amend(Verdict::Done { amount: given }, LogChange::Take { index, cost: given })
     }
 
     /// Returns when `remaining` is full again after `given` is taken out of the entry at `index` and `rest` units remain.
@@ -281,7 +275,7 @@ impl Machine for SlidingLog {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).without_write(),
-            Operation::Refund { mark, cost } => self.refund(&current, mark, cost),
+            Operation::Refund { mark, cost, amount } => self.refund(&current, mark, amount.min(cost)),
             _ => self.status(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
         }
     }

@@ -11,7 +11,7 @@
 //! - Retry at: the first bucket end (strict), or the first tick inside the oldest bucket (interpolated), by which
 //!   enough units have left the window.
 //! - Key may expire at: `buckets + 1` bucket lengths after the start of the newest bucket that holds units.
-//! - Refund: while the state still holds the bucket of the charge.
+//! - Refund: while the state still holds the bucket of the charge, and has buckets of the same number and length.
 //! - Largest intermediate: strict: the sum of all buckets, saturating. Interpolated: `count * bucket ticks`, at most
 //!   2^53 - 1, because larger counts read from a store are clamped.
 
@@ -304,22 +304,33 @@ impl SlidingWindow {
         edge(self.buckets + 1)
     }
 
-    fn refund(&self, mut current: Current, mark: Mark, cost: u64) -> Step<SlidingWindowState> {
-        let held = match mark {
-            Mark::Window { start } if start <= current.start && start.floor(self.bucket) == start => {
-                let age = ((current.start - start).us() / self.bucket.us()) as usize;
-                current.counts.get_mut(age).filter(|count| **count > 0)
-            }
-            _ => None,
-        };
-        let Some(count) = held else {
-            let used = self.used(&current);
-            return self.status(&current, used).decline(Decline::NotHeld);
-        };
-        let given = cost.min(*count);
-        *count -= given;
-        let used = self.used(&current);
-        self.set(current, used, Verdict::Done { amount: given }, Mark::None)
+    /// Takes units out of the bucket of the charge. The amount is what counts less: of the oldest bucket, only the part
+    /// inside the window counts.
+    fn refund(
+        &self,
+        state: Option<&SlidingWindowState>,
+        current: &Current,
+        mark: Mark,
+        amount: u64,
+    ) -> Step<SlidingWindowState> {
+        let used = self.used(current);
+        let decline = |why| self.status(current, used).decline(why);
+        let (Some(state), Mark::Window { start }) = (state, mark) else { return decline(Decline::NotHeld) };
+        if state.bucket != self.bucket || state.counts.len() as u64 != self.buckets + 1 {
+            return decline(Decline::WindowChanged);
+        }
+        let age =
+            state.newest.us().checked_sub(start.us()).filter(|age| age.is_multiple_of(self.bucket.us()));
+        let has_left = current.now - start >= self.span_of(self.buckets + 1);
+        let mut next = state.clone();
+        let held = age.filter(|_| !has_left).and_then(|age| {
+            next.counts.get_mut((age / self.bucket.us()) as usize).filter(|count| **count > 0)
+        });
+        let Some(count) = held else { return decline(Decline::NotHeld) };
+        *count -= amount.min(*count);
+        let current = self.current(Some(&next), current.now);
+        let rest = self.used(&current);
+        self.status(&current, rest).amend(Verdict::Done { amount: used - rest }, next)
     }
 
     fn set(&self, mut current: Current, used: u64, verdict: Verdict, mark: Mark) -> Step<SlidingWindowState> {
@@ -381,7 +392,7 @@ impl Machine for SlidingWindow {
         match *operation {
             Operation::Charge { cost, .. } => self.charge(current, cost),
             Operation::Peek { cost } => self.charge(current, cost).without_write(),
-            Operation::Refund { mark, cost } => self.refund(current, mark, cost),
+            Operation::Refund { mark, cost, amount } => self.refund(state, &current, mark, amount.min(cost)),
             _ => {
                 let used = self.used(&current);
                 self.status(&current, used).decline(Decline::NotSupported)

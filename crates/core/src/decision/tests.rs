@@ -1,16 +1,19 @@
 use super::*;
 use crate::algorithm::bucket::Bucket;
+use crate::algorithm::concurrency::Concurrency;
 use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::meter::Meter;
+use crate::algorithm::penalty::{Penalty, PenaltyNumbers};
 use crate::algorithm::quota::{Quota, QuotaPeriod};
+use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
-use crate::calendar::{Calendar, Period};
-use crate::key::{Keyspace, SubjectHasher};
+use crate::calendar::{Calendar, Period, Periods};
+use crate::key::{Keyspace, Subject, SubjectHasher};
 use crate::limit::Limit;
 use crate::plan::PlanError;
 use crate::plan::evaluate::evaluate;
 use crate::plan::operation::{Operation, Token};
-use crate::plan::receipt::Receipt;
+use crate::plan::receipt::{Nonce, Receipt};
 use crate::state::State;
 use crate::time::{EXACT_MAX, Span};
 
@@ -198,30 +201,63 @@ fn a_plan_rejects_invalid_items() {
     assert_eq!(error, PlanError::CostAboveCapacity { rule: "b".into(), cost: 6, capacity: 5 });
     assert!(error.to_string().contains('6') && error.to_string().contains('5'), "{error} names both numbers");
     assert!(matches!(reject([valid(), valid()]), PlanError::DuplicateKey { .. }));
-    assert!(matches!(reject([valid(), on(Operation::Reset)]), PlanError::Mixed { .. }));
-    let too_large = Operation::Refund { mark: Mark::Counter, cost: EXACT_MAX + 1 };
+    assert!(matches!(
+        reject([valid(), on(Operation::Reset { receipt_life: Span::ZERO })]),
+        PlanError::Mixed { .. }
+    ));
+    let too_large = Operation::refund(Mark::Counter, EXACT_MAX + 1);
     assert!(matches!(reject([valid(), on(too_large)]), PlanError::CostTooLarge { .. }));
     let without_token = Operation::Reserve { cost: 1, token: Token::NONE, hold: Span::from_secs(1) };
     assert!(matches!(reject([valid(), on(without_token)]), PlanError::TokenMissing { .. }));
 }
 
 #[test]
-fn receipts_round_trip_through_bytes_and_undo_the_charge() {
-    let keyspaces = keyspaces();
-    let meter = Limit::Meter(Meter::new(Some(9), None).unwrap());
-    let plan = plan([item(&keyspaces[0], window(5, 60), 2), item(&keyspaces[1], meter, 3)]);
-    let receipts = Receipt::of(&plan, &decide(&plan, &[]), 7);
-    assert_eq!(
-        receipts.iter().map(|receipt| (receipt.rule.as_str(), receipt.cost)).collect::<Vec<_>>(),
-        [("a", 2), ("b", 3)]
-    );
-    for receipt in receipts {
+fn receipts_of_every_limit_round_trip_through_bytes_and_undo_the_charge() {
+    let second = Span::from_secs(1);
+    let calendar = Periods::new([0, 10, 20, 30].map(Time::from_us)).unwrap();
+    let penalty = PenaltyNumbers {
+        free: 2,
+        base: second,
+        factor: 2,
+        longest: Span::from_secs(9),
+        memory: second,
+        count_refused: true,
+    };
+    let limits = [
+        window(5, 60),
+        Limit::SlidingWindow(SlidingWindow::new(5, second, 4, Counting::Strict).unwrap()),
+        Limit::SlidingWindow(SlidingWindow::new(6, second, 2, Counting::Interpolated).unwrap()),
+        Limit::SlidingLog(SlidingLog::with_entries(5, second, 3).unwrap()),
+        Limit::Bucket(Bucket::tokens(3, second, 6).unwrap()),
+        // In milliseconds.
+        Limit::Bucket(Bucket::meter(7, Span::from_secs(86_400), 1 << 25).unwrap()),
+        Limit::Bucket(Bucket::queue(5, second, 4).unwrap()),
+        Limit::Concurrency(Concurrency::new(3, second).unwrap()),
+        Limit::Quota(Quota::new(9, 1, QuotaPeriod::Rolling(second)).unwrap()),
+        Limit::Quota(Quota::new(9, 1, QuotaPeriod::Calendar(calendar)).unwrap()),
+        Limit::Meter(Meter::new(Some(9), None).unwrap()),
+        Limit::Penalty(Penalty::new(penalty).unwrap()),
+    ];
+    let at = Time::from_us(7);
+    let marks = [Mark::Window { start: at }, Mark::At { time: at }, Mark::Counter];
+    for (limit, mark) in limits.into_iter().flat_map(|limit| marks.map(|mark| (limit, mark))) {
+        let receipt = Receipt {
+            namespace: "test".to_owned(),
+            rule: "rule".to_owned(),
+            tag: Subject::from_u128(1 << 127 | 2),
+            subject: Subject::from_u128(3 << 64 | 4),
+            limit,
+            mark,
+            charged_at: Time::from_us(8),
+            cost: 5,
+            nonce: Nonce(6 << 64 | 7),
+        };
         let bytes = receipt.encode();
         assert_eq!(Receipt::decode(&bytes).as_ref(), Ok(&receipt));
-        assert_eq!(receipt.undo(&meter), Operation::Refund { mark: receipt.mark, cost: receipt.cost });
+        assert_eq!(receipt.undo(9), Operation::Refund { mark, cost: 5, amount: 5 });
+        assert_eq!(receipt.undo(2), Operation::Refund { mark, cost: 5, amount: 2 });
         for cut in 0..bytes.len() {
             assert!(Receipt::decode(&bytes[..cut]).is_err(), "a truncated receipt is invalid");
         }
     }
-    assert!(Receipt::of(&plan, &decide(&plan, &[5, 0]), 7).is_empty(), "a refusal has no receipts");
 }

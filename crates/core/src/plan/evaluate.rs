@@ -54,7 +54,7 @@ pub fn evaluate_holds<'s>(
         let refused = answers[*index].is_refused();
         if refused { plan.items()[*index].blocking } else { !blocked }
     });
-    Evaluation { outcome: Outcome { now, answers }, writes }
+    Evaluation { outcome: Outcome { now, answers, replayed: false }, writes }
 }
 
 /// Whether a store writes the change of a Plan's only item. The exception is a non-blocking penalty that refuses.

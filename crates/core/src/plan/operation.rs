@@ -23,12 +23,16 @@ pub enum Operation {
         /// Units to ask for.
         cost: u64,
     },
-    /// Give back what an earlier charge consumed.
+    /// Give back what an earlier charge consumed, in place: the state keeps its instants, its lengths and its expiry.
+    ///
+    /// The limit of the item must have the numbers that charged.
     Refund {
         /// Where the charge was recorded.
         mark: Mark,
         /// Units that it consumed.
         cost: u64,
+        /// Units to give back, at most `cost`.
+        amount: u64,
     },
     /// Extend a lease to a full lease length from now.
     Renew {
@@ -67,13 +71,21 @@ pub enum Operation {
         result: Report,
     },
     /// Delete the state. An administrator's operation.
-    Reset,
+    Reset {
+        /// How long a store remembers the reset. Until then it declines receipts of earlier charges.
+        receipt_life: Span,
+    },
 }
 
 impl Operation {
     /// Returns a charge that creates no lease.
     pub const fn charge(cost: u64) -> Operation {
         Operation::Charge { cost, token: Token::NONE }
+    }
+
+    /// Returns the refund of a whole charge.
+    pub const fn refund(mark: Mark, cost: u64) -> Operation {
+        Operation::Refund { mark, cost, amount: cost }
     }
 
     /// Returns the token that it names, if it names one.
@@ -88,7 +100,7 @@ impl Operation {
             Operation::Peek { .. }
             | Operation::Refund { .. }
             | Operation::Report { .. }
-            | Operation::Reset => None,
+            | Operation::Reset { .. } => None,
         }
     }
 
@@ -155,12 +167,45 @@ pub enum Mark {
 }
 
 impl Mark {
+    /// Returns its kind and its numbers, as receipts and digests contain them.
+    pub(crate) const fn to_words(self) -> (u8, [u64; 3]) {
+        match self {
+            Mark::None => (0, [0, 0, 0]),
+            Mark::Window { start } => (1, [start.us(), 0, 0]),
+            Mark::At { time } => (2, [time.us(), 0, 0]),
+            Mark::Held { token, until } => (3, [until.us(), (token.0 >> 64) as u64, token.0 as u64]),
+            Mark::Counter => (4, [0, 0, 0]),
+        }
+    }
+
+    /// Returns the mark with this kind and these numbers.
+    pub(crate) const fn from_words(kind: u8, words: [u64; 3]) -> Option<Mark> {
+        let instant = Time::from_us(words[0]);
+        Some(match kind {
+            0 => Mark::None,
+            1 => Mark::Window { start: instant },
+            2 => Mark::At { time: instant },
+            3 => {
+                let token = Token((words[1] as u128) << 64 | words[2] as u128);
+                Mark::Held { token, until: instant }
+            }
+            4 => Mark::Counter,
+            _ => return None,
+        })
+    }
+
     /// Returns the operation that gives the charge back: release of a lease, cancellation of a reservation, or refund.
     pub const fn undo(self, cost: u64, limit: &Limit) -> Operation {
+        self.undo_partial(cost, cost, limit)
+    }
+
+    /// Returns the operation that gives back up to `amount` units of the charge. A lease and a reservation are given back
+    /// whole.
+    pub const fn undo_partial(self, cost: u64, amount: u64, limit: &Limit) -> Operation {
         match (self, limit) {
             (Mark::Held { token, .. }, Limit::Concurrency(_)) => Operation::Release { token },
             (Mark::Held { token, .. }, _) => Operation::Cancel { token },
-            (mark, _) => Operation::Refund { mark, cost },
+            (mark, _) => Operation::Refund { mark, cost, amount: if amount < cost { amount } else { cost } },
         }
     }
 }

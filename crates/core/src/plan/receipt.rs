@@ -1,32 +1,57 @@
 //! Receipts: proof of one admission, needed to give it back.
 
-use crate::decision::PlanDecision;
-use crate::key::Subject;
-use crate::limit::Limit;
-use crate::plan::Plan;
-use crate::plan::operation::{Mark, Operation, Token};
-use crate::time::{EXACT_MAX, Time};
+use std::fmt;
 
-const VERSION: u8 = 1;
+use crate::key::{Keyspace, KeyspaceError, Subject};
+use crate::limit::Limit;
+use crate::plan::operation::{Mark, Operation, Token};
+use crate::time::{EXACT_MAX, Span, Time};
+
+/// Default time for which a receipt can be used, and for which a store remembers its return.
+pub const RECEIPT_LIFE_DEFAULT: Span = Span::from_secs(3_600);
+
+const VERSION: u8 = 2;
+/// Version, kind of the mark, algorithm, number of the limit's words, lengths of namespace and rule id.
+const HEAD: usize = 6;
+/// Words before those of the limit: tag, subject and nonce (2 words each), time of the charge, cost, mark (3 words).
+const WORDS: usize = 11;
 
 /// Proof of one admission under one rule. Opaque to callers.
 ///
-/// Its bytes are: version, mark kind, length of the rule id, then as 64-bit little-endian words the version of the
-/// rules, tag (2 words), subject (2 words), cost and the mark's three words, then the rule id.
+/// It carries the numbers that charged, so it is worth the same whatever rules and overrides are in force when it comes
+/// back. Its bytes are a head of single bytes (version, kind of the mark, algorithm, number of the limit's words, lengths
+/// of namespace and rule id), then 64-bit little-endian words (tag, subject, nonce, time of the charge, cost, mark,
+/// limit), then namespace and rule id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
+    /// The namespace of the rule set.
+    pub namespace: String,
     /// Id of the rule that admitted the request.
     pub rule: String,
-    /// Version of the rule set that was in force.
-    pub rules_version: u64,
     /// The hash tag of the key.
     pub tag: Subject,
     /// The subject that was charged.
     pub subject: Subject,
+    /// The limit that charged, with overrides.
+    pub limit: Limit,
     /// Where the charge was recorded.
     pub mark: Mark,
+    /// The store's time of the charge.
+    pub charged_at: Time,
     /// Units charged.
     pub cost: u64,
+    /// Identifies the charge: all receipts for one charge have the same nonce.
+    pub nonce: Nonce,
+}
+
+/// A number that is unique to one admission.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nonce(pub u128);
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
 }
 
 /// The bytes are not a receipt of this version.
@@ -35,27 +60,15 @@ pub struct Receipt {
 pub struct ReceiptError(&'static str);
 
 impl Receipt {
-    /// Returns the receipts of an allowed check: one for each item that recorded a charge.
-    pub fn of(plan: &Plan<'_>, decision: &PlanDecision, rules_version: u64) -> Vec<Receipt> {
-        let charged = plan.items().iter().zip(&decision.rules).filter(|_| decision.allowed);
-        charged
-            .filter_map(|(item, rule)| {
-                let mark = rule.numbers.map(|numbers| numbers.mark).filter(|&mark| mark != Mark::None)?;
-                Some(Receipt {
-                    rule: item.key.keyspace().rule().to_owned(),
-                    rules_version,
-                    tag: item.key.tag(),
-                    subject: item.key.subject(),
-                    mark,
-                    cost: rule.cost,
-                })
-            })
-            .collect()
+    /// Returns the operation that gives back up to `amount` units of the charge: release of a lease, cancellation of a
+    /// reservation, or refund. A lease and a reservation are given back whole.
+    pub const fn undo(&self, amount: u64) -> Operation {
+        self.mark.undo_partial(self.cost, amount, &self.limit)
     }
 
-    /// Returns the operation that gives the charge back: release of a lease, cancellation of a reservation, or refund.
-    pub const fn undo(&self, limit: &Limit) -> Operation {
-        self.mark.undo(self.cost, limit)
+    /// Returns the keyspace of its rule, which need not exist any more.
+    pub fn keyspace(&self) -> Result<Keyspace, KeyspaceError> {
+        Keyspace::new(&self.namespace, &self.rule)
     }
 
     /// Returns the token of its lease or reservation, if it has one.
@@ -68,64 +81,56 @@ impl Receipt {
 
     /// Encodes it as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let (kind, words) = match self.mark {
-            Mark::None => (0, [0, 0, 0]),
-            Mark::Window { start } => (1, [start.us(), 0, 0]),
-            Mark::At { time } => (2, [time.us(), 0, 0]),
-            Mark::Held { token, until } => (3, [until.us(), (token.0 >> 64) as u64, token.0 as u64]),
-            Mark::Counter => (4, [0, 0, 0]),
-        };
-        let (tag, subject) = (self.tag.to_u128(), self.subject.to_u128());
-        let head = [
-            self.rules_version,
-            (tag >> 64) as u64,
-            tag as u64,
-            (subject >> 64) as u64,
-            subject as u64,
-            self.cost,
-        ];
-        // A rule id is at most 64 bytes long (see `Keyspace::new`).
-        let mut bytes = vec![VERSION, kind, self.rule.len() as u8];
-        head.iter().chain(&words).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        bytes.extend_from_slice(self.rule.as_bytes());
+        let (kind, mark) = self.mark.to_words();
+        let (algorithm, limit) = self.limit.to_words();
+        // Namespace and rule id are at most 64 bytes long (see `Keyspace::new`).
+        let (namespace, rule) = (self.namespace.as_bytes(), self.rule.as_bytes());
+        let mut bytes =
+            vec![VERSION, kind, algorithm, limit.len() as u8, namespace.len() as u8, rule.len() as u8];
+        let wide = [self.tag.to_u128(), self.subject.to_u128(), self.nonce.0];
+        let wide = wide.into_iter().flat_map(|number| [(number >> 64) as u64, number as u64]);
+        let words = wide.chain([self.charged_at.us(), self.cost]).chain(mark).chain(limit);
+        words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        bytes.extend_from_slice(namespace);
+        bytes.extend_from_slice(rule);
         bytes
     }
 
     /// Decodes bytes from an untrusted source.
     pub fn decode(bytes: &[u8]) -> Result<Receipt, ReceiptError> {
-        let [VERSION, kind, rule_len, rest @ ..] = bytes else {
-            return Err(ReceiptError("too short, or unsupported version"));
-        };
-        let Some((words, rule)) = rest.split_at_checked(9 * 8) else {
+        let Some(([version, kind, algorithm, limit_words, namespace_len, rule_len], rest)) =
+            bytes.split_first_chunk::<HEAD>()
+        else {
             return Err(ReceiptError("too short"));
         };
-        if rule.len() != usize::from(*rule_len) {
+        if *version != VERSION {
+            return Err(ReceiptError("unsupported version"));
+        }
+        let (limit_words, namespace_len) = (usize::from(*limit_words), usize::from(*namespace_len));
+        let length = (WORDS + limit_words) * 8 + namespace_len + usize::from(*rule_len);
+        if rest.len() != length {
             return Err(ReceiptError("wrong length"));
         }
-        let rule = std::str::from_utf8(rule).map_err(|_| ReceiptError("rule id is not UTF-8"))?;
-        let word = |index: usize| {
-            words[index * 8..][..8].iter().rev().fold(0_u64, |sum, &byte| sum << 8 | u64::from(byte))
-        };
-        let wide = |index: usize| u128::from(word(index)) << 64 | u128::from(word(index + 1));
-        let exact = |index: usize| Some(word(index)).filter(|&number| number <= EXACT_MAX);
-        let (Some(cost), Some(instant)) = (exact(5), exact(6)) else {
+        let (words, names) = rest.split_at((WORDS + limit_words) * 8);
+        let names = std::str::from_utf8(names).map_err(|_| ReceiptError("name is not UTF-8"))?;
+        let (namespace, rule) =
+            names.split_at_checked(namespace_len).ok_or(ReceiptError("name is not UTF-8"))?;
+        let words: Vec<u64> = words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let wide = |index: usize| u128::from(words[index]) << 64 | u128::from(words[index + 1]);
+        let (charged_at, cost, mark) = (words[6], words[7], [words[8], words[9], words[10]]);
+        if [charged_at, cost, mark[0]].into_iter().any(|number| number > EXACT_MAX) {
             return Err(ReceiptError("number out of range"));
-        };
-        let mark = match kind {
-            0 => Mark::None,
-            1 => Mark::Window { start: Time::from_us(instant) },
-            2 => Mark::At { time: Time::from_us(instant) },
-            3 => Mark::Held { token: Token(wide(7)), until: Time::from_us(instant) },
-            4 => Mark::Counter,
-            _ => return Err(ReceiptError("unknown kind of mark")),
-        };
+        }
         Ok(Receipt {
+            namespace: namespace.to_owned(),
             rule: rule.to_owned(),
-            rules_version: word(0),
-            tag: Subject::from_u128(wide(1)),
-            subject: Subject::from_u128(wide(3)),
-            mark,
+            tag: Subject::from_u128(wide(0)),
+            subject: Subject::from_u128(wide(2)),
+            limit: Limit::from_words(*algorithm, &words[WORDS..]).ok_or(ReceiptError("invalid limit"))?,
+            mark: Mark::from_words(*kind, mark).ok_or(ReceiptError("unknown kind of mark"))?,
+            charged_at: Time::from_us(charged_at),
             cost,
+            nonce: Nonce(wide(4)),
         })
     }
 }

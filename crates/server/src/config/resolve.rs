@@ -41,6 +41,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         resp_output_max: size(layers, "resp_output_max"),
         hashers,
         request_id_horizon: duration(layers, "request_id_horizon"),
+        receipt_life: duration(layers, "receipt_life"),
         addresses: Protocol::ALL.map(|protocol| (protocol, address(layers, protocol.name()))),
         tls,
         anonymous,

@@ -204,6 +204,13 @@ pub const SETTINGS: &[Setting] = &[
         "1min",
         "How long a request id is remembered: the same id gets the same answer and is charged once",
     ),
+    setting(
+        STATE,
+        "receipt_life",
+        Kind::Duration(1_000, DAY_MS),
+        "1h",
+        "How long a receipt can be returned: returns and resets are remembered for as long",
+    ),
     setting(LISTENERS, "http", Kind::Address, "127.0.0.1:8080", "Address of the HTTP listener"),
     setting(
         LISTENERS,

@@ -201,9 +201,13 @@ impl Gate {
         either!(self, limiter => limiter.explain(request).await)
     }
 
-    /// Refunds what these receipts charged.
-    pub(crate) async fn refund(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
-        either!(self, limiter => limiter.refund_receipts(receipts).await)
+    /// Refunds up to `amount` units of what each of these receipts charged.
+    pub(crate) async fn refund(
+        &self,
+        receipts: &[Receipt],
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
+        either!(self, limiter => limiter.refund_receipts_partial(receipts, amount).await)
     }
 
     /// Renews the leases among these receipts.

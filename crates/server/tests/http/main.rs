@@ -137,6 +137,29 @@ fn a_batch_is_answered_check_by_check_and_in_order() {
 }
 
 #[test]
+fn a_receipt_is_refunded_once_whole_or_in_part() {
+    let (_serving, mut client) = served();
+    let charged = client.post("/v1/check", &search("jane", 5)).json();
+    let refund = |amount: Value| match amount {
+        Value::Null => json!({ "receipt": charged["receipt"] }).to_string(),
+        amount => json!({ "receipt": charged["receipt"], "amount": amount }).to_string(),
+    };
+    for invalid in [json!(0), json!(-1), json!(1.5), json!("2"), json!(1_u64 << 53)] {
+        problem(&client.post("/v1/refund", &refund(invalid)), 400, "bad-request");
+    }
+    let returned = client.post("/v1/refund", &refund(json!(2))).json();
+    assert_eq!(returned["rules"][0]["amount"], 2);
+    assert_eq!(returned["rules"][0]["already_returned"], false);
+    let again = client.post("/v1/refund", &refund(Value::Null)).json();
+    assert_eq!(
+        (&again["rules"][0]["amount"], &again["rules"][0]["already_returned"]),
+        (&json!(2), &json!(true))
+    );
+    assert_eq!(client.post("/v1/peek", &search("jane", 2)).status, 200);
+    assert_eq!(client.post("/v1/peek", &search("jane", 3)).status, 429);
+}
+
+#[test]
 fn a_lease_is_held_renewed_and_released_by_its_receipt() {
     let (_serving, mut client) = served();
     let export = json!({ "attributes": { "action": "export", "user": "jane" } }).to_string();

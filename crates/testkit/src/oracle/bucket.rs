@@ -3,7 +3,7 @@
 use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::{Decline, Mark, Operation, Span, Time, Verdict};
 
-use super::{Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, small, time};
+use super::{Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, small, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -120,16 +120,26 @@ impl Oracle for BucketOracle {
                 let status = self.status(numbers, &rate, now);
                 status.written(admitted, mark, status.reset_at)
             }
-            Operation::Refund { mark: Mark::At { time: charged_at }, cost } if refundable => {
-                let ticks = (at - floor(big(charged_at), rate.tick)).max(0) / rate.tick;
-                let charged = Big::from(cost).min(numbers.ceiling()) * rate.scale;
-                let given = (charged - ticks * rate.drain).min(debt);
+            Operation::Refund { mark: Mark::At { time: charged_at }, cost, amount } if refundable => {
+                let Some(owed) = self.owed else { return status.declined(Decline::NotHeld) };
+                let drained_since = |instant: Big| {
+                    let ticks = (at - instant).max(0) / rate.tick;
+                    (ticks * rate.drain).min(END)
+                };
+                // What the numbers that charged say is left of the charge.
+                let cost = Big::from(cost).min(numbers.ceiling());
+                let left = cost * rate.scale - drained_since(floor(big(charged_at), rate.tick));
+                let left = left.min(Big::from(amount).min(cost) * rate.scale).max(0);
+                // Both in the scale of the debt: what is given rounds down, what has drained rounds up.
+                let given = (left * owed.scale / rate.scale).min(END);
+                let drained = drained_since(ceil_div(owed.at, rate.tick) * rate.tick);
+                let drained = ceil_div(drained * owed.scale, rate.scale).min(END);
+                let given = given.min(owed.debt - drained);
                 if given <= 0 {
                     return status.declined(Decline::NotHeld);
                 }
-                self.owed = Some(Owed { debt: debt - given, scale: rate.scale, at });
-                let status = self.status(numbers, &rate, now);
-                status.written(done(given / rate.scale), Mark::None, status.reset_at)
+                self.owed = Some(Owed { debt: owed.debt - given, ..owed });
+                self.status(numbers, &rate, now).amended(given / owed.scale)
             }
             Operation::Refund { .. } if refundable => status.declined(Decline::NotHeld),
             _ => status.declined(Decline::NotSupported),

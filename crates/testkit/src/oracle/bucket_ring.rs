@@ -6,7 +6,7 @@ use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Decline, Mark, Operation, Time};
 
 use super::sliding_window::Numbers;
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, time};
 
 /// How many of the newest buckets with charges a refund reaches.
 const REACH: usize = 16;
@@ -102,7 +102,7 @@ impl Oracle for BucketRingOracle {
                 let mark = Mark::Window { start: time(start) };
                 self.status(numbers, now).written(AT_ONCE, mark, start + lifetime)
             }
-            Operation::Refund { mark: Mark::Window { start }, cost } => {
+            Operation::Refund { mark: Mark::Window { start }, cost, amount } => {
                 let start = big(start);
                 let held = self.units.get(&start).copied();
                 let newer = self.units.range(start..).count();
@@ -113,13 +113,13 @@ impl Oracle for BucketRingOracle {
                 if newer > REACH {
                     return status.declined(Decline::TooOld);
                 }
-                let given = held.unwrap_or(0).min(cost.into());
+                let given = held.unwrap_or(0).min(cost.min(amount).into());
                 if given == 0 {
                     return status.declined(Decline::NotHeld);
                 }
+                let before = self.used(numbers, now);
                 *self.units.entry(start).or_insert(0) -= given;
-                let newest = self.effective(0);
-                self.status(numbers, now).written(done(given), Mark::None, newest + lifetime)
+                self.status(numbers, now).amended(before - self.used(numbers, now))
             }
             Operation::Refund { .. } => status.declined(Decline::NotHeld),
             _ => status.declined(Decline::NotSupported),

@@ -13,7 +13,7 @@ use tollgate_core::{
 };
 
 use crate::oracle::suite::{Ask, Make, Suite, TestMachine};
-use crate::oracle::{Expected, Oracle};
+use crate::oracle::{Expected, ExpectedWrite, Oracle};
 
 /// Largest number of steps in a history.
 const STEPS_MAX: usize = 96;
@@ -258,6 +258,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
 
     fn operation(&mut self, act: &Act, capacity: u64) -> Operation {
         let cost = match act.cost % 32 {
+            _ if S::SMALL_COSTS => 1 + u64::from(act.cost % 3),
             0..20 => 1,
             20 | 21 => 0,
             22 | 23 => 2.min(capacity),
@@ -277,8 +278,8 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
                 Operation::Charge { cost, token: if is_retired { self.new_token(1) } else { token } }
             }
             Ask::Peek => Operation::Peek { cost },
-            Ask::Refund => Operation::Refund { mark, cost: charged_cost },
-            Ask::RefundOther => Operation::Refund { mark, cost },
+            Ask::Refund => Operation::refund(mark, charged_cost),
+            Ask::RefundOther => Operation::Refund { mark, cost: charged_cost, amount: cost },
             Ask::Renew => Operation::Renew { token },
             Ask::Release => Operation::Release { token },
             Ask::Reserve => {
@@ -287,7 +288,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             }
             Ask::Settle => Operation::Settle { token, actual: cost },
             Ask::Cancel => Operation::Cancel { token },
-            Ask::Lose => Operation::Reset,
+            Ask::Lose => Operation::Reset { receipt_life: Span::ZERO },
             Ask::Failure => Operation::Report { result: Report::Failure },
             Ask::Success => Operation::Report { result: Report::Success },
         }
@@ -310,7 +311,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let numbers = S::numbers(rule, caller);
         let Ok(machine) = (self.make)(&numbers) else { return Ok(()) };
         let operation = self.operation(act, machine.capacity());
-        if operation == Operation::Reset {
+        if let Operation::Reset { .. } = operation {
             // The stores delete the state, or lose it. No machine sees that.
             self.oracle.lose();
             self.state = None;
@@ -320,7 +321,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
 
         let hold = operation.token().and_then(|token| self.holds.get(&token));
         let step = machine.decide_hold(self.state.as_ref(), hold.into(), self.now, &operation);
-        let found = Expected { answer: step.answer, dies_at: step.write.as_ref().map(|write| write.dies_at) };
+        let found = Expected { answer: step.answer, write: ExpectedWrite::of(step.write.as_ref()) };
         let expected = self.oracle.step(&numbers, self.now, &operation);
         if found != expected {
             let state = &self.state;
@@ -341,8 +342,10 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
                 }
             }
             M::commit(&mut self.state, write.change);
-            self.named.push(write.dies_at);
-            self.check_death(rule, &operation, write.dies_at)?;
+            if let Some(dies_at) = write.dies_at {
+                self.named.push(dies_at);
+                self.check_death(rule, &operation, dies_at)?;
+            }
         }
         self.remember(&operation, &step.answer);
         Ok(())

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, floor, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, first, floor, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,7 @@ pub struct Numbers {
 #[derive(Default, Clone)]
 pub struct FixedWindowOracle {
     window: Option<(Big, Big)>,
+    length: Option<Big>,
     costs: Vec<Big>,
 }
 
@@ -42,6 +43,7 @@ impl FixedWindowOracle {
         }
         let start = floor(self.effective(now), length);
         self.window = Some((start, (start + length).min(END)));
+        self.length = Some(length);
         self.costs.push(cost);
         (start, start + length)
     }
@@ -68,15 +70,18 @@ impl Oracle for FixedWindowOracle {
                 let (start, end) = self.book(length, now, cost.into());
                 self.status(limit, length, now).written(AT_ONCE, Mark::Window { start: time(start) }, end)
             }
-            Operation::Refund { mark, cost } => {
+            Operation::Refund { mark, cost, amount } => {
+                if self.length.is_some_and(|other| other != length) {
+                    return status.declined(Decline::WindowChanged);
+                }
                 let used = self.used(now);
                 let here = self.window.is_some_and(|(start, _)| mark == Mark::Window { start: time(start) });
                 if used == 0 || !here {
                     return status.declined(Decline::NotHeld);
                 }
-                let given = used.min(cost.into());
-                let (_, end) = self.book(length, now, -given);
-                self.status(limit, length, now).written(done(given), Mark::None, end)
+                let given = used.min(cost.min(amount).into());
+                self.costs.push(-given);
+                self.status(limit, length, now).amended(given)
             }
             _ => status.declined(Decline::NotSupported),
         }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -68,15 +68,14 @@ impl Oracle for MeterOracle {
                 let status = self.status(limit, expiry, now);
                 status.written(AT_ONCE, Mark::Counter, status.reset_at)
             }
-            Operation::Refund { mark, cost } => {
+            Operation::Refund { mark, cost, amount } => {
                 let value = self.value(expiry, now);
                 if value == 0 || mark != Mark::Counter {
                     return status.declined(Decline::NotHeld);
                 }
-                let given = value.min(cost.into());
-                self.add(expiry, now, -given);
-                let status = self.status(limit, expiry, now);
-                status.written(done(given), Mark::None, status.reset_at)
+                let given = value.min(cost.min(amount).into());
+                self.costs.push(-given);
+                self.status(limit, expiry, now).amended(given)
             }
             _ => status.declined(Decline::NotSupported),
         }

@@ -3,7 +3,7 @@
 use tollgate_core::algorithm::penalty::PenaltyNumbers;
 use tollgate_core::{Decline, Mark, Operation, Report, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, time};
+use super::{AT_ONCE, Big, END, Expected, ExpectedWrite, Oracle, Status, big, done, time};
 
 /// Failures and the end of the wait.
 #[derive(Default, Clone)]
@@ -68,7 +68,7 @@ impl Oracle for PenaltyOracle {
                 let (_, until) = self.current(numbers, now);
                 let status = self.status(numbers, now);
                 let mut expected = status.refused(until);
-                expected.dies_at = Some(time(status.reset_at));
+                expected.write = ExpectedWrite::Until(time(status.reset_at));
                 expected
             }
             Operation::Charge { .. } | Operation::Peek { .. } => {

@@ -130,6 +130,44 @@ impl QuotaOracle {
         held.expire(seen);
         &mut self.record.insert(Record { start, end, seen, costs, held }).held
     }
+
+    /// Returns the status even if the caller's periods do not cover `now`.
+    fn any_status(&self, numbers: &Numbers, now: Big) -> Status {
+        match self.period(numbers, now) {
+            Some((_, end)) => self.status(numbers, now, end),
+            None => {
+                let at = self.effective(now);
+                Status { limit: numbers.allowance.into(), remaining: 0, reset_at: at }
+            }
+        }
+    }
+
+    fn refund(&mut self, numbers: &Numbers, now: Big, mark: Mark, amount: Big) -> Expected {
+        let status = self.any_status(numbers, now);
+        let at = self.effective(now);
+        let Some(record) = &mut self.record else { return status.declined(Decline::NotHeld) };
+        // The end of the period of the charge under the numbers that charged.
+        let end = match numbers.period {
+            QuotaPeriod::Rolling(length) => Some((record.start + Big::from(length.us())).min(END)),
+            QuotaPeriod::Calendar(periods) => {
+                let starts = periods.starts().map(big);
+                starts.windows(2).find(|pair| pair[0] == record.start).map(|pair| pair[1])
+            }
+        };
+        let Some(end) = end.filter(|_| mark == Mark::Window { start: time(record.start) }) else {
+            return status.declined(Decline::NotHeld);
+        };
+        if record.end != end {
+            return status.declined(Decline::WindowChanged);
+        }
+        let used: Big = record.costs.iter().sum();
+        if used == 0 || at >= end {
+            return status.declined(Decline::NotHeld);
+        }
+        let given = used.min(amount);
+        record.costs.push(-given);
+        self.any_status(numbers, now).amended(given)
+    }
 }
 
 impl Oracle for QuotaOracle {
@@ -138,6 +176,9 @@ impl Oracle for QuotaOracle {
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let now = big(now);
         let ceiling = Big::from(numbers.allowance) + Big::from(numbers.grace);
+        if let Operation::Refund { mark, cost, amount } = *operation {
+            return self.refund(numbers, now, mark, cost.min(amount).into());
+        }
         let Some(period) = self.period(numbers, now) else {
             let at = self.effective(now);
             let status = Status { limit: numbers.allowance.into(), remaining: 0, reset_at: at };
@@ -224,19 +265,6 @@ impl Oracle for QuotaOracle {
                 self.write(numbers, now, period, 0).take(found.end, found.units);
                 self.reservations.insert(token, Reservation { cancelled: true, ..found });
                 self.status(numbers, now, end).written(done(found.units), Mark::None, end)
-            }
-            Operation::Refund { mark, cost } => {
-                let used = self.used(numbers, now);
-                let here = self
-                    .record
-                    .as_ref()
-                    .is_some_and(|record| mark == Mark::Window { start: time(record.start) });
-                if used == 0 || !here {
-                    return status.declined(Decline::NotHeld);
-                }
-                let given = used.min(cost.into());
-                self.write(numbers, now, period, -given);
-                self.status(numbers, now, end).written(done(given), Mark::None, end)
             }
             _ => status.declined(Decline::NotSupported),
         }

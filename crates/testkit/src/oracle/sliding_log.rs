@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl Oracle for SlidingLogOracle {
                 self.requests.push((at, cost.into()));
                 self.status(numbers, now, true).written(AT_ONCE, Mark::At { time: time(at) }, at + window)
             }
-            Operation::Refund { mark: Mark::At { time: at }, cost } => {
+            Operation::Refund { mark: Mark::At { time: at }, cost, amount } => {
                 let (at, instants) = (big(at), self.instants(window, now));
                 let Some(place) = instants.iter().position(|&instant| instant == at) else {
                     return status.declined(Decline::NotHeld);
@@ -107,14 +107,13 @@ impl Oracle for SlidingLogOracle {
                 }
                 let held: Big =
                     self.requests.iter().filter(|&&(when, _)| when == at).map(|&(_, cost)| cost).sum();
-                let given = held.min(cost.into());
+                let given = held.min(cost.min(amount).into());
                 if given == 0 {
                     return status.declined(Decline::NotHeld);
                 }
                 let room = self.room(numbers, now);
                 self.requests.push((at, -given));
-                let forgotten = first(now, |t| self.instants(window, t).is_empty());
-                self.status(numbers, now, room).written(done(given), Mark::None, forgotten)
+                self.status(numbers, now, room).amended(given)
             }
             Operation::Refund { .. } => status.declined(Decline::NotHeld),
             _ => status.declined(Decline::NotSupported),

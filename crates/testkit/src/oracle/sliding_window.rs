@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
+use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,7 @@ pub struct Numbers {
 #[derive(Default, Clone)]
 pub struct SlidingWindowOracle {
     length: Big,
+    buckets: u64,
     newest: Option<Big>,
     units: BTreeMap<Big, Big>,
 }
@@ -101,7 +102,7 @@ impl SlidingWindowOracle {
             let sum = self.units.entry(at.min(start)).or_insert(0);
             *sum = (*sum + count).min(numbers.most_per_bucket());
         }
-        (self.length, self.newest) = (bucket, Some(start));
+        (self.length, self.buckets, self.newest) = (bucket, numbers.buckets, Some(start));
     }
 }
 
@@ -132,29 +133,21 @@ impl Oracle for SlidingWindowOracle {
                 let status = Status { remaining: limit - used, ..self.status(numbers, now) };
                 status.written(AT_ONCE, Mark::Window { start: time(start) }, status.reset_at)
             }
-            Operation::Refund { mark, cost } => {
-                let start = floor(self.effective(now), numbers.bucket());
-                let oldest = start - Big::from(numbers.buckets) * numbers.bucket();
-                let mut recut = self.recut(numbers);
-                let held = match mark {
-                    Mark::Window { start: at } if (oldest..=start).contains(&big(at)) => {
-                        recut.get(&big(at)).copied().unwrap_or(0)
-                    }
-                    _ => 0,
-                };
-                if held == 0 {
-                    return status.declined(Decline::NotHeld);
+            Operation::Refund { mark, cost, amount } => {
+                if self.newest.is_some() && (self.length, self.buckets) != (numbers.bucket(), numbers.buckets)
+                {
+                    return status.declined(Decline::WindowChanged);
                 }
                 let Mark::Window { start: at } = mark else { return status.declined(Decline::NotHeld) };
-                let given = held.min(cost.into());
-                *recut.entry(big(at)).or_insert(0) -= given;
-                recut.retain(|_, count| *count != 0);
-                (self.units, self.length) = (recut, numbers.bucket());
-                // The answer counts before the bucket that is ahead is merged into the current one.
-                let used = self.used(numbers, now);
-                self.write(numbers, now);
-                let status = Status { remaining: limit - used, ..self.status(numbers, now) };
-                status.written(done(given), Mark::None, status.reset_at)
+                let start = floor(self.effective(now), numbers.bucket());
+                let oldest = start - Big::from(numbers.buckets) * numbers.bucket();
+                let held = self.units.get(&big(at)).copied().unwrap_or(0);
+                if held == 0 || !(oldest..=start).contains(&big(at)) {
+                    return status.declined(Decline::NotHeld);
+                }
+                let before = self.used(numbers, now);
+                self.units.insert(big(at), held - held.min(cost.min(amount).into()));
+                self.status(numbers, now).amended(before - self.used(numbers, now))
             }
             _ => status.declined(Decline::NotSupported),
         }

@@ -28,6 +28,9 @@ pub trait Suite {
     /// does not.
     const ASKS: &'static [Ask];
 
+    /// Whether every cost is from 1 to 3, so that many charges fit under a limit.
+    const SMALL_COSTS: bool = false;
+
     /// Generates numbers, including extremes.
     fn rules() -> BoxedStrategy<Self::Rule>;
 
@@ -513,13 +516,15 @@ impl Suite for Reservations {
     type Rule = QuotaRule;
     type Oracle = oracle::quota::QuotaOracle;
     const NAME: &'static str = "reservations";
+    const SMALL_COSTS: bool = true;
     const ASKS: &'static [Ask] = &[
         Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve,
-        Reserve, Reserve, Reserve, Reserve, Reserve, Settle, Cancel, Cancel, Peek,
+        Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve,
+        Reserve, Reserve, Reserve, Reserve, Settle, Cancel, Cancel, Peek,
     ];
 
     fn rules() -> BoxedStrategy<QuotaRule> {
-        (100..10_000_u64, 0..5_u64, 1_000_000..10_000_000_000_u64, any::<bool>())
+        (300..10_000_u64, 0..5_u64, 200_000_000..10_000_000_000_u64, any::<bool>())
             .prop_map(|(allowance, grace, length_us, rolling)| QuotaRule {
                 allowance,
                 grace,

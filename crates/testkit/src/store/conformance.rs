@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tokio::runtime::Runtime;
 use tollgate::{Clock, ManualClock};
-use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::meter::Meter;
@@ -16,8 +16,8 @@ use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
-    Answer, Item, Keyspace, Limit, LimitError, Mark, Operation, Plan, Report, Span, Store, SubjectHasher,
-    Time, Token,
+    Answer, Item, Keyspace, Limit, LimitError, Mark, Nonce, Operation, Plan, Report, Span, Store,
+    SubjectHasher, Time, Token,
 };
 
 use crate::model::Model;
@@ -28,6 +28,8 @@ const SUBJECTS: u8 = 2;
 const IDS: u8 = 3;
 /// Short enough that ids expire within a history.
 const HORIZON: Span = Span::from_secs(2);
+/// Short enough that receipts expire within a history.
+const RECEIPT_LIFE: Span = Span::from_secs(4);
 
 /// One generated Plan, as raw numbers that the suite interprets.
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ struct Act {
     id: u8,
     /// Whether it repeats an earlier Plan with a request id.
     again: bool,
+    /// Whether it returns an earlier charge.
+    returns: bool,
     items: Vec<Pick>,
 }
 
@@ -76,6 +80,31 @@ pub fn limits() -> Result<Vec<Limit>, LimitError> {
             count_refused: true,
         })?),
     ])
+}
+
+/// Returns the same algorithms as [`limits`], each with other numbers, as after a rule change.
+fn changed_limits() -> Result<Vec<Limit>, LimitError> {
+    let second = Span::from_secs(1);
+    let mut changed = limits()?;
+    for limit in &mut changed {
+        *limit = match *limit {
+            Limit::FixedWindow(_) => Limit::FixedWindow(FixedWindow::new(4, Span::from_secs(2))?),
+            Limit::SlidingWindow(window) => {
+                let (limit, buckets) = (window.limit() + 2, window.buckets() * 2);
+                Limit::SlidingWindow(SlidingWindow::new(limit, second, buckets, window.counting())?)
+            }
+            Limit::SlidingLog(_) => Limit::SlidingLog(SlidingLog::new(7, Span::from_ms(300))?),
+            Limit::Bucket(bucket) => Limit::Bucket(match bucket.kind() {
+                BucketKind::Tokens => Bucket::tokens(11, Span::from_secs(7), 6)?,
+                BucketKind::Meter => Bucket::meter(3, second, 9)?,
+                BucketKind::Queue => Bucket::queue(3, second, 4)?,
+            }),
+            Limit::Quota(_) => Limit::Quota(Quota::new(9, 1, QuotaPeriod::Rolling(Span::from_secs(3)))?),
+            Limit::Meter(_) => Limit::Meter(Meter::new(Some(20), Some(second))?),
+            Limit::Concurrency(_) | Limit::Penalty(_) => *limit,
+        };
+    }
+    Ok(changed)
 }
 
 /// Returns every algorithm that counts requests, each with the same limit per `window`.
@@ -127,8 +156,11 @@ pub fn check_against_model<S: Store>(
         let tree = strategy.new_tree(&mut runner).map_err(|reason| reason.to_string())?;
         runner
             .run_one(tree, |acts| {
+                // Older than all charges: the memory store declines receipts from before its own creation.
+                clock.set(START.minus(Span::from_secs(3_600)));
+                let store = store(clock);
                 clock.set(START);
-                history(runtime, slots, &store(clock), clock, &limits, &acts).map_err(TestCaseError::fail)?;
+                history(runtime, slots, &store, clock, &limits, &acts).map_err(TestCaseError::fail)?;
                 done.set(done.get() + acts.len() as u64);
                 Ok(())
             })
@@ -151,6 +183,7 @@ fn acts() -> impl Strategy<Value = Act> {
     let items = prop::collection::vec(pick, 1..=ITEMS_MAX);
     (any::<u8>(), any::<u32>(), 0..4_u8, 0..12_u8, 0..8_u8, items).prop_map(
         |(advance, advance_by, follow_up, id, again, items)| Act {
+            returns: again < 2,
             advance,
             advance_by,
             follow_up: follow_up == 3,
@@ -170,27 +203,32 @@ fn history<S: Store>(
     acts: &[Act],
 ) -> Result<(), String> {
     let model = Model::new(clock);
+    let changed = changed_limits().map_err(|error| error.to_string())?;
     let keyspaces: Vec<Keyspace> = (0..limits.len())
         .map(|index| Keyspace::new("test", &format!("rule-{index}")))
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())?;
     let subjects = SubjectHasher::new([1; 32]);
-    let mut marks: Vec<(Mark, u64)> = vec![(Mark::Counter, 1)];
+    let mut charges =
+        vec![Charged { mark: Mark::Counter, cost: 1, at: START, rule: 0, subject: 0, nonce: 0 }];
     let mut tokens: Vec<Token> = vec![Token(1)];
     let mut named: Option<Plan<'_>> = None;
     for (number, act) in acts.iter().enumerate() {
         move_clock(clock, act);
         let mut plan = Plan::new();
+        let key_of = |rule: usize, subject: u8| {
+            let subject = subjects.subject([("user", subject.to_string().as_str())]);
+            match slots {
+                Slots::One => keyspaces[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
+                Slots::BySubject => keyspaces[rule].key(subject),
+            }
+        };
         for pick in &act.items {
             let rule = usize::from(pick.rule) % limits.len();
             let limit = limits[rule];
-            let name = pick.subject.to_string();
-            let subject = subjects.subject([("user", name.as_str())]);
-            let key = match slots {
-                Slots::One => keyspaces[rule].key_tagged(subjects.subject([("tenant", "t")]), subject),
-                Slots::BySubject => keyspaces[rule].key(subject),
-            };
-            let operation = operation(act, pick, &limit, &marks, &mut tokens);
+            let key = key_of(rule, pick.subject);
+            let charged = recent(&charges, pick.earlier);
+            let operation = operation(act, pick, &limit, charged, &mut tokens);
             let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
             // Invalid items never reach a store.
             if plan.push(item).is_err() {
@@ -201,7 +239,16 @@ fn history<S: Store>(
             let id = subjects.subject([("id", act.id.to_string().as_str())]);
             plan.set_request_id(id, HORIZON, 1);
         }
-        if let Some(earlier) = named.clone().filter(|_| act.again) {
+        if let (true, Some(pick)) = (act.returns, act.items.first()) {
+            // The return of an earlier charge, often of one that was returned before, sometimes by other numbers.
+            let charged = recent(&charges, pick.earlier);
+            let numbers = if pick.cost < 200 { limits } else { &changed[..] };
+            let amount = if pick.blocking { charged.cost } else { 1 };
+            let refund = Operation::Refund { mark: charged.mark, cost: charged.cost, amount };
+            let item = Item::new(key_of(charged.rule, charged.subject), numbers[charged.rule], refund);
+            plan = Plan::returning(item, Nonce(charged.nonce), charged.at, RECEIPT_LIFE)
+                .map_err(|error| error.to_string())?;
+        } else if let Some(earlier) = named.clone().filter(|_| act.again) {
             plan = earlier;
         }
         let expected = model.apply_now(&plan).map_err(|error| error.to_string());
@@ -216,10 +263,28 @@ fn history<S: Store>(
         for (item, answer) in
             plan.items().iter().zip(&found.answers).filter(|(_, answer)| answer.mark != Mark::None)
         {
-            marks.push((answer.mark, item.operation.cost().unwrap_or(1)));
+            let rule = keyspaces.iter().position(|other| other == item.key.keyspace()).unwrap_or(0);
+            let subject = (0..SUBJECTS).find(|&subject| key_of(rule, subject) == item.key).unwrap_or(0);
+            let (mark, cost) = (answer.mark, item.operation.cost().unwrap_or(1));
+            charges.push(Charged { mark, cost, at: found.now, rule, subject, nonce: number as u128 });
         }
     }
     Ok(())
+}
+
+/// A charge that was admitted earlier.
+#[derive(Clone, Copy)]
+struct Charged {
+    mark: Mark,
+    cost: u64,
+    at: Time,
+    rule: usize,
+    subject: u8,
+    nonce: u128,
+}
+
+fn recent(charges: &[Charged], pick: u8) -> Charged {
+    charges[charges.len() - 1 - usize::from(pick) % charges.len().min(6)]
 }
 
 fn move_clock(clock: &ManualClock, act: &Act) {
@@ -233,18 +298,12 @@ fn move_clock(clock: &ManualClock, act: &Act) {
     });
 }
 
-fn operation(
-    act: &Act,
-    pick: &Pick,
-    limit: &Limit,
-    marks: &[(Mark, u64)],
-    tokens: &mut Vec<Token>,
-) -> Operation {
-    let (mark, cost) = marks[marks.len() - 1 - usize::from(pick.earlier) % marks.len().min(6)];
+fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &mut Vec<Token>) -> Operation {
+    let Charged { mark, cost, .. } = charged;
     let token = tokens[tokens.len() - 1 - usize::from(pick.earlier) % tokens.len().min(6)];
     if act.follow_up {
         return match pick.ask % 8 {
-            0..2 => Operation::Refund { mark, cost },
+            0..2 => Operation::refund(mark, cost),
             2 => Operation::Release { token },
             3 => Operation::Renew { token },
             4 => Operation::Settle { token, actual: cost },
@@ -252,7 +311,7 @@ fn operation(
             6 => {
                 Operation::Report { result: if pick.cost < 200 { Report::Failure } else { Report::Success } }
             }
-            _ => Operation::Reset,
+            _ => Operation::Reset { receipt_life: RECEIPT_LIFE },
         };
     }
     let cost = [1, 1, 1, 2, 0, 3, limit.capacity().min(20)][usize::from(pick.cost) % 7].min(limit.capacity());

@@ -6,7 +6,8 @@ use std::future::{Future, ready};
 
 use tollgate::Clock;
 use tollgate_core::{
-    Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Subject, Time, Verdict,
+    Answer, Decline, Item, Limit, Mark, Operation, Outcome, Plan, RequestId, Span, Store, StoreError,
+    Subject, Time, Verdict,
 };
 
 use crate::oracle::bucket::BucketOracle;
@@ -25,6 +26,8 @@ pub struct Model<C> {
     keys: RefCell<BTreeMap<u128, AnyOracle>>,
     /// By the hash tag of the Plan's first item, and the id.
     requests: RefCell<BTreeMap<(Subject, Subject), Remembered>>,
+    /// The latest reset of each key.
+    resets: RefCell<BTreeMap<u128, Time>>,
 }
 
 /// The Outcome of a Plan with a request id.
@@ -65,7 +68,7 @@ impl AnyOracle {
 impl<C: Clock> Model<C> {
     /// Creates an empty model on this clock.
     pub fn new(clock: C) -> Model<C> {
-        Model { clock, keys: RefCell::default(), requests: RefCell::default() }
+        Model { clock, keys: RefCell::default(), requests: RefCell::default(), resets: RefCell::default() }
     }
 
     /// Applies a Plan and returns what every store must return.
@@ -76,13 +79,22 @@ impl<C: Clock> Model<C> {
         let id = (first.key.tag(), request.id);
         let now = self.clock.now();
         match self.requests.borrow().get(&id).filter(|known| now < known.until) {
-            Some(known) if known.content == request.content => return Ok(known.outcome.clone()),
+            Some(known) if known.content == request.content => {
+                return Ok(Outcome { replayed: true, ..known.outcome.clone() });
+            }
             Some(_) => return Err(StoreError::IdReused),
             None => (),
         }
+        let reset_at = self.resets.borrow().get(&first.key.fingerprint()).copied();
+        if let Some(why) = decline_return(request, now, reset_at) {
+            let status = step(&mut self.keys.borrow_mut(), first, Operation::Peek { cost: 0 }, now);
+            let answer = Answer { verdict: Verdict::Declined(why), ..status };
+            return Ok(Outcome { now, answers: [answer].into_iter().collect(), replayed: false });
+        }
         let outcome = self.evaluate(plan);
         if took_effect(plan, &outcome) {
-            let (content, until) = (request.content, now.plus(request.horizon));
+            let used_at = request.charged_at.map_or(now, |charged_at| now.max(charged_at));
+            let (content, until) = (request.content, used_at.plus(request.horizon));
             let remembered = Remembered { content, until, outcome: outcome.clone() };
             self.requests.borrow_mut().insert(id, remembered);
         }
@@ -108,7 +120,28 @@ impl<C: Clock> Model<C> {
                 *answer = Answer { verdict: admitted, mark: Mark::None, ..status };
             }
         }
-        Outcome { now, answers: answers.into_iter().collect() }
+        for item in plan.items() {
+            if let Operation::Reset { receipt_life } = item.operation
+                && receipt_life > Span::ZERO
+            {
+                let mut resets = self.resets.borrow_mut();
+                let latest = resets.entry(item.key.fingerprint()).or_insert(now);
+                *latest = now.max(*latest);
+            }
+        }
+        Outcome { now, answers: answers.into_iter().collect(), replayed: false }
+    }
+}
+
+/// Why a receipt is declined: it is too old, or its key was reset since the charge.
+fn decline_return(request: &RequestId, now: Time, reset_at: Option<Time>) -> Option<Decline> {
+    let charged_at = request.charged_at?;
+    if now >= charged_at.plus(request.horizon) {
+        Some(Decline::ReceiptExpired)
+    } else if reset_at >= Some(charged_at) {
+        Some(Decline::ResetSince)
+    } else {
+        None
     }
 }
 
@@ -156,7 +189,7 @@ fn restore(keys: &mut BTreeMap<u128, AnyOracle>, before: &BTreeMap<u128, AnyOrac
 
 fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operation, now: Time) -> Answer {
     let key = item.key.fingerprint();
-    if operation == Operation::Reset {
+    if let Operation::Reset { .. } = operation {
         if let Some(oracle) = keys.get_mut(&key) {
             oracle.lose();
         }

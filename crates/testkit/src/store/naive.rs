@@ -74,7 +74,7 @@ impl NaiveStore {
             let remaining = limit.limit().saturating_sub(used);
             Ok(Answer { verdict, limit: limit.limit(), remaining, reset_at, mark: Mark::None })
         });
-        Ok(Outcome { now, answers: answers.collect::<Result<_, _>>()? })
+        Ok(Outcome { now, answers: answers.collect::<Result<_, _>>()?, replayed: false })
     }
 }
 

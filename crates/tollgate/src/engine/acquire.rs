@@ -6,7 +6,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::rules::Request;
 use tollgate_core::{Algorithm, Store};
 
-use super::follow_up::undo;
 use super::{CheckError, Decision, Engine};
 
 /// The request was not admitted in time.
@@ -54,7 +53,7 @@ impl<S: Store> Engine<S> {
         let delay = decision.delay();
         if Instant::now() + delay > deadline {
             // Another request took the slot between the peek and the check.
-            self.follow_up_unawaited(&undo(&decision));
+            self.refund_unawaited(&decision);
             return Err(AcquireError::TooLate { decision: Box::new(decision) });
         }
         let mut waiting = WaitingForSlot { engine: self, decision: Some(decision) };
@@ -92,7 +91,7 @@ struct WaitingForSlot<'l, S: Store> {
 impl<S: Store> Drop for WaitingForSlot<'_, S> {
     fn drop(&mut self) {
         if let Some(decision) = &self.decision {
-            self.engine.follow_up_unawaited(&undo(decision));
+            self.engine.refund_unawaited(decision);
         }
     }
 }

@@ -8,7 +8,7 @@ use tollgate_core::rules::Request;
 use tollgate_core::{Outcome, Plan, Store, StoreError};
 
 use super::active_rules::ActiveRules;
-use super::{CheckError, CheckInProgress, Decision, Engine, Intent};
+use super::{CheckError, CheckInProgress, Decision, Engine, Intent, nonces};
 
 /// The indexes of one request's items in the Plan of all requests.
 type Indexes = SmallVec<[usize; 4]>;
@@ -26,6 +26,9 @@ impl<S: Store> Engine<S> {
         let active = self.inner.rules.load_full();
         let decision = |_| Decision::new(Guard::from_inner(Arc::clone(&active)));
         let mut decisions: Vec<Decision> = requests.iter().map(decision).collect();
+        // Requests that share a key share its charge, so their receipts must be returned once together.
+        let nonce = nonces::new_nonce();
+        decisions.iter_mut().for_each(|decision| decision.accounts.set_nonce(nonce));
         let mut parts: Vec<Part<'_, '_, S>> = Vec::new();
         for request in requests {
             let request = Request { id: None, ..*request };
@@ -86,6 +89,7 @@ fn conclude_all<S: Store>(
         let own = outcome.map(|outcome| Outcome {
             now: outcome.now,
             answers: indexes.iter().map(|index| outcome.answers[*index]).collect(),
+            replayed: false,
         });
         let Decision { found, accounts, .. } = decision;
         if !part.check.conclude(plan, own.as_ref().map_err(|error| *error), found, accounts)? {

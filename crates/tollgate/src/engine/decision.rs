@@ -1,16 +1,19 @@
 //! A decision together with the rules that made it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{Numbers, RetryAfter, RuleOutcome, Source};
 use tollgate_core::rules::{Planned, Rule, RuleLimit};
-use tollgate_core::{Algorithm, Exactness, Limit, Mark, Plan, PlanDecision, Receipt, Subject, Time};
+use tollgate_core::{
+    Algorithm, Exactness, Key, Limit, Mark, Nonce, Plan, PlanDecision, Receipt, Subject, Time,
+};
 
 use super::active_rules::ActiveRules;
+use super::nonces::new_nonce;
 
 /// Few rules match one request, so their accounts stay on the stack.
 const INLINE: usize = 4;
@@ -41,11 +44,15 @@ pub(super) struct Accounts {
     of_items: SmallVec<[Account; INLINE]>,
     /// The instant the Plan was made for.
     planned_for: Time,
+    /// The store's time of the charges.
+    charged_at: Time,
+    /// Made when the first receipt is: most decisions have none.
+    nonce: OnceLock<Nonce>,
 }
 
 impl Accounts {
-    pub(super) fn note(&mut self, plan: &Plan<'_>, planned_for: Time) {
-        self.planned_for = planned_for;
+    pub(super) fn note(&mut self, plan: &Plan<'_>, planned_for: Time, charged_at: Time) {
+        (self.planned_for, self.charged_at) = (planned_for, charged_at);
         for item in plan.items() {
             self.of_items.push(Account { tag: item.key.tag(), subject: item.key.subject() });
         }
@@ -54,15 +61,21 @@ impl Accounts {
     pub(super) fn clear(&mut self) {
         self.of_items.clear();
     }
+
+    /// Sets the nonce of the charges, unless they have one.
+    pub(super) fn set_nonce(&mut self, nonce: Nonce) {
+        self.nonce.get_or_init(|| nonce);
+    }
 }
 
-/// A charge that a store has booked.
-pub(super) struct Charge<'d> {
-    pub(super) rule: &'d Rule,
-    pub(super) account: &'d Account,
+/// A charge that a store has booked, with all that gives it back.
+pub(super) struct Charge<'k> {
+    pub(super) key: Key<'k>,
     pub(super) limit: Limit,
-    mark: Mark,
-    cost: u64,
+    pub(super) mark: Mark,
+    pub(super) cost: u64,
+    pub(super) charged_at: Time,
+    pub(super) nonce: Nonce,
 }
 
 /// One rule's part of a [`Decision`].
@@ -189,16 +202,19 @@ impl Decision {
     }
 
     /// Receipts for everything that can be given back: one for each rule that was charged and can give back. A
-    /// receipt is enough to give its charge back, so treat receipts like secrets.
+    /// receipt is enough to give its charge back, once, so treat receipts like secrets.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
-            .map(|Charge { rule, account, mark, cost, .. }| Receipt {
-                rule: rule.keyspace.rule().to_owned(),
-                rules_version: self.active.version,
-                tag: account.tag,
-                subject: account.subject,
+            .map(|Charge { key, limit, mark, cost, charged_at, nonce }| Receipt {
+                namespace: key.keyspace().namespace().to_owned(),
+                rule: key.keyspace().rule().to_owned(),
+                tag: key.tag(),
+                subject: key.subject(),
+                limit,
                 mark,
+                charged_at,
                 cost,
+                nonce,
             })
             .collect()
     }
@@ -220,7 +236,14 @@ impl Decision {
             }
             let rule = &self.active.rules.rules()[outcome.rule_index as usize];
             let limit = self.limit_of(outcome).expect("a charged rule has a limit");
-            Some(Charge { rule, account, limit, mark, cost: outcome.cost })
+            Some(Charge {
+                key: rule.keyspace.key_tagged(account.tag, account.subject),
+                limit,
+                mark,
+                cost: outcome.cost,
+                charged_at: self.accounts.charged_at,
+                nonce: *self.accounts.nonce.get_or_init(new_nonce),
+            })
         })
     }
 

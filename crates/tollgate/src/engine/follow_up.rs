@@ -1,9 +1,12 @@
 //! Operations after a check: refund, renew, release, settle, cancel, report and reset.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use tollgate_core::rules::{Planned, Request};
 use tollgate_core::{
-    Decline, Item, Limit, Mark, Operation, Plan, PlanError, Receipt, Report, Store, StoreError, Token,
-    Verdict,
+    Decline, Item, Keyspace, Limit, Mark, Operation, Plan, PlanError, Receipt, Report, Store, StoreError,
+    Token, Verdict,
 };
 
 use super::decision::Charge;
@@ -16,55 +19,71 @@ pub struct Returned {
     pub rule: String,
     /// The units that the subject can use again, or why the rule gave nothing back.
     pub amount: Result<u64, Decline>,
+    /// Whether the charge was returned before. Then `amount` is what the rule gave back at that time.
+    pub already_returned: bool,
 }
 
 impl<S: Store> Engine<S> {
-    /// Gives back what an admission was charged. Refund a decision once: a second refund would give back the charges of
-    /// others.
+    /// Gives back what an admission was charged, once.
     pub async fn refund(&self, decision: &Decision) -> Result<Vec<Returned>, StoreError> {
-        let plan = undo(decision);
-        self.follow_up(&plan).await
+        self.refund_partial(decision, u64::MAX).await
     }
 
-    /// Gives back by receipts. A rule that no longer exists, or that never gave such a receipt, declines.
+    /// Gives back up to `amount` units under each rule, once. Leases and reservations are given back whole.
+    pub async fn refund_partial(
+        &self,
+        decision: &Decision,
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
+        self.follow_up_each(&self.plans(decision.charges(), |charge| Some(undo(charge, amount)))).await
+    }
+
+    /// Gives back by receipts, once each, by the numbers that charged. The rules need not exist any more.
     pub async fn refund_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
-        self.by_receipts(receipts.iter(), Receipt::undo).await
+        self.refund_receipts_partial(receipts, u64::MAX).await
+    }
+
+    /// Gives back up to `amount` units by each receipt, which closes the receipts.
+    pub async fn refund_receipts_partial(
+        &self,
+        receipts: &[Receipt],
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
+        self.by_receipts(receipts.iter(), |charge| undo(charge, amount)).await
     }
 
     /// Renews the leases among the receipts and ignores the others. A rule whose lease has ended declines. The amount is
     /// what the lease holds.
     pub async fn renew_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
-        let renew = |receipt: &Receipt, _: &Limit| Operation::Renew { token: token(receipt) };
-        self.by_receipts(leases(receipts), renew).await
+        self.by_receipts(leases(receipts), |charge| Operation::Renew { token: token(charge.mark) }).await
     }
 
     /// Releases the leases among the receipts. What other rules were charged stays charged.
     pub async fn release_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
-        let release = |receipt: &Receipt, _: &Limit| Operation::Release { token: token(receipt) };
-        self.by_receipts(leases(receipts), release).await
+        self.by_receipts(leases(receipts), |charge| Operation::Release { token: token(charge.mark) }).await
     }
 
     async fn by_receipts(
         &self,
         receipts: impl Iterator<Item = &Receipt> + Send,
-        operation: impl Fn(&Receipt, &Limit) -> Operation + Send,
+        operation: impl Fn(&Charge<'_>) -> Operation + Send,
     ) -> Result<Vec<Returned>, StoreError> {
-        let active = self.inner.rules.load();
-        let now = self.inner.store.now();
-        let mut plan = Plan::new();
+        let mut accounts = Vec::new();
         let mut declined = Vec::new();
         for receipt in receipts {
-            let item = active.rules.find(&receipt.rule).and_then(|(index, rule)| {
-                let limit = rule.limit.at(now)?;
-                let key = rule.keyspace.key_tagged(receipt.tag, receipt.subject);
-                Some(Item { rule_index: index as u32, ..Item::new(key, limit, operation(receipt, &limit)) })
-            });
-            let taken = item.is_some_and(|item| plan.push(item).is_ok());
-            if !taken {
-                declined.push(Returned { rule: receipt.rule.clone(), amount: Err(Decline::NotHeld) });
+            match receipt.keyspace() {
+                Ok(keyspace) => accounts.push((keyspace, receipt)),
+                // Only a receipt that was not made by a limiter has such a name.
+                Err(_) => declined.push(Returned {
+                    rule: receipt.rule.clone(),
+                    amount: Err(Decline::NotHeld),
+                    already_returned: false,
+                }),
             }
         }
-        let mut returned = self.follow_up(&plan).await?;
+        let charges = accounts.iter().map(|(keyspace, receipt)| charge_of(keyspace, receipt));
+        let mut returned =
+            self.follow_up_each(&self.plans(charges, |charge| Some(operation(charge)))).await?;
         returned.append(&mut declined);
         Ok(returned)
     }
@@ -77,7 +96,8 @@ impl<S: Store> Engine<S> {
         Ok(returned)
     }
 
-    /// Deletes the consumption of the request's subjects under every rule that matches the request.
+    /// Deletes the consumption of the request's subjects under every rule that matches the request. Receipts of earlier
+    /// charges are declined.
     pub async fn reset(&self, request: Request<'_>) -> Result<Vec<Returned>, FollowUpError> {
         self.reset_rules(request, |_| true).await
     }
@@ -88,7 +108,8 @@ impl<S: Store> Engine<S> {
         request: Request<'_>,
         is_reset: impl Fn(&str) -> bool + Send,
     ) -> Result<Vec<Returned>, FollowUpError> {
-        self.on_rules(request, Operation::Reset, is_reset).await
+        let receipt_life = self.inner.receipt_life;
+        self.on_rules(request, Operation::Reset { receipt_life }, is_reset).await
     }
 
     async fn on_rules(
@@ -114,18 +135,19 @@ impl<S: Store> Engine<S> {
     /// and leases are released.
     pub(crate) async fn settle(&self, decision: &Decision, actual: u64) -> Result<Vec<Returned>, StoreError> {
         let mut estimates = Vec::new();
-        let plan = plan_of(decision, |receipt, limit| {
-            let operation = match (receipt.mark, limit) {
+        let plans = self.plans(decision.charges(), |charge| {
+            let operation = match (charge.mark, charge.limit) {
                 (Mark::Held { token, .. }, Limit::Quota(_)) => Operation::Settle { token, actual },
                 (Mark::Held { token, .. }, _) => Operation::Release { token },
-                (mark, _) if actual < receipt.cost => Operation::Refund { mark, cost: receipt.cost - actual },
+                _ if actual < charge.cost => undo(charge, charge.cost - actual),
                 _ => return None,
             };
-            estimates.push(receipt.cost);
+            estimates.push(charge.cost);
             Some(operation)
         });
-        let mut returned = self.follow_up(&plan).await?;
-        for ((returned, item), estimate) in returned.iter_mut().zip(plan.items()).zip(estimates) {
+        let mut returned = self.follow_up_each(&plans).await?;
+        let items = plans.iter().flat_map(Plan::items);
+        for ((returned, item), estimate) in returned.iter_mut().zip(items).zip(estimates) {
             // A store answers a settlement with what it counts now; callers get what was given back.
             if let (Operation::Settle { .. }, Ok(counted)) = (item.operation, &mut returned.amount) {
                 *counted = estimate.saturating_sub(*counted);
@@ -136,33 +158,74 @@ impl<S: Store> Engine<S> {
 
     /// Renews the leases of a decision. Returns whether all of them are still held.
     pub(crate) async fn renew(&self, decision: &Decision) -> Result<bool, StoreError> {
-        let renewed = self.follow_up(&leases_of(decision, |token| Operation::Renew { token })).await?;
+        let renewed =
+            self.follow_up_each(&self.leases_of(decision, |token| Operation::Renew { token })).await?;
         Ok(renewed.iter().all(|renewed| renewed.amount.is_ok()))
     }
 
     /// Releases the leases of a decision.
     pub(crate) async fn release(&self, decision: &Decision) -> Result<Vec<Returned>, StoreError> {
-        self.follow_up(&leases_of(decision, |token| Operation::Release { token })).await
+        self.follow_up_each(&self.leases_of(decision, |token| Operation::Release { token })).await
     }
 
     /// Releases the leases of a decision without waiting for the store.
     pub(crate) fn release_unawaited(&self, decision: &Decision) {
-        self.follow_up_unawaited(&leases_of(decision, |token| Operation::Release { token }));
+        self.follow_up_unawaited(&self.leases_of(decision, |token| Operation::Release { token }));
     }
 
     /// Gives everything back without waiting for the store.
     pub(crate) fn refund_unawaited(&self, decision: &Decision) {
-        self.follow_up_unawaited(&undo(decision));
+        self.follow_up_unawaited(&self.plans(decision.charges(), |charge| Some(undo(charge, charge.cost))));
     }
 
-    /// Applies a follow-up without waiting for the store: guards do this when they are dropped.
-    pub(super) fn follow_up_unawaited(&self, plan: &Plan<'_>) {
-        if !plan.items().is_empty() {
-            self.inner.store.apply_unawaited(plan);
+    /// Returns a Plan with what `operation` makes of each charge. Each has its own, because each receipt is returned
+    /// once, whichever others come with it.
+    fn plans<'k>(
+        &self,
+        charges: impl Iterator<Item = Charge<'k>>,
+        mut operation: impl FnMut(&Charge<'k>) -> Option<Operation>,
+    ) -> Vec<Plan<'k>> {
+        let plan = |charge: Charge<'k>| {
+            let item = Item::new(charge.key, charge.limit, operation(&charge)?);
+            let plan = match item.operation {
+                Operation::Refund { .. } => {
+                    Plan::returning(item, charge.nonce, charge.charged_at, self.inner.receipt_life)
+                }
+                // The token of a lease or reservation identifies it.
+                _ => Plan::of(item),
+            };
+            debug_assert!(plan.is_ok(), "what a Plan has charged, a Plan can take back: {plan:?}");
+            plan.ok()
+        };
+        charges.filter_map(plan).collect()
+    }
+
+    /// Returns the Plans with one operation on each lease of a decision.
+    fn leases_of<'d>(&self, decision: &'d Decision, operation: impl Fn(Token) -> Operation) -> Vec<Plan<'d>> {
+        self.plans(decision.charges(), |charge| match (charge.mark, charge.limit) {
+            (Mark::Held { token, .. }, Limit::Concurrency(_)) => Some(operation(token)),
+            _ => None,
+        })
+    }
+
+    /// Applies follow-ups without waiting for the store: guards do this when they are dropped.
+    fn follow_up_unawaited(&self, plans: &[Plan<'_>]) {
+        plans.iter().for_each(|plan| self.inner.store.apply_unawaited(plan));
+    }
+
+    /// Applies follow-ups at the same time and waits for all of them.
+    async fn follow_up_each(&self, plans: &[Plan<'_>]) -> Result<Vec<Returned>, StoreError> {
+        if let [plan] = plans {
+            return self.follow_up(plan).await;
         }
+        let returned = join_all(plans.iter().map(|plan| self.follow_up(plan))).await;
+        returned.into_iter().try_fold(Vec::with_capacity(plans.len()), |mut all, returned| {
+            all.append(&mut returned?);
+            Ok(all)
+        })
     }
 
-    pub(super) async fn follow_up(&self, plan: &Plan<'_>) -> Result<Vec<Returned>, StoreError> {
+    async fn follow_up(&self, plan: &Plan<'_>) -> Result<Vec<Returned>, StoreError> {
         if plan.items().is_empty() {
             return Ok(Vec::new());
         }
@@ -175,9 +238,27 @@ impl<S: Store> Engine<S> {
                 Verdict::Declined(why) => Err(why),
                 Verdict::Admitted { .. } | Verdict::Refused(_) => Err(Decline::NotSupported),
             },
+            already_returned: outcome.replayed,
         });
         Ok(returned.collect())
     }
+}
+
+/// Polls all futures until each has its output. Few receipts come at once, so every future is polled each time.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut pending: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in &mut pending {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if pending.iter().all(|(_, output)| output.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 /// A report or a reset failed.
@@ -202,34 +283,26 @@ fn leases(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
     receipts.iter().filter(|receipt| receipt.token().is_some())
 }
 
-fn token(receipt: &Receipt) -> Token {
-    receipt.token().unwrap_or(Token::NONE)
-}
-
-/// The Plan that takes back every charge of a decision.
-pub(super) fn undo(decision: &Decision) -> Plan<'_> {
-    plan_of(decision, |receipt, limit| Some(receipt.undo(limit)))
-}
-
-/// A Plan with what `operation` makes of each charge of a decision.
-pub(super) fn plan_of(
-    decision: &Decision,
-    mut operation: impl FnMut(&Receipt, &Limit) -> Option<Operation>,
-) -> Plan<'_> {
-    let mut plan = Plan::new();
-    for (Charge { rule, account, limit, .. }, receipt) in decision.charges().zip(decision.receipts()) {
-        let Some(operation) = operation(&receipt, &limit) else { continue };
-        let key = rule.keyspace.key_tagged(account.tag, account.subject);
-        let pushed = plan.push(Item::new(key, limit, operation));
-        debug_assert!(pushed.is_ok(), "what a Plan has charged, a Plan can take back: {pushed:?}");
+fn token(mark: Mark) -> Token {
+    match mark {
+        Mark::Held { token, .. } => token,
+        _ => Token::NONE,
     }
-    plan
 }
 
-/// A Plan with one operation on each lease of a decision.
-fn leases_of(decision: &Decision, operation: impl Fn(Token) -> Operation) -> Plan<'_> {
-    plan_of(decision, |receipt, limit| match (receipt.mark, limit) {
-        (Mark::Held { token, .. }, Limit::Concurrency(_)) => Some(operation(token)),
-        _ => None,
-    })
+/// The charge that a receipt proves.
+const fn charge_of<'k>(keyspace: &'k Keyspace, receipt: &Receipt) -> Charge<'k> {
+    Charge {
+        key: keyspace.key_tagged(receipt.tag, receipt.subject),
+        limit: receipt.limit,
+        mark: receipt.mark,
+        cost: receipt.cost,
+        charged_at: receipt.charged_at,
+        nonce: receipt.nonce,
+    }
+}
+
+/// The operation that gives back up to `amount` units of a charge.
+fn undo(charge: &Charge<'_>, amount: u64) -> Operation {
+    charge.mark.undo_partial(charge.cost, amount, &charge.limit)
 }

@@ -43,13 +43,13 @@ impl ReceiptSeals {
     fn seal(&self, owner: Option<ReceiptOwner>, receipts: &[Receipt]) -> String {
         let mut bytes = vec![0; SEAL_LEN];
         if let Some(ReceiptOwner(owner)) = owner {
-            bytes.push(0);
+            bytes.extend_from_slice(&[0, 0]);
             bytes.extend_from_slice(&owner);
         }
         for receipt in receipts {
             let encoded = receipt.encode();
-            // A rule id has at most 64 bytes, and all other fields have a fixed length.
-            bytes.push(encoded.len() as u8);
+            // Names have at most 64 bytes, and all other fields have a fixed length.
+            bytes.extend_from_slice(&(encoded.len() as u16).to_le_bytes());
             bytes.extend_from_slice(&encoded);
         }
         let seal = seal_of(&self.keys[0], &bytes[SEAL_LEN..]);
@@ -65,17 +65,18 @@ impl ReceiptSeals {
             return Err(InvalidReceipts);
         }
         let mut owner = None;
-        if let [0, more @ ..] = rest {
+        if let [0, 0, more @ ..] = rest {
             let (bytes, receipts) = more.split_first_chunk().ok_or(InvalidReceipts)?;
             (owner, rest) = (Some(ReceiptOwner(*bytes)), receipts);
         }
         let mut receipts = Vec::new();
-        while let [len, more @ ..] = rest {
-            let (encoded, others) = more.split_at_checked((*len).into()).ok_or(InvalidReceipts)?;
+        while let [low, high, more @ ..] = rest {
+            let len = u16::from_le_bytes([*low, *high]);
+            let (encoded, others) = more.split_at_checked(len.into()).ok_or(InvalidReceipts)?;
             receipts.push(Receipt::decode(encoded).map_err(|_| InvalidReceipts)?);
             rest = others;
         }
-        Ok((owner, receipts))
+        if rest.is_empty() { Ok((owner, receipts)) } else { Err(InvalidReceipts) }
     }
 }
 

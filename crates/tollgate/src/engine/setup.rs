@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tollgate_core::plan::receipt::RECEIPT_LIFE_DEFAULT;
 use tollgate_core::plan::request_id::HORIZON_DEFAULT;
 use tollgate_core::rules::RuleSet;
 use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
@@ -26,6 +27,7 @@ pub struct Setup {
     on_reload: Option<Box<OnReload>>,
     hashers: Option<SubjectHashers>,
     horizon: Span,
+    receipt_life: Span,
 }
 
 enum RulesFrom {
@@ -95,6 +97,7 @@ impl Default for Setup {
             on_reload: None,
             hashers: None,
             horizon: HORIZON_DEFAULT,
+            receipt_life: RECEIPT_LIFE_DEFAULT,
         }
     }
 }
@@ -140,6 +143,11 @@ impl Setup {
         Setup { horizon: horizon.into(), ..self }
     }
 
+    /// How long receipts can be used.
+    pub fn receipt_life(self, life: Duration) -> Setup {
+        Setup { receipt_life: life.into(), ..self }
+    }
+
     /// Whether a hash key was set.
     #[cfg(feature = "redis")]
     pub(crate) const fn has_hash_key(&self) -> bool {
@@ -148,7 +156,7 @@ impl Setup {
 
     /// Builds the engine over this store.
     pub fn build<S: Store>(self, store: S) -> Result<Engine<S>, BuildError> {
-        let Setup { rules, watch, on_reload, hashers, horizon } = self;
+        let Setup { rules, watch, on_reload, hashers, horizon, receipt_life } = self;
         let watched = match &rules {
             RulesFrom::File(path) if watch => Some(path.clone()),
             _ if watch => return Err(BuildError::NothingToWatch),
@@ -166,7 +174,8 @@ impl Setup {
             None => SubjectHasher::new(random()?).into(),
         };
         let (seals, tokens) = (ReceiptSeals::new(&hashers), Tokens::new(random()?));
-        Ok(Engine { inner: Arc::new(Inner { rules, store, hashers, seals, tokens, horizon, _watcher }) })
+        let inner = Inner { rules, store, hashers, seals, tokens, horizon, receipt_life, _watcher };
+        Ok(Engine { inner: Arc::new(inner) })
     }
 }
 

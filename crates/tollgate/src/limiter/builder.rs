@@ -81,6 +81,12 @@ macro_rules! common_settings {
                 $builder { setup: self.setup.request_horizon(horizon), ..self }
             }
 
+            /// Sets how long receipts can be used; one hour by default. The store remembers every return and every reset
+            /// for this long, and declines older receipts.
+            pub fn receipt_life(self, life: Duration) -> Self {
+                $builder { setup: self.setup.receipt_life(life), ..self }
+            }
+
             /// Sets rules that are parsed already.
             #[doc(hidden)]
             pub fn rules(self, rules: RuleSet) -> Self {

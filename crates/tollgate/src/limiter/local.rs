@@ -105,14 +105,31 @@ impl LocalLimiter {
     }
 
     /// Gives back what the decision charged, because the request was not carried out. Returns what each rule gave back:
-    /// at most what it still counts. Refund a decision once; a second refund would give back the charges of others.
+    /// at most what it still counts. A decision is refunded once: a second refund returns what the first gave back, and
+    /// says so in [`already_returned`](Returned::already_returned).
     pub fn refund(&self, decision: &Decision) -> Result<Vec<Returned>, StoreError> {
         poll_ready(self.engine.refund(decision))
     }
 
-    /// Gives back what the receipts were charged. A rule that no longer exists declines.
+    /// Gives back what the receipts were charged. Each receipt gives back once, by
+    /// the numbers that charged it; its rule need not exist any more.
     pub fn refund_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         poll_ready(self.engine.refund_receipts(receipts))
+    }
+
+    /// Gives back up to `amount` units under each rule, because the request did less than it was charged for. This closes
+    /// the decision's receipts: what they did not give back stays charged. Leases and reservations are given back whole.
+    pub fn refund_partial(&self, decision: &Decision, amount: u64) -> Result<Vec<Returned>, StoreError> {
+        poll_ready(self.engine.refund_partial(decision, amount))
+    }
+
+    /// Gives back up to `amount` units by each receipt, as [`refund_partial`](Self::refund_partial) does.
+    pub fn refund_receipts_partial(
+        &self,
+        receipts: &[Receipt],
+        amount: u64,
+    ) -> Result<Vec<Returned>, StoreError> {
+        poll_ready(self.engine.refund_receipts_partial(receipts, amount))
     }
 
     /// Renews the leases among the receipts. Returns whether all of them are still held.

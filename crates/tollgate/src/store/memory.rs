@@ -26,6 +26,7 @@ mod locked_shard;
 mod locked_shards;
 mod plan_charges;
 mod request_ids;
+mod returns;
 mod shard;
 mod slot;
 mod snapshot;
@@ -85,8 +86,12 @@ impl Default for MemoryStore {
 impl<C: Clock> MemoryStore<C> {
     /// Creates an empty store on this clock.
     pub fn with_clock(clock: C) -> MemoryStore<C> {
+        let shards: Box<[ShardLock]> = (0..=OVERFLOW_SHARD).map(|_| ShardLock::default()).collect();
+        // This store does not know which receipts of an earlier one were returned.
+        let created = clock.now();
+        shards.iter().for_each(|shard| shard.lock().returns.decline_before(created));
         MemoryStore {
-            shards: (0..=OVERFLOW_SHARD).map(|_| ShardLock::default()).collect(),
+            shards,
             classes: Classes::new(),
             capacity: Capacity::new(),
             request_ids: RequestIds::new(),
@@ -96,14 +101,14 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Applies `plan`, once if it has a request id. Nothing is awaited: memory always answers.
     pub fn apply_once(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
-        let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
+        let mut outcome = empty_outcome(Time::ZERO);
         self.apply_into(plan, self.clock.now(), &mut outcome)?;
         Ok(outcome)
     }
 
     /// Applies `plan` and ignores its request id.
     pub fn apply_now(&self, plan: &Plan<'_>) -> Outcome {
-        let mut outcome = Outcome { now: Time::ZERO, answers: SmallVec::new() };
+        let mut outcome = empty_outcome(Time::ZERO);
         self.apply_plan(plan, self.clock.now(), &mut outcome);
         outcome
     }
@@ -129,9 +134,12 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Result<(), StoreError> {
         match plan.request_id() {
             None => self.apply_plan(plan, now, outcome),
+            Some(request) if request.charged_at.is_some() => {
+                *outcome = self.apply_return(plan, request, now)?;
+            }
             Some(request) => {
                 *outcome = self.request_ids.apply_once(plan, request, now, || {
-                    let mut outcome = Outcome { now, answers: SmallVec::new() };
+                    let mut outcome = empty_outcome(now);
                     self.apply_plan(plan, now, &mut outcome);
                     outcome
                 })?;
@@ -142,6 +150,7 @@ impl<C: Clock> MemoryStore<C> {
 
     fn apply_plan(&self, plan: &Plan<'_>, now: Time, outcome: &mut Outcome) {
         outcome.now = now;
+        outcome.replayed = false;
         outcome.answers.clear();
         match plan.items() {
             // Without this arm a Plan of one charge costs 1.5 times the CPU (docs/decisions/0004, row "single item").
@@ -235,6 +244,9 @@ impl<C> MemoryStore<C> {
         if is_overflow {
             return answer;
         }
+        if let Operation::Reset { receipt_life } = *operation {
+            shard.returns.remember_reset(key.fingerprint, now, receipt_life);
+        }
         last_refusal.update(&shard, &key, slot, operation, &answer);
         drop(shard);
         if self.count_keys(&key, added) {
@@ -242,6 +254,11 @@ impl<C> MemoryStore<C> {
         }
         answer
     }
+}
+
+/// An Outcome to be filled.
+pub(crate) fn empty_outcome(now: Time) -> Outcome {
+    Outcome { now, answers: SmallVec::new(), replayed: false }
 }
 
 /// Evaluates a Plan as a whole on its locked shards: some key has no state, some charge is refused, or some operation is
@@ -281,7 +298,8 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
-        self.apply_now(plan);
+        // A request id that was used for another Plan applies nothing, and no caller waits to hear of it.
+        drop(self.apply_once(plan));
     }
 
     #[inline]

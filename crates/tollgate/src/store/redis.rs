@@ -43,7 +43,7 @@ use crate::clock::{Clock, FastClock};
 use client::node::Node;
 use client::pending_plan::{PendingPlan, ReplySender};
 use client::permits::{Permit, PermitPool};
-use protocol::plan_codec::{Attempt, EncodedPlan, ITEMS_MAX, PlanReply, decode, is_replayed};
+use protocol::plan_codec::{Attempt, EncodedPlan, ITEMS_MAX, PlanReply, decode};
 use router::Router;
 use topology::multi_slot::may_span_hash_slots;
 
@@ -78,7 +78,7 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
     /// Never sends a charge twice, unless it has a request id, under which Redis charges it once.
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
         if plan.items().is_empty() {
-            return Ok(Outcome { now: self.now(), answers: Default::default() });
+            return Ok(Outcome { now: self.now(), answers: Default::default(), replayed: false });
         }
         let deadline = Instant::now() + self.inner.deadline;
         let spans_hash_slots = self.spans_hash_slots(plan);
@@ -205,7 +205,7 @@ impl<C: Clock> RedisStore<C> {
         let reply = await_reply(receiver, deadline).await?;
         let outcome = decode(plan, &reply)?;
         // A replayed answer carries the time of the first one.
-        if !is_replayed(&reply) {
+        if !outcome.replayed {
             self.update_clock_offset(outcome.now);
         }
         Ok(outcome)

@@ -136,7 +136,13 @@ fn missing_permissions_are_reported_and_never_fail_open() {
         let plan = charge(limit, &keyspace, 1);
         assert!(runtime.block_on(store.apply(&plan)).unwrap().answers[0].is_admitted(), "{limit:?}");
         let mut reset = Plan::new();
-        reset.push(Item::new(keyspace.key(subject(USER)), limit, Operation::Reset)).unwrap();
+        reset
+            .push(Item::new(
+                keyspace.key(subject(USER)),
+                limit,
+                Operation::Reset { receipt_life: Span::ZERO },
+            ))
+            .unwrap();
         runtime.block_on(store.apply(&reset)).unwrap();
     }
     // Another prefix is not permitted. That is a misconfiguration, which must not fail open.

@@ -41,7 +41,7 @@ fn a_long_log_is_the_same_in_redis_and_in_memory() {
         let operation = match draw(20) {
             0 if !marks.is_empty() => {
                 let back = draw(marks.len().min(20) as u64) as usize;
-                Operation::Refund { mark: marks[marks.len() - 1 - back], cost: 1 + draw(3) }
+                Operation::refund(marks[marks.len() - 1 - back], 1 + draw(3))
             }
             1 => Operation::Peek { cost: 1 << 40 },
             2 => Operation::Peek { cost: draw(1 << 40) },

@@ -6,6 +6,7 @@ mod contender;
 mod corrupt_state;
 mod fleet;
 mod footprint;
+mod full;
 mod long_logs;
 mod losses;
 mod out_of_memory;

@@ -31,7 +31,8 @@ fn hunt(file: &str) -> Result<Tally, Difference> {
         return differential::hunt::<suite::BucketRing, Twin>(make, STEPS, SEED);
     }
     if file == "holds" {
-        return differential::hunt::<suite::Reservations, Twin>(make_twin!(quota, Quota), STEPS, SEED);
+        return differential::hunt::<suite::Reservations, Twin>(make_twin!(quota, Quota), STEPS, SEED)
+            .and_then(|_| differential::hunt::<suite::Quota, Twin>(make_twin!(quota, Quota), STEPS, SEED));
     }
     macro_rules! hunt {
         ($($file:ident $kind:ident),+ $(,)?) => {

@@ -16,6 +16,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("fixed_window", "time may fall", "now = booked_start", "now = now"),
     ("fixed_window", "forgets a tick too late", "now >= reset", "now > reset"),
     ("fixed_window", "refunds any window", " or extra ~= booked_start", ""),
+    ("fixed_window", "refunds a window of another length", "state and booked_length ~= window", "false"),
     (
         "fixed_window",
         "refund gives more than was used",
@@ -65,14 +66,20 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "sliding_window",
         "refunds from the newest bucket",
-        "counts[age] = counts[age] - refunded",
-        "counts[0] = counts[0] - refunded",
+        "local left = stored_counts[stored_age + 1] - min(cost, stored_counts[stored_age + 1])\n        stored_counts[stored_age + 1], counts[age] = left,",
+        "local left = stored_counts[stored_age + 1] - min(cost, stored_counts[stored_age + 1])\n        stored_counts[1], counts[age] = left,",
     ),
     (
         "sliding_window",
         "refund gives more than the bucket has",
-        "local refunded = min(cost, counts[age])",
-        "local refunded = cost",
+        "- min(cost, stored_counts[stored_age + 1])",
+        "- cost",
+    ),
+    (
+        "sliding_window",
+        "refunds buckets of another length",
+        "if state and (stored_width ~= width or stored_count ~= buckets + 1) then",
+        "if false then",
     ),
     ("sliding_window", "retry ignores the bucket that is ahead", "room - ahead_count, width", "room, width"),
     ("sliding_log", "admits one above the limit", "used + needed > limit or", "used + needed > limit + 1 or"),
@@ -177,7 +184,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "floor((needed - ceiling) / drain)",
     ),
     ("bucket", "a changed rate is not converted", "if from ~= scale then", "if false then"),
-    ("bucket", "conversion rounds down", "left > 0 and quotient + 1 or quotient", "quotient"),
+    ("bucket", "conversion rounds down", "left > 0 and not is_down and quotient + 1 or quotient", "quotient"),
     ("bucket", "old debt is not cut", "if debt > MAX - ceiling then", "if false then"),
     ("bucket", "a shaper returns no delay", "if bucket_kind == 2 then", "if false then"),
     (
@@ -192,12 +199,12 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "elseif op == REFUND and bucket_kind ~= 2 then",
         "elseif op == REFUND then",
     ),
-    ("bucket", "refund of what has drained", "min(charged - elapsed * drain, debt)", "min(charged, debt)"),
+    ("bucket", "refund of what has drained", "left = min(left - elapsed * drain,", "left = min(left,"),
     (
         "bucket",
         "refund gives more than is owed",
-        "local refunded = min(charged - elapsed * drain, debt)",
-        "local refunded = charged - elapsed * drain",
+        "local refunded = min(left, max(stored_debt - drained, 0))",
+        "local refunded = min(left, stored_debt)",
     ),
     ("bucket", "milliseconds are not whole", "local time = now - now % tick", "local time = now"),
     (
@@ -206,7 +213,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "last = min(ceil_div(last, tick) * tick, MAX)",
         "last = last - last % tick",
     ),
-    ("bucket", "refund takes any mark", "if mark == AT then", "if true then"),
+    ("bucket", "refund takes any mark", "if mark == AT and state then", "if state then"),
     (
         "bucket",
         "remaining is rounded up",
@@ -244,14 +251,12 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "ends[count], units[count] = pair_end, units[count] + added",
         "units[count] = units[count] + added",
     ),
-    ("holds", "a full state has one more pair", "local PAIRS_MAX = 64", "local PAIRS_MAX = 65"),
     (
         "holds",
         "gives back from the first pair, whatever its end",
         "if ends[index] < hold_ends then",
         "if false then",
     ),
-    ("holds", "gives back from one pair only", "taken = taken - units[index]", "taken = 0"),
     ("holds", "retry at the first end, whatever its units", "if units[index] >= excess then", "if true then"),
     (
         "quota",
@@ -306,7 +311,18 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "if state and now < min(stored_start + rolling, MAX) then",
         "if state then",
     ),
-    ("quota", "refunds any period", " or extra ~= stored_start then", " then"),
+    (
+        "quota",
+        "refunds any period",
+        "if state and mark == WINDOW and extra == stored_start then",
+        "if state then",
+    ),
+    (
+        "quota",
+        "refunds a period of another length",
+        "period_of_charge_end and period_of_charge_end ~= stored_end",
+        "false",
+    ),
     (
         "meter",
         "admits one above the limit",

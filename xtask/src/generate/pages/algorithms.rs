@@ -167,7 +167,7 @@ pub(super) fn operations(algorithms: &[Algorithm]) -> String {
     let (token, now) = (Token(1), Time::MAX.minus(MINUTE));
     let groups: [(&str, &[Operation]); 6] = [
         ("charge, peek", &[Operation::charge(1), Operation::Peek { cost: 1 }]),
-        ("refund", &[Operation::Refund { mark: Mark::None, cost: 1 }]),
+        ("refund", &[Operation::refund(Mark::None, 1)]),
         ("renew, release", &[Operation::Renew { token }, Operation::Release { token }]),
         (
             "reserve, settle, cancel",
@@ -178,7 +178,7 @@ pub(super) fn operations(algorithms: &[Algorithm]) -> String {
             ],
         ),
         ("report", &[Operation::Report { result: Report::Success }]),
-        ("reset", &[Operation::Reset]),
+        ("reset", &[Operation::Reset { receipt_life: Span::ZERO }]),
     ];
     let names: Vec<&str> = groups.iter().map(|(names, _)| *names).collect();
     let mut table = vec![

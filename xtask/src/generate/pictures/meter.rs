@@ -9,7 +9,7 @@ use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
 pub(super) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Meter(Meter::new(Some(8), Some(Span::from_secs(12)))?);
     let add = |at_ms, cost| (at_ms, Operation::charge(cost));
-    let subtract = |at_ms, cost| (at_ms, Operation::Refund { mark: Booking::Counter, cost });
+    let subtract = |at_ms, cost| (at_ms, Operation::refund(Booking::Counter, cost));
     let script = [
         add(1_000, 2),
         add(3_000, 3),

@@ -186,7 +186,7 @@ mod tests {
                 };
                 let now = Time::from_us(us);
                 let step = limit.decide(state.as_ref(), now, &Operation::charge(cost));
-                let dies_at = step.write.as_ref().map(|write| write.dies_at);
+                let dies_at = step.write.as_ref().and_then(|write| write.dies_at);
                 let written = step.write.map(|write| write.change);
                 if let Some(state) = &state {
                     let same_shape = state.bucket.us() * limit.buckets() == limit.window().us()

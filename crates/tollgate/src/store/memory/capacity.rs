@@ -142,7 +142,7 @@ impl<C> MemoryStore<C> {
             | Operation::Settle { .. }
             | Operation::Cancel { .. } => self.capacity.overflowed.load(Ordering::Relaxed) > 0,
             // A refund names no holder: under the overflow subject it could give back what others were charged.
-            Operation::Refund { .. } | Operation::Reset => false,
+            Operation::Refund { .. } | Operation::Reset { .. } => false,
         };
         self.capacity.overflowed.fetch_add(u64::from(overflows), Ordering::Relaxed);
         overflows

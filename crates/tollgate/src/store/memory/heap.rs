@@ -65,7 +65,7 @@ impl Heap {
         let entry = &mut self.entries[index as usize];
         let before = entry.bytes();
         State::commit(&mut entry.state, write.change);
-        entry.dies_at = write.dies_at;
+        entry.dies_at = write.dies_at.unwrap_or(entry.dies_at);
         self.bytes = self.bytes - before + entry.bytes();
     }
 

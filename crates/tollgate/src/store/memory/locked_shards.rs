@@ -1,7 +1,7 @@
 //! All shards of one Plan, locked together.
 
 use smallvec::SmallVec;
-use tollgate_core::{Change, HoldLookup, Item, State, Time, Write};
+use tollgate_core::{Change, HoldLookup, Item, Operation, State, Time, Write};
 
 use super::classes::Classes;
 use super::locked_shard::LockedShard;
@@ -134,6 +134,9 @@ impl<'s, C> LockedShards<'s, C> {
         let key = if location.is_overflow { key.overflow() } else { key };
         let NumberedShard { number, shard } = &mut self.shards[location.shard];
         let added = shard.write(&self.store.classes, &key, location.slot, write, now);
+        if let Operation::Reset { receipt_life } = item.operation {
+            shard.returns.remember_reset(key.fingerprint, now, receipt_life);
+        }
         if !location.is_overflow {
             self.store.shards[*number].last_refusal.clear(location.fingerprint);
             self.sweep |= self.store.count_keys(&key, added);

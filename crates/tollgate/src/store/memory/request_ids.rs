@@ -57,7 +57,8 @@ impl RequestIds {
         let mut shard = self.shards[request.id.to_u128() as usize % SHARDS].lock();
         match shard.outcomes.get(&id).filter(|stored| now < stored.until) {
             Some(stored) if stored.content == request.content => {
-                return Ok(Outcome { now: stored.now, answers: stored.answers.iter().copied().collect() });
+                let answers = stored.answers.iter().copied().collect();
+                return Ok(Outcome { now: stored.now, answers, replayed: true });
             }
             Some(_) => return Err(StoreError::IdReused),
             None => (),

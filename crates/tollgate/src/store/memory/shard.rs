@@ -3,7 +3,8 @@
 //! Packed state is stored in the key's slot of the table, larger state on the shard's heap.
 
 use tollgate_core::{
-    Answer, Change, Hold, HoldChange, HoldLookup, HoldWrite, Limit, Operation, Span, State, Step, Time, Write,
+    Answer, Change, Decline, Hold, HoldChange, HoldLookup, HoldWrite, Limit, Operation, Span, State, Step,
+    Time, Write,
 };
 
 use super::admitted_charge::AdmittedCharge;
@@ -11,6 +12,7 @@ use super::classes::{ClassId, ClassKey, Classes, Form};
 use super::heap::Heap;
 use super::holds::{HoldId, Holds};
 use super::plan_charges::HeapCharge;
+use super::returns::ReturnBook;
 use super::slot::{self, PackedState, Slot, pack, unpack};
 use super::state_key::StateKey;
 use super::sync::Ordering;
@@ -28,6 +30,7 @@ pub(super) struct Shard {
     holds: Holds,
     /// Where the next search for expired state starts.
     cursor: usize,
+    pub(super) returns: ReturnBook,
 }
 
 /// The state of a key as it is stored.
@@ -175,6 +178,19 @@ impl Shard {
         (answer, write.map_or(0, |write| self.write(classes, key, slot, write, now)))
     }
 
+    /// Returns the answer to an operation on the key that the store declines.
+    pub(super) fn decline(
+        &self,
+        classes: &Classes,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
+        now: Time,
+        why: Decline,
+    ) -> Answer {
+        let stored = slot.map_or(StoredState::None, |slot| self.load(classes, slot));
+        key.limit.decline(self.state(&stored), now, why)
+    }
+
     /// Writes a change that was decided on the current state of this key. `slot` is its slot if nothing has moved since.
     /// Returns the change in the number of keys.
     pub(super) fn write(
@@ -191,16 +207,36 @@ impl Shard {
         let before = self.table.len();
         let slot = slot.filter(|&slot| self.is_at(slot, key.fingerprint));
         let slot = slot.or_else(|| self.find(key.fingerprint));
+        let Some(dies_at) = write.dies_at else {
+            if let Some(slot) = slot {
+                self.amend(classes, slot, write.change);
+            }
+            return 0;
+        };
         match new_state(&write.change) {
             NewState::None => {
                 if let Some(slot) = slot {
                     self.remove(classes, slot);
                 }
             }
-            NewState::Packed(packed) => self.write_packed(classes, key, slot, packed, write.dies_at),
-            NewState::Heap => self.write_heap(classes, key, slot, write),
+            NewState::Packed(packed) => self.write_packed(classes, key, slot, packed, dies_at),
+            NewState::Heap => self.write_heap(classes, key, slot, write.change, dies_at),
         }
         self.table.len() as isize - before as isize
+    }
+
+    /// Changes the state in this slot in place. The key keeps its class: the limit that wrote the state last may have
+    /// other numbers than the one that changes it now.
+    fn amend(&mut self, classes: &Classes, slot: usize, change: Change) {
+        match (self.load(classes, slot), new_state(&change)) {
+            (StoredState::Packed(_), NewState::Packed(packed)) => {
+                self.table.slot_mut(slot).set_state(packed);
+            }
+            (StoredState::Heap(index), _) => {
+                self.heap.commit(index, Write { change, dies_at: None });
+            }
+            (StoredState::None | StoredState::Packed(_), _) => (),
+        }
     }
 
     fn write_packed(
@@ -239,23 +275,24 @@ impl Shard {
         classes: &Classes,
         key: &StateKey<'_>,
         slot: Option<usize>,
-        write: Write<Change>,
+        change: Change,
+        dies_at: Time,
     ) {
         let index = slot.and_then(|slot| match self.load(classes, slot) {
             StoredState::Heap(index) => Some(index),
             StoredState::None | StoredState::Packed(_) => None,
         });
         let mut state = index.and_then(|index| self.heap.take(index));
-        State::commit(&mut state, write.change);
+        State::commit(&mut state, change);
         match (state, slot) {
             (Some(state), _) => {
                 let class = self.class_for(classes, key, slot, Form::Heap);
                 let index = match index {
                     Some(index) => {
-                        self.heap.put_back(index, state, write.dies_at);
+                        self.heap.put_back(index, state, dies_at);
                         index
                     }
-                    None => self.heap.insert(state, write.dies_at),
+                    None => self.heap.insert(state, dies_at),
                 };
                 self.put(classes, key, slot, class, [u64::from(index), 0]);
             }

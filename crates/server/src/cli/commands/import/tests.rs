@@ -47,7 +47,10 @@ impl Imported {
 
     /// Decides a message: one decision per descriptor.
     fn decide(&self, domain: &str, descriptors: &[Entries], hits: u32) -> Vec<Decision> {
-        let entry = |(key, value): &(&str, String)| Entry { key: (*key).into(), value: value.clone().into() };
+        let entry = |(key, value): &(&str, String)| Entry {
+            key: key.as_bytes().to_vec().into(),
+            value: value.clone().into(),
+        };
         let descriptor = |entries: &Entries| RateLimitDescriptor {
             entries: entries.iter().map(entry).collect(),
             limit: None,

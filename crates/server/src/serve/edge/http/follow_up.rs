@@ -13,15 +13,16 @@ use crate::serve::edge::error::EdgeError;
 use crate::serve::gate::Edge;
 use crate::serve::server_state::ServerState;
 
-/// Refunds what a receipt charged.
+/// Refunds what a receipt charged, or a part of it.
 pub(super) async fn refund(
     body: &[u8],
     caller: &Caller,
     state: &ServerState,
 ) -> Result<HttpResponse, HttpError> {
-    let receipts = receipts(body, caller, state)?;
-    let returned = state.gate.refund(&receipts).await?;
-    Ok(results(&returned))
+    let body = BodyKind::Refund.read(body)?;
+    let receipts = state.gate.open(body.receipt(), caller)?;
+    let returned = state.gate.refund(&receipts, body.amount()).await?;
+    Ok(refunds(&returned))
 }
 
 /// Renews leases. A lost lease is an error: its holder must stop.
@@ -94,11 +95,24 @@ fn leases(body: &[u8], caller: &Caller, state: &ServerState) -> Result<Vec<Recei
 
 /// The result of each rule.
 fn results(returned: &[Returned]) -> HttpResponse {
-    let rules = returned.iter().map(|Returned { rule, amount }| match amount {
-        Ok(amount) => json!({ "rule": rule, "amount": amount, "declined": null }),
-        Err(why) => json!({ "rule": rule, "amount": 0, "declined": declined(*why) }),
+    response::json(json!({ "rules": returned.iter().map(result).collect::<Value>() }).to_string())
+}
+
+/// The result of each rule, and whether the receipt was returned before.
+fn refunds(returned: &[Returned]) -> HttpResponse {
+    let rules = returned.iter().map(|returned| {
+        let mut rule = result(returned);
+        rule["already_returned"] = returned.already_returned.into();
+        rule
     });
     response::json(json!({ "rules": rules.collect::<Value>() }).to_string())
+}
+
+fn result(returned: &Returned) -> Value {
+    match returned.amount {
+        Ok(amount) => json!({ "rule": returned.rule, "amount": amount, "declined": null }),
+        Err(why) => json!({ "rule": returned.rule, "amount": 0, "declined": declined(why) }),
+    }
 }
 
 const fn declined(why: Decline) -> &'static str {
@@ -110,6 +124,9 @@ const fn declined(why: Decline) -> &'static str {
         Decline::TooManyReservations => "too-many-reservations",
         Decline::BookedLate => "booked-late",
         Decline::Recompute { .. } => "recompute",
+        Decline::ReceiptExpired => "receipt-expired",
+        Decline::ResetSince => "reset-since",
+        Decline::WindowChanged => "window-changed",
         Decline::Overflow => "overflow",
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum BodyKind {
     Report,
     /// `receipt`.
     Receipt,
+    /// `receipt`, `amount?`.
+    Refund,
     /// `attributes`, `rule?`.
     Reset,
 }
@@ -35,6 +37,7 @@ pub(crate) struct RequestBody<'b> {
     id: Option<Cow<'b, str>>,
     result: Option<Report>,
     receipt: Option<Cow<'b, str>>,
+    amount: Option<u64>,
     rule: Option<Cow<'b, str>>,
 }
 
@@ -57,6 +60,7 @@ impl BodyKind {
             BodyKind::Peek => &["attributes", "cost"],
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
+            BodyKind::Refund => &["receipt", "amount"],
             BodyKind::Reset => &["attributes", "rule"],
         }
     }
@@ -65,7 +69,7 @@ impl BodyKind {
         match self {
             BodyKind::Check | BodyKind::Peek | BodyKind::Reset => &["attributes"],
             BodyKind::Report => &["attributes", "result"],
-            BodyKind::Receipt => &["receipt"],
+            BodyKind::Receipt | BodyKind::Refund => &["receipt"],
         }
     }
 
@@ -106,6 +110,11 @@ impl RequestBody<'_> {
 
     pub(crate) fn receipt(&self) -> &str {
         self.receipt.as_deref().unwrap_or_default()
+    }
+
+    /// The units to give back; all of them if the body does not say.
+    pub(crate) fn amount(&self) -> u64 {
+        self.amount.unwrap_or(u64::MAX)
     }
 }
 
@@ -153,6 +162,7 @@ impl<'b> Visitor<'b> for BodyKind {
             match &*name {
                 "attributes" => body.attributes = map.next_value_seed(AttributesSeed)?,
                 "cost" => body.cost = Some(map.next_value_seed(Cost)?),
+                "amount" => body.amount = Some(map.next_value_seed(Amount)?),
                 "id" => body.id = Some(map.next_value_seed(Text)?),
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
                 "rule" => body.rule = Some(map.next_value_seed(Text)?),
@@ -346,6 +356,22 @@ impl Visitor<'_> for Cost {
             return Err(E::invalid_value(serde::de::Unexpected::Float(cost), &self));
         }
         Ok(cost as u64)
+    }
+}
+
+/// Units to give back.
+struct Amount;
+
+impl<'b> DeserializeSeed<'b> for Amount {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<u64, D::Error> {
+        match Cost.deserialize(json) {
+            Ok(amount @ 1..=COST_MAX) => Ok(amount),
+            _ => Err(D::Error::custom(format_args!(
+                "amount must be a whole number from 1 to {COST_MAX}, without quotes"
+            ))),
+        }
     }
 }
 

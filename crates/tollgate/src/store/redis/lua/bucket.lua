@@ -12,9 +12,10 @@
 -- Example: a charge of 1 at 2500000 under 2 units per second (scale 500000, drain 1, tick 1) writes debt 500000,
 -- time 2500000, scale 500000.
 
--- Returns debt * to / from, rounded up, at most 2^53 - 1. The product has up to 106 bits, so the quotient is computed
--- bit by bit. Runs only at the first check after the rule's rate has changed.
-local function convert(debt, from, to)
+-- Returns debt * to / from, rounded up, or down if `is_down`, at most 2^53 - 1. The product has up to 106 bits, so the
+-- quotient is computed bit by bit. Runs only at the first check after the rule's rate has changed, and for receipts
+-- from before.
+local function convert(debt, from, to, is_down)
   local whole, rest = floor(debt / from), debt % from
   local quotient, left = 0, 0
   local bit = 4503599627370496
@@ -39,10 +40,10 @@ local function convert(debt, from, to)
     end
     bit = bit / 2
   end
-  return min(left > 0 and quotient + 1 or quotient, MAX)
+  return min(left > 0 and not is_down and quotient + 1 or quotient, MAX)
 end
 
-local function bucket(state, now, op, cost, _, extra, mark, numbers_at)
+local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
   local capacity, scale, drain, tick, bucket_kind = unpack_from('<ddddd', batch, numbers_at)
   local ceiling = capacity * scale
   local time = now - now % tick
@@ -96,12 +97,32 @@ local function bucket(state, now, op, cost, _, extra, mark, numbers_at)
     end
   elseif op == REFUND and bucket_kind ~= 2 then
     verdict = NOT_HELD
-    if mark == AT then
+    if mark == AT and state then
+      local stored_debt, stored_time, stored_scale = unpack_from('<I8I8I8', state, 9)
+      local charged = min(unpack_from('<d', token), capacity)
       local elapsed = floor(max(time - (extra - extra % tick), 0) / tick)
-      local charged = min(cost, capacity) * scale
-      if elapsed < ceil_div(charged, drain) and debt > 0 then
-        local refunded = min(charged - elapsed * drain, debt)
-        verdict, number, next_debt = DONE, floor(refunded / scale), debt - refunded
+      local left = charged * scale
+      if elapsed < ceil_div(left, drain) then
+        left = min(left - elapsed * drain, min(cost, charged) * scale)
+      else
+        left = 0
+      end
+      local last = min(ceil_div(stored_time, tick) * tick, MAX)
+      local since = floor(max(time - last, 0) / tick)
+      local drained = min(since * drain, MAX)
+      if stored_scale ~= scale then
+        left, drained = convert(left, scale, stored_scale, true), convert(drained, scale, stored_scale)
+      end
+      local refunded = min(left, max(stored_debt - drained, 0))
+      if refunded > 0 then
+        local rest = stored_debt - refunded
+        local change = pack('<BBI6I8I8I8', 1, 4, 0, rest, stored_time, stored_scale)
+        -- The answer has the numbers of the debt that is left, in this limit's scale.
+        debt = stored_scale == scale and rest or convert(rest, stored_scale, scale)
+        debt = max(min(debt, MAX - ceiling) - since * drain, 0)
+        local remaining = debt < ceiling and floor((ceiling - debt) / scale) or 0
+        return DONE, floor(refunded / stored_scale), remaining, min(time + ceil_div(debt, drain) * tick, MAX), NONE, 0,
+          change
       end
     end
   end

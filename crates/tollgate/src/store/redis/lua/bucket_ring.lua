@@ -217,6 +217,7 @@ local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
     end
     reset_time = leaves_at((entry(log, newest_counted)))
   end
-  return DONE, refunded, max(limit - counted(oldest_sum, newer_sum), 0), reset_time, NONE, 0,
-    { refunded = refunded, index = index }, leaves_at(newest_time)
+  local rest_used = counted(oldest_sum, newer_sum)
+  return DONE, used - rest_used, max(limit - rest_used, 0), reset_time, NONE, 0,
+    { refunded = refunded, index = index }
 end

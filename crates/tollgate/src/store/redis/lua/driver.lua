@@ -5,6 +5,7 @@
 -- ARGV[1]  string, packed little-endian: d is a double; B, H and I4 are unsigned integers of 1, 2 and 4 bytes; c16 is
 --          16 bytes. Times and durations are in microseconds.
 --
+--   B   1 if all Plans are follow-ups, which must succeed while Redis is full; else 0
 --   B   clock: 0 that of Redis, 1 the caller's within the tolerance, 2 the caller's
 --   d   tolerance
 --   d   margin in milliseconds: how much longer state is kept than it counts
@@ -18,6 +19,8 @@
 --            d    how long to keep the request id
 --            c16  digest of the request
 --            d    attempt: 0; or n > 0, which charges one hash slot of a Plan over several; or -n, which refunds that
+--            d    if the Plan gives a charge back: the time of the charge; else -1
+--            H    then the key number of the last reset, else 0
 --     then for each item
 --
 --       H    key number
@@ -26,10 +29,11 @@
 --       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
 --            9 success, 10 reset
 --       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity
---       d    cost
---       d    extra: the time of the mark (refund), or how long to hold (reserve)
+--       d    cost (refund: the units to give back)
+--       d    extra: the time of the mark (refund), how long to hold (reserve), or how long to remember (reset)
 --       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter
---       B    length of the token, 0 or 16, and the token
+--       B    length of the token, 0 or 16, and the token. Refund: 8, and the units charged (d). Reset: 2, and the key
+--            number under which the reset is remembered (H).
 --       B    length of the limit's numbers in bytes, and the numbers as doubles, as the twin's file lists them
 --
 -- Reply    string, packed. For each Plan, as many times as it was applied:
@@ -38,8 +42,9 @@
 --   d   the time at which it was decided
 --
 --   Status 0 and 1, for each item, 34 bytes:
---     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 10 not supported, 11 not held, 12 too old, 13 token in use,
---         14 too many reservations, 15 recompute, 16 overflow
+--     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 10 not supported, 11 not held, 12 too old,
+--         13 token in use, 14 too many reservations, 15 recompute, 16 overflow, 17 receipt expired, 18 reset since,
+--         19 window changed
 --     B   kind of the mark
 --     d   delay (admitted), time of the retry (refused), units (done) or time (recompute)
 --     d   remaining
@@ -54,7 +59,7 @@
 -- Example: charge 1 unit to a fixed window of 5 per second (kind 1), without a request id, by the clock of Redis:
 --
 --   KEYS[1]  the key
---   ARGV[1]  0, 0, 1000, 1          19 bytes: clock, tolerance, margin, number of Plans
+--   ARGV[1]  0, 0, 0, 1000, 1       20 bytes: no follow-ups, clock, tolerance, margin, number of Plans
 --            59, 1, 0, 1, 0         17 bytes: length, times, caller's time, items, no request id
 --            1, 0, 1, 0, 1, 1, 0, 0, 0, 16, 5, 1000000
 --                                   42 bytes: key, no record, kind, charge, blocks, cost, extra, mark, no token, numbers
@@ -69,7 +74,7 @@ local STORE, CALLER = 0, 1
 -- The largest kind of state. Kinds 5 and 6 are retired: such state does not count.
 local KIND_MAX = 12
 
-local clock_mode, tolerance, margin, plan_count, at = unpack_from('<BddH', batch, 1)
+local follow_ups, clock_mode, tolerance, margin, plan_count, at = unpack_from('<BBddH', batch, 1)
 local clock
 if clock_mode <= CALLER then
   local time = call('TIME')
@@ -80,7 +85,8 @@ end
 -- caller too.
 local slowest_now = clock and clock - tolerance
 
--- By key number: the state, false if there is no state; and how long a changed state must live, in microseconds.
+-- By key number: the state, false if there is no state; and how long a changed state must live, in microseconds, or
+-- 'keep' if it keeps its TTL.
 local states, lifetimes = {}, {}
 -- The number of the item that is being decided, for the reply to a Plan with corrupt state.
 local current_item
@@ -119,7 +125,8 @@ local function read(key, kind)
 end
 
 -- Returns the state of this kind under a key, or nil. State of another kind does not count: a rule whose
--- algorithm changes starts without consumption. Counts and ring of a sliding window are converted into each other.
+-- algorithm changes starts without consumption. Counts and ring of a sliding window are converted into each other; the
+-- second result says so.
 local function load_state(key, kind)
   local state = states[key]
   if state == nil then
@@ -132,9 +139,9 @@ local function load_state(key, kind)
   local found = type(state) == 'table' and (state.width and RING or LOG) or byte(state, 2)
   if found ~= kind then
     if kind == RING and found == COUNTS then
-      return counts_to_ring(key, state)
+      return counts_to_ring(key, state), true
     elseif kind == COUNTS and found == RING then
-      return ring_to_counts(key, state)
+      return ring_to_counts(key, state), true
     end
     return nil
   end
@@ -172,7 +179,11 @@ local function commit(key, kind, change, expires, now, hold, record, record_expi
   else
     states[key] = change
   end
-  lifetimes[key] = expires - (slowest_now or now)
+  if expires then
+    lifetimes[key] = expires - (slowest_now or now)
+  else
+    lifetimes[key] = lifetimes[key] or 'keep'
+  end
 end
 
 -- Decides an item without changing anything. Returns the six fields of its answer, whether it blocks the Plan, the new
@@ -182,9 +193,19 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
   if op == RESET then
     -- Does not read the state, so that a corrupt one can be deleted too.
     local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers_at)
+    if token ~= '' then
+      -- A charge by another caller's clock may be ahead by the tolerance.
+      local reset_key = unpack_from('<H', token)
+      states[reset_key] = pack('<d', clock_mode == CALLER and max(now, clock + tolerance) or now)
+      lifetimes[reset_key] = extra
+    end
     return DONE, NONE, 0, remaining, reset, 0, false, false, now
   end
-  local state = load_state(key, kind)
+  local state, is_converted = load_state(key, kind)
+  if op == REFUND and is_converted then
+    local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
+    return WINDOW_CHANGED, NONE, 0, remaining, reset, 0, false
+  end
   if flags >= 2 then
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
@@ -308,12 +329,37 @@ local function stored_reply(id, digest, count)
   return stored
 end
 
+-- Returns why a receipt for a charge at this time is declined, or nil.
+local function decline_receipt(charged_at, life, reset_key, now)
+  if min(charged_at + life, MAX) <= now then
+    return RECEIPT_EXPIRED
+  end
+  local reset = states[reset_key]
+  if reset == nil then
+    reset = call('GET', KEYS[reset_key])
+    states[reset_key] = reset
+  end
+  if reset and #reset == 8 and charged_at <= unpack_from('<d', reset) then
+    return RESET_SINCE
+  end
+  return nil
+end
+
+-- Returns the reply to a Plan of one item that is declined before its twin is asked.
+local function declined(now, at, verdict)
+  current_item = 1
+  local key, _, kind, _, _, _, _, _, _, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
+  local state = load_state(key, kind)
+  local _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers_at)
+  return pack('<BdBBdddd', DECIDED, now, verdict, NONE, 0, remaining, reset, 0), false
+end
+
 local replies = {}
 for index = 1, plan_count do
   local length, times, caller_now, count, id, body = unpack_from('<I4HdBH', batch, at)
-  local horizon, digest, attempt = 0, '', 0
+  local horizon, digest, attempt, charged_at, reset_key = 0, '', 0, -1, 0
   if id > 0 then
-    horizon, digest, attempt, body = unpack_from('<dc16d', batch, body)
+    horizon, digest, attempt, charged_at, reset_key, body = unpack_from('<dc16ddH', batch, body)
   end
   at = at + length
   local now = caller_now
@@ -343,14 +389,21 @@ for index = 1, plan_count do
       replies[index] = pack('<Bd', OTHER_CONTENT, now)
     end
   else
-    local ok, answers, booked = pcall(count == 1 and step_one or step, now, body, count, times)
+    local ok, answers, booked
+    local verdict = charged_at >= 0 and decline_receipt(charged_at, horizon, reset_key, now)
+    if verdict then
+      ok, answers, booked = pcall(declined, now, body, verdict)
+    else
+      ok, answers, booked = pcall(count == 1 and step_one or step, now, body, count, times)
+    end
     if ok then
       replies[index] = answers
       if attempt < 0 then
         states[id] = false
         lifetimes[id] = 0
       elseif id > 0 and booked then
-        local expires = min(now + horizon, MAX)
+        -- No receipt outlives the memory of its return, even if the clock was set back since the charge.
+        local expires = min(max(now, charged_at) + horizon, MAX)
         states[id] = digest .. pack('<dd', expires, attempt) .. replies[index]:sub(2)
         lifetimes[id] = expires - (slowest_now or now)
       end
@@ -362,17 +415,33 @@ for index = 1, plan_count do
   end
 end
 
-for key = 1, #KEYS do
+-- Returns the TTL of a key in milliseconds, nil if it keeps the one that it has.
+local function ttl_of(key)
   local us = lifetimes[key]
-  if us then
-    local state = states[key]
-    local ttl = format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + margin, 1))
+  return us ~= 'keep' and format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + margin, 1)) or nil
+end
+
+if follow_ups == 1 then
+  -- A full Redis refuses a script's SET only if it is the first write of the script.
+  for key = 1, #KEYS do
+    local ttl = lifetimes[key] and ttl_of(key)
+    if ttl then
+      call('PEXPIRE', KEYS[key], ttl)
+      break
+    end
+  end
+end
+for key = 1, #KEYS do
+  if lifetimes[key] then
+    local state, ttl = states[key], ttl_of(key)
     if not state then
       call('DEL', KEYS[key])
     elseif type(state) == 'table' then
       write_log(state, ttl)
-    else
+    elseif ttl then
       call('SET', KEYS[key], state, 'PX', ttl)
+    else
+      call('SET', KEYS[key], state, 'KEEPTTL')
     end
   end
 end

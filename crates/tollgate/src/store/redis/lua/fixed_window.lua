@@ -12,12 +12,11 @@
 
 local function fixed_window(state, now, op, cost, _, extra, mark, numbers_at)
   local limit, window = unpack_from('<dd', batch, numbers_at)
-  local booked_start, used, reset
+  local booked_start, booked_length, used, reset
   if state then
     if #state ~= 32 then
       check_length(state, 32)
     end
-    local booked_length
     booked_start, booked_length, used = unpack_from('<I8I8I8', state, 9)
     if booked_start > MAX or booked_length > MAX or used > MAX then
       check_exact(1, booked_start, booked_length, used)
@@ -48,13 +47,16 @@ local function fixed_window(state, now, op, cost, _, extra, mark, numbers_at)
     return ADMITTED, 0, limit - used, window_end, WINDOW, start,
       pack('<BBI6I8I8I8', 1, 1, 0, start, window, used), window_end
   elseif op == REFUND then
+    if state and booked_length ~= window then
+      return WINDOW_CHANGED, 0, max(limit - used, 0), reset, NONE, 0
+    end
     if used == 0 or mark ~= WINDOW or extra ~= booked_start then
       return NOT_HELD, 0, max(limit - used, 0), reset, NONE, 0
     end
     local refunded = min(cost, used)
     used = used - refunded
-    local change = pack('<BBI6I8I8I8', 1, 1, 0, start, window, used)
-    return DONE, refunded, max(limit - used, 0), window_end, NONE, 0, change, window_end
+    local change = pack('<BBI6I8I8I8', 1, 1, 0, booked_start, booked_length, used)
+    return DONE, refunded, max(limit - used, 0), reset, NONE, 0, change
   end
   return NOT_SUPPORTED, 0, max(limit - used, 0), reset, NONE, 0
 end

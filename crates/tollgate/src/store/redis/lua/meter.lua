@@ -12,10 +12,9 @@
 
 local function meter(state, now, op, cost, _, _, mark, numbers_at)
   local limit, expiry = unpack_from('<dd', batch, numbers_at)
-  local value, used_at, reset = 0, now, now
+  local value, used_at, reset, stored_used_at = 0, now, now, nil
   if state then
     check_length(state, 24)
-    local stored_used_at
     value, stored_used_at = unpack_from('<I8I8', state, 9)
     check_range(1, value, 0, MAX)
     check_range(2, stored_used_at, 0, MAX)
@@ -41,7 +40,12 @@ local function meter(state, now, op, cost, _, _, mark, numbers_at)
     verdict = NOT_HELD
     if value > 0 and mark == COUNTER then
       local refunded = min(cost, value)
-      verdict, number, next_value = DONE, refunded, value - refunded
+      value = value - refunded
+      if value == 0 then
+        reset = used_at
+      end
+      return DONE, refunded, max(limit - value, 0), reset, NONE, 0,
+        pack('<BBI6I8I8', 1, 7, 0, value, stored_used_at)
     end
   end
 

@@ -12,8 +12,8 @@
 --   state       string or nil: the bytes under the key, already checked to be of the twin's kind
 --   now         integer: microseconds since 1970, as are all times here
 --   op          integer: an operation, see below
---   cost        integer: units
---   token       string: 16 bytes, or '' if the operation has no token
+--   cost        integer: units; for a refund, those to give back
+--   token       string: 16 bytes, or '' if the operation has no token; for a refund, 8 bytes: the units charged (d)
 --   extra       integer: the time of the mark (refund), or how long to hold (reserve), in microseconds
 --   mark        integer: the kind of the mark (refund)
 --   numbers_at  integer: where the limit's numbers begin in the batch
@@ -25,7 +25,7 @@
 --   reset       integer: when all units are back
 --   mark_kind   integer, and mark_time: what a refund needs
 --   change      string: the new state; false to delete it; nil to leave it. A log returns a table.
---   expires     integer: when the new state stops counting
+--   expires     integer: when the new state stops counting; nil to keep the TTL that the state has
 --   new_record  string: the new record under the token; false to delete it; nil to leave it
 --   record_expires  integer: when the new record has no effect any more
 --
@@ -54,6 +54,7 @@ local CHARGE, PEEK, REFUND, RENEW, RELEASE, RESERVE = 0, 1, 2, 3, 4, 5
 local SETTLE, CANCEL, FAILURE, SUCCESS, RESET = 6, 7, 8, 9, 10
 local ADMITTED, REFUSED, NEVER, DONE, BOOKED_LATE = 0, 1, 2, 3, 4
 local NOT_SUPPORTED, NOT_HELD, TOO_OLD, TOKEN_IN_USE, TOO_MANY, RECOMPUTE, OVERFLOW = 10, 11, 12, 13, 14, 15, 16
+local RECEIPT_EXPIRED, RESET_SINCE, WINDOW_CHANGED = 17, 18, 19
 local NONE, WINDOW, AT, HELD, COUNTER = 0, 1, 2, 3, 4
 
 -- Kinds of state that other files distinguish: counts and ring of a sliding window, sliding log.

@@ -26,9 +26,8 @@ local REMEMBERED = 3600000000
 local function quota(state, now, op, cost, token, extra, mark, numbers_at, record)
   local allowance, grace, rolling, s1, s2, s3, s4 = unpack_from('<ddddddd', batch, numbers_at)
   local ceiling = allowance + grace
-  local stored_start, stored_end, used, generation, count = nil, nil, 0, NO_GENERATION, 0
+  local stored_start, stored_end, seen, used, generation, count = nil, nil, nil, 0, NO_GENERATION, 0
   if state then
-    local seen
     check_head(state, 56)
     count, stored_start, stored_end, seen, used, generation = unpack_from('<I6I8I8I8I8c16', state, 3)
     check_range(0, count, 0, PAIRS_MAX)
@@ -56,7 +55,7 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
       period_start, period_end = s2, s3
     elseif s3 <= now and now < s4 then
       period_start, period_end = s3, s4
-    else
+    elseif op ~= REFUND then
       return RECOMPUTE, now, 0, now, NONE, 0
     end
     same_period = state and now < stored_end
@@ -72,6 +71,30 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
   end
   local status, hold_generation, hold_ends, held = read_hold(record)
   local is_held = status == OPEN and hold_ends > now and hold_generation == generation
+
+  if op == REFUND then
+    local period_of_charge_end
+    if state and mark == WINDOW and extra == stored_start then
+      if rolling > 0 then
+        period_of_charge_end = min(extra + rolling, MAX)
+      else
+        period_of_charge_end = extra == s1 and s2 or extra == s2 and s3 or extra == s3 and s4 or nil
+      end
+    end
+    local verdict, refunded, change = NOT_HELD, 0, nil
+    if period_of_charge_end and period_of_charge_end ~= stored_end then
+      verdict = WINDOW_CHANGED
+    elseif period_of_charge_end and used > 0 and same_period then
+      verdict, refunded = DONE, min(cost, used)
+      used = used - refunded
+      change = state:sub(1, 32) .. pack('<I8', used) .. state:sub(41)
+    end
+    if not period_end then
+      -- The periods of the receipt do not cover this time.
+      return verdict, refunded, 0, now, NONE, 0, change
+    end
+    return verdict, refunded, max(allowance - (used + reserved), 0), reset, NONE, 0, change
+  end
 
   local function new_state()
     return pack('<BBI6I8I8I8I8c16', 1, 10, #ends, period_start, period_end, now, used, generation) .. pack_pairs(ends, units)
@@ -106,13 +129,6 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
     end
     used = used + cost
     return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(), period_end
-  elseif op == REFUND then
-    if used == 0 or mark ~= WINDOW or extra ~= stored_start then
-      return NOT_HELD, 0, remaining, reset, NONE, 0
-    end
-    local refunded = min(cost, used)
-    used = used - refunded
-    return DONE, refunded, max(allowance - (used + reserved), 0), period_end, NONE, 0, new_state(), period_end
   elseif op ~= SETTLE and op ~= CANCEL then
     return NOT_SUPPORTED, 0, remaining, reset, NONE, 0
   elseif op == CANCEL then

@@ -188,14 +188,19 @@ local function pack_head(log, first)
   return pack('<BBI6I8I8I8', 1, 3, count, log.base, first, log.slots)
 end
 
--- Writes the changed parts of a log, or all of it if it is short or was resized.
+-- Writes the changed parts of a log, or all of it if it is short or was resized. Keeps the TTL if `ttl` is nil.
 local function write_log(log, ttl)
   local key = KEYS[log.key]
   local count = log.high - log.low
   if log.rewritten or #log.bytes >= 32 + 14 * log.slots then
     local packed = pack_entries(log)
     log.first = -log.low
-    call('SET', key, pack_head(log, 0) .. packed .. ('\0'):rep(14 * (log.slots - count)), 'PX', ttl)
+    local whole = pack_head(log, 0) .. packed .. ('\0'):rep(14 * (log.slots - count))
+    if ttl then
+      call('SET', key, whole, 'PX', ttl)
+    else
+      call('SET', key, whole, 'KEEPTTL')
+    end
     return
   end
   call('SETRANGE', key, 0, pack_head(log, (log.first + log.low) % log.slots))
@@ -205,6 +210,8 @@ local function write_log(log, ttl)
       call('SETRANGE', key, at, pack('<I7I7', log.times[index], log.totals[index]))
     end
   end
-  call('PEXPIRE', key, ttl)
+  if ttl then
+    call('PEXPIRE', key, ttl)
+  end
 end
 

@@ -113,6 +113,5 @@ local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
     reset_time = min(entry(log, newest_counted) + window, MAX)
   end
   remaining = room and max(limit - left, 0) or 0
-  return DONE, refunded, remaining, reset_time, NONE, 0,
-    { refunded = refunded, index = index }, min(newest + window, MAX)
+  return DONE, refunded, remaining, reset_time, NONE, 0, { refunded = refunded, index = index }
 end

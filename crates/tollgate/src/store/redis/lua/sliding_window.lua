@@ -51,16 +51,17 @@ local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
   -- That bucket may be in the future. Its units stay separate until the next write, so that a retry time returned now
   -- stays right.
   local ahead_start, ahead_count = nil, 0
+  local stored_count, stored_width, newest, stored_counts
   if state then
     check_head(state, 24)
-    local stored_count, stored_width, newest = unpack_from('<I6I8I8', state, 3)
+    stored_count, stored_width, newest = unpack_from('<I6I8I8', state, 3)
     check_range(0, stored_count, 0, 1441)
     check_length(state, 24 + 8 * stored_count)
     check_range(1, stored_width, 1, MAX)
     check_range(2, newest, 0, MAX)
     now = max(now, newest)
     start = now - now % width
-    local stored_counts = { unpack_from('<' .. ('I8'):rep(stored_count), state, 25) }
+    stored_counts = { unpack_from('<' .. ('I8'):rep(stored_count), state, 25) }
     for age = 0, stored_count - 1 do
       local count = stored_counts[age + 1]
       check_range(3 + age, count, 0, MAX)
@@ -134,12 +135,18 @@ local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
     end
   elseif op == REFUND then
     verdict = NOT_HELD
-    if mark == WINDOW and extra <= start and extra % width == 0 then
-      local age = (start - extra) / width
-      if age <= buckets and counts[age] > 0 then
-        local refunded = min(cost, counts[age])
-        counts[age] = counts[age] - refunded
-        counted, verdict, number, writes = used(), DONE, refunded, true
+    if state and (stored_width ~= width or stored_count ~= buckets + 1) then
+      verdict = WINDOW_CHANGED
+    elseif state and mark == WINDOW and extra <= newest and (newest - extra) % width == 0 then
+      -- The widths are equal, so the buckets differ from the stored ones only in their age.
+      local age, stored_age = (start - extra) / width, (newest - extra) / width
+      if age <= buckets and stored_age <= buckets and stored_counts[stored_age + 1] > 0 then
+        local left = stored_counts[stored_age + 1] - min(cost, stored_counts[stored_age + 1])
+        stored_counts[stored_age + 1], counts[age] = left, min(left, count_max)
+        local rest = used()
+        local layout = '<BBI6I8I8' .. ('I8'):rep(stored_count)
+        return DONE, counted - rest, max(limit - rest, 0), reset(), NONE, 0,
+          pack(layout, 1, 2, stored_count, width, newest, unpack(stored_counts))
       end
     end
   end

@@ -91,6 +91,7 @@ impl Call {
             }
         }
         let mut argument = Vec::with_capacity(32 + groups.len() * 128);
+        argument.push(u8::from(!plans.is_empty() && plans.iter().all(|plan| plan.is_follow_up)));
         argument.push(settings.clock);
         argument.extend_from_slice(&(settings.tolerance_us as f64).to_le_bytes());
         argument.extend_from_slice(&(settings.margin_ms as f64).to_le_bytes());
@@ -170,28 +171,36 @@ impl Batch {
 const WORK_MAX: usize = 256;
 
 /// Divides Plans into calls, each with keys of one hash slot and at most [`WORK_MAX`] of work.
+///
+/// Follow-ups travel in separate calls, because a full Redis fails a call with a charge as a whole. They go first: a
+/// follow-up never depends on a charge that is still waiting, but a charge may need what a follow-up gives back.
 pub(crate) fn divide_into_calls(pending: Vec<PendingPlan>) -> Vec<Vec<PendingPlan>> {
     /// The call that the next Plan of this hash slot joins.
     struct OpenCall {
         hash_slot: u16,
+        is_follow_up: bool,
         work: usize,
         index: usize,
     }
     let mut calls: Vec<Vec<PendingPlan>> = Vec::with_capacity(1);
     let mut open_calls: Vec<OpenCall> = Vec::with_capacity(1);
-    for pending in pending {
+    let (follow_ups, charges): (Vec<_>, Vec<_>) =
+        pending.into_iter().partition(|pending| pending.plan.is_follow_up);
+    for pending in follow_ups.into_iter().chain(charges) {
         if pending.redirects.separate {
             calls.push(vec![pending]);
             continue;
         }
-        let (hash_slot, work) = (pending.hash_slot, pending.plan.work);
-        match open_calls.iter_mut().find(|open| open.hash_slot == hash_slot) {
+        let (hash_slot, is_follow_up, work) =
+            (pending.hash_slot, pending.plan.is_follow_up, pending.plan.work);
+        let joins = |open: &&mut OpenCall| open.hash_slot == hash_slot && open.is_follow_up == is_follow_up;
+        match open_calls.iter_mut().find(joins) {
             Some(open) if open.work + work <= WORK_MAX => {
                 open.work += work;
                 calls[open.index].push(pending);
             }
             found => {
-                let new = OpenCall { hash_slot, work, index: calls.len() };
+                let new = OpenCall { hash_slot, is_follow_up, work, index: calls.len() };
                 match found {
                     Some(full) => *full = new,
                     None => open_calls.push(new),
@@ -214,10 +223,14 @@ mod tests {
     use crate::store::redis::client::pending_plan::RedirectState;
 
     fn pending(limit: Limit, hash_slot: u16, separate: bool) -> PendingPlan {
+        pending_operation(limit, Operation::Charge { cost: 1, token: Token(1) }, hash_slot, separate)
+    }
+
+    fn pending_operation(limit: Limit, operation: Operation, hash_slot: u16, separate: bool) -> PendingPlan {
         let keyspace = Keyspace::new("test", "rule").expect("a name");
         let key = keyspace.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
         let mut plan = Plan::new();
-        plan.push(Item::new(key, limit, Operation::Charge { cost: 1, token: Token(1) })).expect("a plan");
+        plan.push(Item::new(key, limit, operation)).expect("a plan");
         let plan = EncodedPlan::new(&plan, "", Time::ZERO, Attempt::Unnumbered);
         let redirects = RedirectState { separate, ..RedirectState::default() };
         PendingPlan { plan, hash_slot, deadline: Instant::now(), reply_to: None, redirects, _permit: None }
@@ -233,6 +246,25 @@ mod tests {
         let pending = |(hash_slot, separate)| pending(window, hash_slot, separate);
         let plans = [(1, false), (2, false), (1, false), (3, true), (2, false), (2, true), (1, false)];
         assert_eq!(call_sizes(plans.into_iter().map(pending).collect()), [3, 2, 1, 1]);
+    }
+
+    #[test]
+    fn follow_ups_travel_before_charges_and_apart_from_them() {
+        let leases = Limit::Concurrency(Concurrency::new(5, Span::from_secs(1)).expect("a limit"));
+        let charge = Operation::Charge { cost: 1, token: Token(1) };
+        let release = Operation::Release { token: Token(1) };
+        let plans = [(charge, 1), (release, 1), (charge, 1), (release, 2), (release, 1), (charge, 2)];
+        let plans =
+            plans.map(|(operation, hash_slot)| pending_operation(leases, operation, hash_slot, false));
+        let calls = divide_into_calls(plans.into());
+        let follow_ups = |call: &Vec<PendingPlan>| {
+            call.iter().map(|pending| (pending.plan.is_follow_up, pending.hash_slot)).collect::<Vec<_>>()
+        };
+        let calls: Vec<_> = calls.iter().map(follow_ups).collect();
+        assert_eq!(
+            calls,
+            [vec![(true, 1), (true, 1)], vec![(true, 2)], vec![(false, 1), (false, 1)], vec![(false, 2)]]
+        );
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::store::redis::error::RedisError;
 pub(crate) struct EncodedPlan {
     /// All keys, concatenated.
     key_text: Vec<u8>,
-    /// The end of each key in `key_text`: those of each item and its record, then that of the request id.
+    /// The end of each key in `key_text`: those of each item, its record and its reset, then that of the request id, then
+    /// that of the reset that a return looks for.
     key_ends: SmallVec<[u32; 4]>,
     /// The packed Plan.
     body: Vec<u8>,
@@ -33,6 +34,8 @@ pub(crate) struct EncodedPlan {
     pub(crate) kinds: KindSet,
     /// Number of items, and so of answers.
     pub(crate) items: usize,
+    /// Whether it follows up an admission. Such Plans travel apart from charges and succeed while Redis is full.
+    pub(crate) is_follow_up: bool,
     /// Estimated work of the script, where an ordinary item counts as 1.
     pub(crate) work: usize,
 }
@@ -74,6 +77,7 @@ impl EncodedPlan {
             has_request_id: plan.request_id().is_some(),
             kinds: KindSet::default(),
             items: plan.items().len(),
+            is_follow_up: plan.items().first().is_some_and(|item| !item.asks_for_admission()),
             work: 0,
         };
         encoded.encode(plan, prefix, now, attempt);
@@ -87,7 +91,7 @@ impl EncodedPlan {
         // The store refuses a Plan with more than 255 items.
         self.body.push(plan.items().len() as u8);
         let id = plan.items().first().zip(plan.request_id());
-        let id_offset = self.body.len() as u32;
+        let (id_offset, mut reset_offset) = (self.body.len() as u32, 0);
         self.body.extend_from_slice(&[0; 2]);
         if let Some((_, request)) = id {
             self.push_number(request.horizon.us());
@@ -98,6 +102,10 @@ impl EncodedPlan {
                 Attempt::Refund(number) => -(number as f64),
             };
             self.body.extend_from_slice(&attempt.to_le_bytes());
+            let charged_at = request.charged_at.map_or(-1.0, |charged_at| charged_at.us() as f64);
+            self.body.extend_from_slice(&charged_at.to_le_bytes());
+            reset_offset = self.body.len() as u32;
+            self.body.extend_from_slice(&[0; 2]);
         }
         for item in plan.items() {
             self.push_key(format_args!("{prefix}{}", item.key));
@@ -106,11 +114,15 @@ impl EncodedPlan {
                 self.push_key(format_args!("{prefix}{key}"));
                 self.key_number_offsets.push(self.body.len() as u32 + 2);
             }
-            self.push_item(item);
+            self.push_item(item, prefix);
         }
         if let Some((first, request)) = id {
             self.push_key(format_args!("{prefix}{}", first.key.request_id_key(request.id)));
             self.key_number_offsets.push(id_offset);
+            if request.charged_at.is_some() {
+                self.push_key(format_args!("{prefix}{}", first.key.reset_key()));
+                self.key_number_offsets.push(reset_offset);
+            }
         }
         let length = self.body.len() as u32;
         self.body[..4].copy_from_slice(&length.to_le_bytes());
@@ -122,7 +134,7 @@ impl EncodedPlan {
         self.key_ends.push(self.key_text.len() as u32);
     }
 
-    fn push_item(&mut self, item: &Item<'_>) {
+    fn push_item(&mut self, item: &Item<'_>, prefix: &str) {
         let kind = kind_of(&item.limit);
         self.kinds.insert(kind);
         self.work += estimated_work(&item.limit);
@@ -133,9 +145,19 @@ impl EncodedPlan {
         self.push_number(cost);
         self.push_number(extra);
         self.body.push(mark);
-        match token {
-            Token::NONE => self.body.push(0),
-            token => {
+        match (item.operation, token) {
+            (Operation::Refund { cost, .. }, _) => {
+                self.body.push(8);
+                self.push_number(cost);
+            }
+            (Operation::Reset { receipt_life }, _) if receipt_life > Span::ZERO => {
+                self.push_key(format_args!("{prefix}{}", item.key.reset_key()));
+                self.body.push(2);
+                self.key_number_offsets.push(self.body.len() as u32);
+                self.body.extend_from_slice(&[0; 2]);
+            }
+            (_, Token::NONE) => self.body.push(0),
+            (_, token) => {
                 self.body.push(16);
                 self.body.extend_from_slice(&((token.0 >> 64) as u64).to_le_bytes());
                 self.body.extend_from_slice(&(token.0 as u64).to_le_bytes());
@@ -151,7 +173,7 @@ impl EncodedPlan {
         self.body.extend_from_slice(&(number as f64).to_le_bytes());
     }
 
-    /// The keys of the items and of their records, then that of the request id.
+    /// The keys, in the order of `key_ends`.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.key_ends.iter().copied());
         starts.zip(&self.key_ends).map(|(start, end)| &self.key_text[start as usize..*end as usize])
@@ -201,7 +223,7 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
             (0, cost, 0, 0, token)
         }
         Operation::Peek { cost } => (1, cost, 0, 0, Token::NONE),
-        Operation::Refund { mark, cost } => {
+        Operation::Refund { mark, cost, amount } => {
             let (kind, at) = match mark {
                 Mark::None => (0, Time::ZERO),
                 Mark::Window { start } => (1, start),
@@ -209,7 +231,7 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
                 Mark::Held { until, .. } => (3, until),
                 Mark::Counter => (4, Time::ZERO),
             };
-            (2, cost, at.us(), kind, Token::NONE)
+            (2, amount.min(cost), at.us(), kind, Token::NONE)
         }
         Operation::Renew { token } => (3, 0, 0, 0, token),
         Operation::Release { token } => (4, 0, 0, 0, token),
@@ -218,7 +240,7 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
         Operation::Cancel { token } => (7, 0, 0, 0, token),
         Operation::Report { result: Report::Failure } => (8, 0, 0, 0, Token::NONE),
         Operation::Report { result: Report::Success } => (9, 0, 0, 0, Token::NONE),
-        Operation::Reset => (10, 0, 0, 0, Token::NONE),
+        Operation::Reset { receipt_life } => (10, 0, receipt_life.us(), 0, Token::NONE),
     }
 }
 
@@ -285,11 +307,6 @@ pub(crate) fn split_off_reply<'b>(reply: &mut &'b [u8], items: usize) -> Result<
 
 const TRUNCATED: RedisError = RedisError::UnexpectedReply("the reply to a Plan is truncated");
 
-/// Whether the reply repeats an earlier one under the same request id.
-pub(crate) fn is_replayed(reply: &[u8]) -> bool {
-    reply.first() == Some(&REPLAYED)
-}
-
 /// Decodes the reply to a Plan.
 pub(crate) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreError> {
     let mut reader = Reader { rest: reply };
@@ -301,7 +318,7 @@ pub(crate) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreErro
         _ => {
             let answers =
                 plan.items().iter().map(|item| decode_answer(item, &mut reader)).collect::<Result<_, _>>()?;
-            Ok(Outcome { now, answers })
+            Ok(Outcome { now, answers, replayed: status == REPLAYED })
         }
     }
 }
@@ -339,6 +356,9 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         14 => Verdict::Declined(Decline::TooManyReservations),
         15 => Verdict::Declined(Decline::Recompute { at: Time::from_us(number) }),
         16 => Verdict::Declined(Decline::Overflow),
+        17 => Verdict::Declined(Decline::ReceiptExpired),
+        18 => Verdict::Declined(Decline::ResetSince),
+        19 => Verdict::Declined(Decline::WindowChanged),
         _ => return Err(RedisError::UnexpectedReply("unknown verdict")),
     };
     let mark = match mark {

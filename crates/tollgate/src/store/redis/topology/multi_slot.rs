@@ -62,15 +62,19 @@ struct PartialOutcome {
     /// The earliest of the servers' times, so that no wait is too short.
     now: Option<Time>,
     answers: SmallVec<[Option<Answer>; 4]>,
+    /// Whether every part so far repeats what its server answered before.
+    replayed: bool,
 }
 
 impl PartialOutcome {
     fn new(plan: &Plan<'_>) -> PartialOutcome {
-        PartialOutcome { now: None, answers: SmallVec::from_elem(None, plan.items().len()) }
+        let answers = SmallVec::from_elem(None, plan.items().len());
+        PartialOutcome { now: None, answers, replayed: true }
     }
 
     fn add(&mut self, slot_plan: &SlotPlan<'_>, outcome: &Outcome) {
         self.now = Some(self.now.map_or(outcome.now, |now| now.min(outcome.now)));
+        self.replayed &= outcome.replayed;
         for (index, answer) in slot_plan.indexes.iter().zip(&outcome.answers) {
             self.answers[*index] = Some(*answer);
         }
@@ -87,7 +91,9 @@ impl PartialOutcome {
     }
 
     fn into_outcome(self) -> Outcome {
-        Outcome { now: self.now.unwrap_or(Time::ZERO), answers: self.answers.into_iter().flatten().collect() }
+        let replayed = self.replayed && !self.is_empty();
+        let answers = self.answers.into_iter().flatten().collect();
+        Outcome { now: self.now.unwrap_or(Time::ZERO), answers, replayed }
     }
 }
 
@@ -120,7 +126,8 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
         if plan.items().iter().all(|item| matches!(item.operation, Operation::Peek { .. })) {
             return Ok(peeked.into_outcome());
         }
-        let mut received = peeked;
+        // The time of the charges, not that of the peeks: a repeat under the same id must get the same time.
+        let mut received = PartialOutcome { now: None, replayed: true, ..peeked };
         let attempt = new_attempt_number();
         let mut charged =
             ChargedSlots { store: self, attempt, refunds: Vec::with_capacity(slot_plans.len()) };
