@@ -3,6 +3,7 @@
 use crate::dependencies::{self, Metadata, Package};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The package of the binary.
@@ -19,7 +20,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let document = document(&dependencies::resolve(root)?)?;
     let text = format!("{}\n", serde_json::to_string_pretty(&document)?);
     match &options.output {
-        None => print!("{text}"),
+        None => std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?,
         Some(path) => {
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?
         }
