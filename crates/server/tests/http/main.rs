@@ -104,7 +104,8 @@ fn a_peek_charges_nothing_and_a_refund_gives_back() {
     let receipt = charged["receipt"].as_str().expect("a receipt").to_owned();
     let refunded = client.post("/v1/refund", &json!({ "receipt": receipt }).to_string());
     assert_eq!(refunded.status, 200);
-    assert_eq!(refunded.json(), json!({ "rules": [{ "rule": "per-user", "amount": 4, "declined": null }] }));
+    let all = json!({ "rule": "per-user", "amount": 4, "declined": null, "already_returned": false });
+    assert_eq!(refunded.json(), json!({ "rules": [all] }));
     assert_eq!(client.post("/v1/peek", &search("jane", 4)).status, 200);
 
     // Forged and changed receipts are refused.
