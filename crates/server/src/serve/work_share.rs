@@ -1,5 +1,4 @@
-//! Limits the work of each caller that waits for the store, so that one caller's load never delays another's checks past
-//! the deadline.
+//! Limits the work of each caller that waits for the store, so that one caller's load delays another's checks less.
 //!
 //! The share of a caller shrinks while the store is slow: the more calls wait, the longer each of them takes. An overloaded
 //! caller is refused; a store that does not answer at all is the business of the rules' failure policies.
