@@ -10,6 +10,7 @@ use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
+use tollgate_core::calendar::Periods;
 use tollgate_core::{
     Decline, Item, Key, Keyspace, Limit, Mark, Nonce, Operation, Plan, Receipt, Span, SubjectHasher, Time,
     Verdict,
@@ -259,7 +260,9 @@ fn limits() -> Vec<[Limit; 2]> {
     let log = |limit| Limit::SlidingLog(SlidingLog::new(limit, hour).unwrap());
     let tokens = |rate, capacity| Limit::Bucket(Bucket::tokens(rate, second, capacity).unwrap());
     let leaky = |rate, capacity| Limit::Bucket(Bucket::meter(rate, hour, capacity).unwrap());
-    let quota = |limit| Limit::Quota(Quota::new(limit, 0, QuotaPeriod::Rolling(hour)).unwrap());
+    let starts = [START.minus(hour), START, START.plus(hour), START.plus(hour).plus(hour)];
+    let period = QuotaPeriod::Calendar(Periods::new(starts).unwrap());
+    let quota = |limit| Limit::Quota(Quota::new(limit, 0, period).unwrap());
     let meter = |limit| Limit::Meter(Meter::new(Some(limit), None).unwrap());
     vec![
         [window(5), window(9)],

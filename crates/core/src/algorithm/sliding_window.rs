@@ -315,10 +315,11 @@ impl SlidingWindow {
     ) -> Step<SlidingWindowState> {
         let used = self.used(current);
         let decline = |why| self.status(current, used).decline(why);
-        let (Some(state), Mark::Window { start }) = (state, mark) else { return decline(Decline::NotHeld) };
+        let Some(state) = state else { return decline(Decline::NotHeld) };
         if state.bucket != self.bucket || state.counts.len() as u64 != self.buckets + 1 {
             return decline(Decline::WindowChanged);
         }
+        let Mark::Window { start } = mark else { return decline(Decline::NotHeld) };
         let age =
             state.newest.us().checked_sub(start.us()).filter(|age| age.is_multiple_of(self.bucket.us()));
         let has_left = current.now - start >= self.span_of(self.buckets + 1);

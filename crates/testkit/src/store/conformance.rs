@@ -242,7 +242,7 @@ fn history<S: Store>(
         if let (true, Some(pick)) = (act.returns, act.items.first()) {
             // The return of an earlier charge, often of one that was returned before, sometimes by other numbers.
             let charged = recent(&charges, pick.earlier);
-            let numbers = if pick.cost < 200 { limits } else { &changed[..] };
+            let numbers = if charged.nonce.is_multiple_of(4) { &changed[..] } else { limits };
             let amount = if pick.blocking { charged.cost } else { 1 };
             let refund = Operation::Refund { mark: charged.mark, cost: charged.cost, amount };
             let item = Item::new(key_of(charged.rule, charged.subject), numbers[charged.rule], refund);
