@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(known.len(), components.len());
         assert!(known.insert(main));
         let names: HashSet<String> = components.iter().map(|each| text(&each["name"])).collect();
-        for shipped in ["tollgate", "tollgate-core", "redis", "hyper", "rustls", "cel"] {
+        for shipped in ["tollgate", "tollgate-core", "tonic", "hyper", "rustls", "cel"] {
             assert!(names.contains(shipped), "{shipped}");
         }
         for test_only in ["proptest", "tollgate-testkit", "boon", "xtask"] {

@@ -24,14 +24,14 @@ fn stages(root: &Path) -> Vec<Stage> {
         Stage::new("deny", 1, Work::inside(move || deny::run(&for_deny))),
         Stage::new(
             "clippy",
-            5,
+            6,
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
         // Failover tests mostly wait, so more tests than cores run at once.
-        Stage::new("test", 22, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
+        Stage::new("test", 30, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
         Stage::new(
             "races",
-            3,
+            4,
             Work::Command(
                 "cargo test --manifest-path crates/tollgate/races/Cargo.toml --target-dir target/races --locked",
             ),
@@ -51,9 +51,9 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_whole_run_ends_within_forty_minutes_whatever_hangs() {
-        // A normal run takes less than thirty; the rest is for a machine that other programs use too.
+    fn the_whole_run_ends_within_fifty_minutes_whatever_hangs() {
+        // A normal run takes less than forty; the rest is for a machine that other programs use too.
         let sum: Duration = stages(Path::new(".")).iter().map(|stage| stage.budget).sum();
-        assert!(sum <= Duration::from_mins(40), "{sum:?}");
+        assert!(sum <= Duration::from_mins(50), "{sum:?}");
     }
 }
