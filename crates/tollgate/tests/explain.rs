@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn an_explanation_charges_nothing_and_equals_the_check(steps in steps()) {
         for limit in LIMITS {
-            explanations_match_checks(&file(&[format!("  - {{ id: a, per: user, limit: {limit} }}\n")]), &steps);
+            explanations_match_checks(&file(&[format!("  - {{ id: a, per: user, limit: {limit}, cost: request }}\n")]), &steps);
         }
     }
 
@@ -103,7 +103,7 @@ proptest! {
     fn several_rules_are_explained_as_they_are_checked(steps in steps(), from in 0..LIMITS.len()) {
         let rule = |index: usize| {
             let (limit, mode) = (LIMITS[(from + 5 * index) % LIMITS.len()], ["enforce", "shadow", "enforce"][index]);
-            format!("  - {{ id: r{index}, per: user, mode: {mode}, limit: {limit} }}\n")
+            format!("  - {{ id: r{index}, per: user, mode: {mode}, limit: {limit}, cost: request }}\n")
         };
         explanations_match_checks(&file(&[rule(0), rule(1), rule(2)]), &steps);
     }
@@ -181,7 +181,8 @@ fn a_denied_request_and_an_error_are_explained() {
 
 /// The reasons for `cost`, after `costs` were charged and `failures` reported.
 fn reasons(limit: &str, costs: &[u64], cost: u64, failures: usize) -> Vec<String> {
-    let (limiter, _) = limiter(&file(&[format!("  - {{ id: a, per: user, limit: {limit} }}\n")]));
+    let (limiter, _) =
+        limiter(&file(&[format!("  - {{ id: a, per: user, limit: {limit}, cost: request }}\n")]));
     let attributes = Attributes::from([("user", "u")]);
     for &cost in costs {
         assert!(limiter.check(Request::new(&attributes).cost(cost)).unwrap().allowed());

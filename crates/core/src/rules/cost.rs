@@ -11,7 +11,8 @@ use crate::attributes::Attributes;
 pub enum Cost {
     /// The cost in the request, or 1 if it has none.
     FromRequest,
-    /// One unit, whatever the cost in the request. The default under a concurrency limit: a request takes one lease.
+    /// One unit, whatever the cost in the request, and none if that is 0. The default under a concurrency limit: a request
+    /// takes one lease.
     One,
     /// The same for every request.
     Constant(u64),
@@ -71,7 +72,7 @@ impl Cost {
         let ok = |cost| ResolvedCost { cost, failed: false };
         match self {
             Cost::FromRequest => ok(requested),
-            Cost::One => ok(1),
+            Cost::One => ok(requested.min(1)),
             Cost::Constant(cost) => ok(*cost),
             Cost::Table { attribute, costs, default } => {
                 let value = attributes.get(attribute);

@@ -41,7 +41,11 @@ fn three_mixed_rules_are_charged_all_or_none() {
     let runtime = runtime();
     let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
     let empty = || server.admin().unwrap().flushall().unwrap();
-    let three_keys = || assert_eq!(clean(&server), 3);
+    // Three accounts, and a record for each lease if one of the rules takes leases.
+    let three_keys = || {
+        let keys = clean(&server) as u64;
+        assert!(keys == 3 || keys == 3 + LIMIT, "{keys} keys");
+    };
     check_three_mixed_rules(&runtime, &store, (LIMIT, WINDOW), empty, three_keys);
 }
 
