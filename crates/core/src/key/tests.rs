@@ -271,7 +271,8 @@ fn limits_with_memory(limit: u64) -> [(Limit, u64); 5] {
         (sliding(Counting::Strict), WINDOW_US + WINDOW_US / BUCKETS),
         (sliding(Counting::Interpolated), WINDOW_US + WINDOW_US / BUCKETS),
         (Limit::SlidingLog(SlidingLog::new(limit, window).unwrap()), WINDOW_US),
-        (Limit::Concurrency(Concurrency::new(limit, window).unwrap()), WINDOW_US),
+        // The end of a lease is rounded up to 1/32 of its length.
+        (Limit::Concurrency(Concurrency::new(limit, window).unwrap()), WINDOW_US + WINDOW_US.div_ceil(32)),
     ]
 }
 
