@@ -776,7 +776,7 @@ fn estimate_adds_up_and_lists_rules_without_state() {
     assert_eq!(number(&rule(&more, "searches")["subject"]["key_bytes"]), 74);
     assert_eq!(rule(&more, "webhooks")["subjects"], 1_000);
     let growth = rule(&value, "running-exports")["growth"].clone();
-    assert_eq!((&growth["bytes_each"], &growth["at_most"]), (&32.into(), &3.into()));
+    assert_eq!((&growth["bytes_each"], &growth["at_most"]), (&208.into(), &3.into()));
     assert!(number(&value["worst_case_bytes"]) > number(&value["total_bytes"]));
     assert!(number(&of(&["--engine", "valkey"])["total_bytes"]) < number(&value["total_bytes"]));
 
