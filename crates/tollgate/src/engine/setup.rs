@@ -31,7 +31,7 @@ pub struct Setup {
 }
 
 enum RulesFrom {
-    Ready(RuleSet),
+    Ready(Box<RuleSet>),
     Source(Source),
     File(PathBuf),
 }
@@ -92,7 +92,7 @@ pub enum BuildError {
 impl Default for Setup {
     fn default() -> Setup {
         Setup {
-            rules: RulesFrom::Ready(RuleSet::default()),
+            rules: RulesFrom::Ready(Box::default()),
             watch: false,
             on_reload: None,
             hashers: None,
@@ -120,7 +120,7 @@ impl Setup {
 
     /// Rules that are parsed already.
     pub fn rules(self, rules: RuleSet) -> Setup {
-        Setup { rules: RulesFrom::Ready(rules), ..self }
+        Setup { rules: RulesFrom::Ready(Box::new(rules)), ..self }
     }
 
     /// Whether the rules file is loaded again when it changes.
@@ -183,7 +183,7 @@ impl RulesFrom {
     /// The rules, and a hash of the text they came from.
     fn load(self) -> Result<(RuleSet, u64), BuildError> {
         match self {
-            RulesFrom::Ready(rules) => Ok((rules, 0)),
+            RulesFrom::Ready(rules) => Ok((*rules, 0)),
             RulesFrom::Source(source) => load_source(&source),
             RulesFrom::File(path) => load_source(&read_file(&path)?),
         }
