@@ -143,7 +143,7 @@ fn imported_envoy_rules_decide_as_the_original() {
                 .collect();
             let domain = if generator.one_in(20) { "other" } else { "shop" };
             let found = look_up(&nodes, &entries).filter(|_| domain == "shop");
-            let decision = imported.decide(domain, &[entries.clone()], 0).remove(0);
+            let decision = imported.decide(domain, std::slice::from_ref(&entries), 0).remove(0);
             let context = format!("seed {seed}: {}\n{one}\n{two}\n{rules}\n{decision:#?}", shown(&[entries]));
             match found {
                 None => {

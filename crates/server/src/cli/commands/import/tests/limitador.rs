@@ -87,7 +87,7 @@ fn written(limits: &[Limit]) -> String {
         };
         let conditions: Vec<String> = limit.conditions.iter().map(condition).collect();
         // As one condition or as several.
-        let conditions = if limit.max % 2 == 0 && !conditions.is_empty() {
+        let conditions = if limit.max.is_multiple_of(2) && !conditions.is_empty() {
             vec![conditions.join(" && ")]
         } else {
             conditions
