@@ -1,6 +1,6 @@
-//! Shapes describe as data which values are allowed where in a file; [`check`] compares a tree with a shape.
+//! Shapes describe as data which values are allowed where in a file; `check` compares a tree with a shape.
 //!
-//! The functions of this module build a [`Shape`]. [`check`] and [`json_schema`](super::json_schema) read it:
+//! The functions of this module build a [`Shape`]. `check` and [`json_schema`](super::json_schema) read it:
 //!
 //! ```
 //! use tollgate_document::shape::{Shape, choice, fields, list, number, one_of, text};

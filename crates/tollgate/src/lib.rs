@@ -73,7 +73,7 @@
 //!
 //! # HTTP
 //!
-//! [`tower`] puts a limiter in front of axum, tonic or any tower service (feature `tower`). [`headers`] writes the
+//! `tower` puts a limiter in front of axum, tonic or any tower service (feature `tower`). [`headers`] writes the
 //! rate limit header fields, [`problem`] the body of a refusal, and [`Decision::to_json`] the whole decision.
 //!
 //! # Features

@@ -252,7 +252,7 @@ impl SlidingLogState {
     }
 }
 
-/// Reduces a running total modulo [`WRAP`].
+/// Reduces a running total modulo `WRAP`.
 pub const fn wrapped(total: u64) -> u64 {
     total & (WRAP - 1)
 }

@@ -1,6 +1,6 @@
 //! The linter finds rules that are valid but probably not what their author wants.
 //!
-//! It reads a valid file together with its [`RuleSet`], and adds findings to the same list of [`Problems`] as the
+//! It reads a valid file together with its `RuleSet`, and adds findings to the same list of [`Problems`] as the
 //! loader. It never rejects a file. Each finding states the consequence in numbers, and what to write instead:
 //!
 //! - a *warning* is probably a mistake, and the file can be changed to remove it without any loss;
