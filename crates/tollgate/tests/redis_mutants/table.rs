@@ -247,12 +247,6 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("holds", "an expired pair counts", "if pair_end > now then", "if pair_end >= now then"),
     (
         "holds",
-        "the last pair does not move out",
-        "ends[count], units[count] = pair_end, units[count] + added",
-        "units[count] = units[count] + added",
-    ),
-    (
-        "holds",
         "gives back from the first pair, whatever its end",
         "if ends[index] < hold_ends then",
         "if false then",
