@@ -224,10 +224,10 @@ fn concurrency_counts_what_is_held() {
         (
             "refused in the rounded part",
             limit,
-            vec![held(2, 10, 11, 100), refuse(1, 111, 111)],
+            vec![held(2, 10, 10, 100), refuse(1, 110, 110)],
             Wrong::Nothing,
         ),
-        ("refused after", limit, vec![held(2, 10, 11, 100), refuse(1, 113, 113)], Wrong::Refused(113, 1, 2)),
+        ("refused after", limit, vec![held(2, 10, 11, 100), refuse(1, 111, 111)], Wrong::Refused(111, 1, 2)),
         (
             "refused while releasing",
             limit,

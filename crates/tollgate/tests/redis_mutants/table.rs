@@ -251,6 +251,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "if ends[index] < hold_ends then",
         "if false then",
     ),
+    ("holds", "a release keeps units", "units[index] = units[index] - taken", "units[index] = units[index]"),
     ("holds", "retry at the first end, whatever its units", "if units[index] >= excess then", "if true then"),
     (
         "quota",
