@@ -31,5 +31,9 @@ fn rows() -> Vec<Row> {
         row("algorithms", "every algorithm, 1,000 keys", Keys::Many(MANY), {
             algorithms.chain([plain::GCRA]).collect()
         }),
+        row("operations", "check, record and reserve, 1,000 keys", Keys::Many(MANY), {
+            let operations = tollgate::OPERATIONS.iter();
+            operations.flat_map(|entrant| [entrant.at(1), entrant.at(16)]).chain([plain::GCRA]).collect()
+        }),
     ]
 }

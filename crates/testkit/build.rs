@@ -11,11 +11,12 @@ const CORE: &str = "../core/src/algorithm";
 
 fn main() {
     println!("cargo::rerun-if-changed=mutants.rs");
+    println!("cargo::rerun-if-changed=mutants");
     println!("cargo::rerun-if-changed={CORE}");
     let mut modules = String::new();
     let mut table = String::from("/// All of them.\nconst ALL: &[Mutant] = &[\n");
     let mut counts = BTreeMap::new();
-    for &(algorithm, wrong, right_text, wrong_text) in mutants::MUTANTS {
+    for (algorithm, wrong, right_text, wrong_text) in mutants::all() {
         let number: &mut u32 = counts.entry(algorithm).or_default();
         *number += 1;
         let module = format!("{algorithm}_{number}");
@@ -28,7 +29,7 @@ fn main() {
         writeln!(
             table,
             "    Mutant {{ algorithm: {algorithm:?}, wrong: {wrong:?}, run: |steps, seed| \
-             hunt!({algorithm}, {module}, steps, seed) }},"
+             find_difference!({algorithm}, {module}, steps, seed) }},"
         )
         .expect("writing to a string");
     }

@@ -1,11 +1,17 @@
 //! `cargo xtask chaos`: runs the drills in full length and checks each result.
 
+mod server;
+
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
+use std::sync::Arc;
 use std::time::Duration;
+use tollgate::MemoryStore;
+use tollgate::store::redis::RedisSettings;
 use tollgate_testkit::drill::{
-    DrillError, Failover, Fault, cluster_failover, control, fill_memory, median, move_slots,
-    planned_cluster_failovers, planned_sentinel_failovers, runtime, sentinel_failovers, stop_for,
+    DrillError, Failover, Fault, Held, cluster_failover, control, crashing_holders, fill_memory, median,
+    move_slots, planned_cluster_failovers, planned_sentinel_failovers, retried_returns, runtime,
+    sentinel_failovers, stop_for,
 };
 use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
 
@@ -15,6 +21,8 @@ const DEADLINE: Duration = Duration::from_millis(25);
 /// Tolerance for late timers on a machine that also runs the servers and the load.
 const TIMER: Duration = Duration::from_millis(25);
 const GROWTH_MAX: u64 = 16 << 20;
+/// A thousand holders send their requests at once.
+const HOLDER_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -30,9 +38,18 @@ pub(crate) struct Options {
     /// How many seconds a server hangs.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// How many holders of leases, and of reservations, crash.
+    #[arg(long, default_value_t = 1_000)]
+    holders: usize,
+    /// How many charges are refunded or settled while replies are lost.
+    #[arg(long, default_value_t = 100_000)]
+    returns: u64,
     /// The seed of names and random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The binary `tollgate` of drills that start a server. Built with optimisations if it is not given.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,6 +66,14 @@ enum Drill {
     Stop,
     /// A server runs out of memory, and refuses writes or evicts keys.
     Full,
+    /// Holders of leases and reservations crash, in memory, on one server, behind sentinels and in a cluster.
+    Holders,
+    /// Refunds, settlements and records are sent again because one reply in ten is lost.
+    Returns,
+    /// One caller floods a server whose line to Redis is slow.
+    Blast,
+    /// A long pipeline runs on the thread of another connection.
+    Pipeline,
 }
 
 /// Runs the drills and fails if one of them breaks a bound.
@@ -56,13 +81,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let wanted = |drill| options.only.is_none_or(|only| only == drill);
     let mut problems = Vec::new();
     println!("seed {}", options.seed);
-    let drills: [(Drill, Run); 6] = [
+    let drills: [(Drill, Run); 10] = [
         (Drill::Sentinel, sentinel),
         (Drill::Cluster, cluster),
         (Drill::Planned, planned),
         (Drill::Slots, slots),
         (Drill::Stop, stop),
         (Drill::Full, full),
+        (Drill::Holders, holders),
+        (Drill::Returns, returns),
+        (Drill::Blast, server::blasts),
+        (Drill::Pipeline, server::pipelines),
     ];
     for (drill, run) in drills {
         if wanted(drill) {
@@ -184,4 +213,34 @@ fn full(options: &Options) -> Result<Problems, DrillError> {
         problems.push(format!("full, allkeys-random: the evictions are not reported: {evicting}"));
     }
     Ok(problems)
+}
+
+fn holders(options: &Options) -> Result<Problems, DrillError> {
+    let runtime = runtime()?;
+    let mut problems = Vec::new();
+    let server = Server::start(Flavour::Redis70)?;
+    let set = SentinelSet::start(Flavour::Redis70)?;
+    let cluster = Cluster::start(Flavour::Redis70)?;
+    for held in [Held::Leases, Held::Reservations] {
+        let memory = Arc::new(MemoryStore::new());
+        let mut found =
+            vec![("memory", crashing_holders(&runtime, &memory, held, options.holders, options.seed)?)];
+        for (name, url) in [("one server", server.url()), ("sentinel", set.url()), ("cluster", cluster.url())]
+        {
+            let store = runtime.block_on(RedisSettings::url(&url)?.deadline(HOLDER_DEADLINE).connect())?;
+            found.push((
+                name,
+                crashing_holders(&runtime, &Arc::new(store), held, options.holders, options.seed)?,
+            ));
+        }
+        let broken = found.iter().filter(|(_, found)| !found.is_fine());
+        problems.extend(broken.map(|(name, found)| format!("holders, {name}, {held:?}: {found}")));
+    }
+    Ok(problems)
+}
+
+fn returns(options: &Options) -> Result<Problems, DrillError> {
+    let found = retried_returns(&runtime()?, options.returns, 0.1, options.seed)?;
+    let is_exact = found.wrong_subjects == 0 && found.returned >= options.returns && found.lost > 0;
+    Ok(if is_exact { Vec::new() } else { vec![format!("returns: {found}")] })
 }

@@ -61,7 +61,7 @@ enum Task {
         - every lint exception and every unsafe block says why\n  \
         - docs/requirements.md has one entry per requirement, and the tests it names exist\n  \
         - no trailing blanks, no tabs, a newline at the end, no paths of somebody's machine\n\n\
-        Files below a folder named vendor or corpus are not ours, and are not read for style.")]
+        Files below a folder named generated, vendor or corpus are not ours, and are not read for style.")]
     Tidy,
 
     /// Check licences, bans and sources of all dependencies, by the lists in deny.toml.

@@ -61,18 +61,19 @@ fn compare(steps: u64, seed: u64, which: fn(&Comparison) -> Run) -> Result<()> {
     let share = steps.div_ceil(SUITES.len() as u64);
     println!("seed {seed}, {share} steps per algorithm");
     println!(
-        "{:<15}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>9}",
-        "algorithm", "steps", "admitted", "refused", "done", "declined", "written", "seconds"
+        "{:<15}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>9}",
+        "algorithm", "steps", "admitted", "refused", "done", "recorded", "declined", "written", "seconds"
     );
     let (mut compared, mut differences) = (0, 0);
     for suite in SUITES {
         let (name, start) = (suite.name, Instant::now());
         match which(suite)(share, seed, &|done| progress(name, done, share)) {
-            Ok(Tally { steps, admitted, refused, done, declined, written }) => {
+            Ok(Tally { steps, admitted, refused, done, recorded, declined, written, .. }) => {
                 compared += steps;
                 let seconds = start.elapsed().as_secs_f64();
                 println!(
-                    "{name:<15}{steps:>11}{admitted:>11}{refused:>11}{done:>11}{declined:>11}{written:>11}{seconds:>9.1}"
+                    "{name:<15}{steps:>11}{admitted:>11}{refused:>11}{done:>11}{recorded:>11}\
+                     {declined:>11}{written:>11}{seconds:>9.1}"
                 );
             }
             Err(difference) => {

@@ -84,6 +84,11 @@ const NEEDS: &[Need] = &[
     },
     Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
     Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway for tests" },
+    Need {
+        probe: Probe::Tool(Tool::XdsProtos),
+        from: Source::Tool,
+        why: "Envoy's messages, to compare ours with",
+    },
     Need { probe: Probe::Tool(Tool::Nginx), from: Source::Tool, why: "a gateway for tests" },
     Need { probe: Probe::Tool(Tool::Traefik), from: Source::Tool, why: "a gateway for tests" },
     Need { probe: Probe::Tool(Tool::Caddy), from: Source::Tool, why: "a gateway for tests" },

@@ -9,7 +9,7 @@ use tollgate::core::algorithm::fixed_window::FixedWindow;
 use tollgate::core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate::core::algorithm::sliding_log::SlidingLog;
 use tollgate::core::algorithm::sliding_window::{Counting, SlidingWindow};
-use tollgate::core::calendar::{Calendar, Period};
+use tollgate::core::time::calendar::{Calendar, Period};
 use tollgate::core::{
     Answer, Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Time, Token, Verdict,
 };
@@ -23,10 +23,17 @@ use super::script::Check;
 pub(super) const TOKEN_BUCKET: Entrant = Entrant::new(
     "tollgate",
     "`EVALSHA` of the script of `RedisStore`, as it sends it: N Plans per call, each a charge of one token bucket",
-    |connection, keys| {
-        load(connection, keys, Limit::Bucket(Bucket::tokens(1, Span::from_us(INTERVAL_US), PER_HOUR)?))
-    },
+    |connection, keys| load(connection, keys, token_bucket()?, Ask::Charge),
 );
+
+fn token_bucket() -> Result<Limit> {
+    Ok(Limit::Bucket(Bucket::tokens(1, Span::from_us(INTERVAL_US), PER_HOUR)?))
+}
+
+fn monthly_quota() -> Result<Limit> {
+    let month = Calendar::new(Period::Month { day: 1 }, "UTC")?.around(SystemClock.now());
+    Ok(Limit::Quota(Quota::new(PER_HOUR, 0, QuotaPeriod::Calendar(month))?))
+}
 
 /// The same contender under its algorithm's name.
 const BESIDE_OTHERS: Entrant = Entrant {
@@ -41,7 +48,7 @@ pub(super) const ALGORITHMS: [Entrant; 6] =
 
 const FIXED_WINDOW: Entrant =
     Entrant::new("tollgate fixed window", "the same with a window of one hour", |connection, keys| {
-        load(connection, keys, Limit::FixedWindow(FixedWindow::new(PER_HOUR, HOUR)?))
+        load(connection, keys, Limit::FixedWindow(FixedWindow::new(PER_HOUR, HOUR)?), Ask::Charge)
     });
 
 const SLIDING_WINDOW: Entrant = Entrant::new(
@@ -49,14 +56,16 @@ const SLIDING_WINDOW: Entrant = Entrant::new(
     "the same with a window of one hour in 6 buckets, with strict counting",
     |connection, keys| {
         let window = SlidingWindow::new(PER_HOUR, HOUR, 6, Counting::Strict)?;
-        load(connection, keys, Limit::SlidingWindow(window))
+        load(connection, keys, Limit::SlidingWindow(window), Ask::Charge)
     },
 );
 
 const SLIDING_LOG: Entrant = Entrant::new(
     "tollgate sliding log",
     "the same with a window of one hour; a log holds 16 entries at the first measured check and 48 at the last",
-    |connection, keys| load(connection, keys, Limit::SlidingLog(SlidingLog::new(PER_HOUR, HOUR)?)),
+    |connection, keys| {
+        load(connection, keys, Limit::SlidingLog(SlidingLog::new(PER_HOUR, HOUR)?), Ask::Charge)
+    },
 );
 
 const CONCURRENCY: Entrant = Entrant {
@@ -64,18 +73,36 @@ const CONCURRENCY: Entrant = Entrant {
     ..Entrant::new(
         "tollgate concurrency",
         "the same; half of the checks take the only lease of their key, the other half release it",
-        |connection, keys| load(connection, keys, Limit::Concurrency(Concurrency::new(100, HOUR)?)),
+        |connection, keys| {
+            load(connection, keys, Limit::Concurrency(Concurrency::new(100, HOUR)?), Ask::Charge)
+        },
     )
 };
 
 const QUOTA: Entrant = Entrant::new(
     "tollgate quota",
     "the same with a calendar month; nothing is reserved",
-    |connection, keys| {
-        let month = Calendar::new(Period::Month { day: 1 }, "UTC")?.around(SystemClock.now());
-        load(connection, keys, Limit::Quota(Quota::new(PER_HOUR, 0, QuotaPeriod::Calendar(month))?))
-    },
+    |connection, keys| load(connection, keys, monthly_quota()?, Ask::Charge),
 );
+
+/// Checks, and what they are compared with: charges after the fact, and reservations.
+pub(super) const OPERATIONS: [Entrant; 5] = [
+    Entrant::new("check of a token bucket", "a charge of 1", |connection, keys| {
+        load(connection, keys, token_bucket()?, Ask::Charge)
+    }),
+    Entrant::new("record in a token bucket", "a charge of 1 after the fact", |connection, keys| {
+        load(connection, keys, token_bucket()?, Ask::Record)
+    }),
+    Entrant::new("check of a quota", "a charge of 1", |connection, keys| {
+        load(connection, keys, monthly_quota()?, Ask::Charge)
+    }),
+    Entrant::new("record in a quota", "a charge of 1 after the fact", |connection, keys| {
+        load(connection, keys, monthly_quota()?, Ask::Record)
+    }),
+    Entrant::new("reserve of a quota", "a reservation of 1 for an hour", |connection, keys| {
+        load(connection, keys, monthly_quota()?, Ask::Reserve)
+    }),
+];
 
 const HOUR: Span = Span::from_secs(3_600);
 /// The store's default.
@@ -87,15 +114,25 @@ struct OneRule {
     scope: Keyspace,
     subjects: Vec<Subject>,
     limit: Limit,
+    ask: Ask,
 }
 
-fn load(connection: &mut Connection, keys: &[String], limit: Limit) -> Result<Box<dyn Contender>> {
+/// The operation that is measured.
+#[derive(Clone, Copy)]
+enum Ask {
+    Charge,
+    Record,
+    Reserve,
+}
+
+fn load(connection: &mut Connection, keys: &[String], limit: Limit, ask: Ask) -> Result<Box<dyn Contender>> {
     let hasher = SubjectHasher::new([7; 32]);
     let rule = OneRule {
         caller: ScriptCodec::new(TimeSource::Store, MARGIN, |_, source| source.to_owned()),
         scope: Keyspace::new("shop", "search")?,
         subjects: keys.iter().map(|key| hasher.subject([("api_key", key.as_str())])).collect(),
         limit,
+        ask,
     };
     // Called once with its text, so that the server caches it under its digest.
     let check = [Check { key: 0, ticket: 1, gives_back: false }];
@@ -107,10 +144,11 @@ fn load(connection: &mut Connection, keys: &[String], limit: Limit) -> Result<Bo
 impl OneRule {
     fn plan(&self, check: &Check) -> Result<Plan<'_>> {
         let token = Token(check.ticket as u128);
-        let operation = match self.limit {
-            Limit::Concurrency(_) if check.gives_back => Operation::Release { token },
-            Limit::Concurrency(_) => Operation::Charge { cost: 1, token },
-            _ => Operation::charge(1),
+        let operation = match self.ask {
+            Ask::Charge if check.gives_back => Operation::Release { token },
+            Ask::Charge => Operation::Charge { cost: 1, token },
+            Ask::Record => Operation::Record { cost: 1 },
+            Ask::Reserve => Operation::Reserve { cost: 1, token, hold: HOUR },
         };
         let mut plan = Plan::new();
         plan.push(Item::new(self.scope.key(self.subjects[check.key]), self.limit, operation))?;
@@ -148,6 +186,7 @@ impl Contender for OneRule {
 fn is_expected(check: &Check, answer: &Answer) -> bool {
     match answer.verdict {
         Verdict::Admitted { .. } => !check.gives_back,
+        Verdict::Recorded { amount, .. } => amount == 1,
         Verdict::Done { amount } => check.gives_back && amount == 1,
         _ => false,
     }

@@ -68,7 +68,7 @@ pub(super) const THROTTLE: Entrant = Entrant {
 
 pub(super) const TG_CHECK: Entrant = Entrant {
     name: "tollgate TG.CHECK",
-    what: "`tollgate serve --rules`: `TG.CHECK api_key key` with one rule per `api_key`; the answer names the rule and has nine members",
+    what: "`tollgate serve --rules`: `TG.CHECK api_key key` with one rule per `api_key`; the answer names the rule and has ten members, a receipt among them",
     server: ServerKind::Tollgate,
     protocol: Protocol::Resp,
     path: "",

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::algorithm::machine::Write;
-use crate::answer::Answer;
 use crate::limit::Limit;
+use crate::plan::answer::Answer;
 use crate::plan::hold::Hold;
 use crate::plan::operation::{Operation, Token};
 use crate::state::{Change, State};

@@ -2,16 +2,17 @@
 //!
 //! Only this module rounds numbers for callers: waits up, remaining units down.
 
+pub mod exactness;
+
 use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
-use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::exactness::Exactness;
+use crate::decision::exactness::Exactness;
 use crate::limit::Algorithm;
-use crate::plan::operation::Mark;
+use crate::plan::answer::{Answer, AnsweredBy, Decline, PolicyKind, Retry, Verdict};
+use crate::plan::operation::{Mark, Operation};
 use crate::plan::{INLINE, Item, Outcome, Plan};
-use crate::store::StoreError;
 use crate::time::{Span, Time};
 
 /// A failure policy: what to answer if the store cannot decide.
@@ -24,12 +25,12 @@ pub enum OnFailure {
     Closed,
     /// Allow the request and flag the decision, so that the caller can save work.
     Degraded,
-    /// Ask a limiter in this process that has a share of the rule's capacity.
+    /// Ask a limiter in this process that has a share of the rule's limit.
     Local {
-        /// The share in percent, 1 to 100.
-        percent: u8,
+        /// The share in percent, 1 to 100; `None` for a fair share, one part per server.
+        percent: Option<u8>,
     },
-    /// Ask a limiter in this process that has these numbers for every rule and subject.
+    /// Ask a token bucket in this process that all subjects of the rule share.
     Cap {
         /// Units per period.
         amount: u64,
@@ -39,9 +40,15 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
-    /// Whether it allows requests on its own. Local limiters answer before this is needed.
-    const fn passes(self) -> bool {
-        matches!(self, OnFailure::Open | OnFailure::Degraded)
+    /// Returns its kind.
+    pub const fn kind(self) -> PolicyKind {
+        match self {
+            OnFailure::Open => PolicyKind::Open,
+            OnFailure::Closed => PolicyKind::Closed,
+            OnFailure::Degraded => PolicyKind::Degraded,
+            OnFailure::Local { .. } => PolicyKind::Local,
+            OnFailure::Cap { .. } => PolicyKind::Cap,
+        }
     }
 }
 
@@ -74,7 +81,7 @@ pub struct PlanDecision {
     pub source: Source,
     /// What the decision guarantees: the worst exactness class of the blocking rules.
     pub exactness: Exactness,
-    /// Allowed by a `degraded` failure policy, without the store's answer.
+    /// Allowed by a failure policy that admits everything (`open` or `degraded`), without the store's answer.
     pub degraded: bool,
     /// How long to wait before proceeding, in milliseconds: the longest delay of all rules.
     pub delay_ms: u64,
@@ -95,7 +102,9 @@ pub struct RuleOutcome {
     pub blocking: bool,
     /// The cost under this rule.
     pub cost: u64,
-    /// Its numbers, if the store answered.
+    /// Who answered for it.
+    pub by: AnsweredBy,
+    /// Its numbers, unless a failure policy answered that has none.
     pub numbers: Option<Numbers>,
 }
 
@@ -139,21 +148,60 @@ pub struct Undecided {
 }
 
 impl PlanDecision {
-    /// Decides a check from its Plan and the store's answer.
-    pub fn new(plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<PlanDecision, Undecided> {
+    /// Decides a check from its Plan and its Outcome.
+    pub fn new(plan: &Plan<'_>, outcome: &Outcome) -> Result<PlanDecision, Undecided> {
         let mut decision = PlanDecision::from_list(false);
-        decision.decide(plan, found)?;
+        decision.decide(plan, outcome)?;
         Ok(decision)
     }
 
     /// Overwrites `self` with the decision of a check. Moving a decision costs more than computing it.
-    pub fn decide(&mut self, plan: &Plan<'_>, found: Result<&Outcome, &StoreError>) -> Result<(), Undecided> {
+    pub fn decide(&mut self, plan: &Plan<'_>, outcome: &Outcome) -> Result<(), Undecided> {
         self.rules.clear();
-        match found {
-            Ok(outcome) => self.decide_by_store(plan, outcome),
-            Err(error) => {
-                self.decide_by_policies(plan, error);
-                Ok(())
+        self.allowed = true;
+        for (item, answer) in plan.items().iter().zip(&outcome.answers) {
+            match answer.verdict {
+                Verdict::Declined(why) if item.blocking => {
+                    return Err(Undecided { rule: item.key.keyspace().rule().to_owned(), why });
+                }
+                _ => self.push_rule(item, answer, outcome.now),
+            }
+        }
+        self.finish(plan);
+        Ok(())
+    }
+
+    /// Adds what postpaid rules booked beside the check. It has happened, so they allow the request. A shadow rule whose
+    /// limit it exceeded would have refused it. Without answers the store did not book it.
+    pub fn add_records(&mut self, items: &[Item<'_>], answers: Option<&[(Time, Answer)]>) {
+        for (index, item) in items.iter().enumerate() {
+            let answered = answers.and_then(|answers| answers.get(index));
+            let (overdrawn, by, numbers) = match answered {
+                Some((now, answer)) => {
+                    let overdrawn = matches!(answer.verdict, Verdict::Recorded { overdraft: 1.., .. });
+                    (overdrawn, answer.by, Some(numbers(answer, *now)))
+                }
+                None => (false, AnsweredBy::Policy(PolicyKind::Open), None),
+            };
+            let cost = match item.operation {
+                Operation::Record { cost } => cost,
+                _ => 0,
+            };
+            let rule = RuleOutcome { cost, ..rule_outcome(item, item.blocking || !overdrawn, by, numbers) };
+            // Not `push`: with a single caller the compiler inlines it there, where every check needs it.
+            self.rules.insert(self.rules.len(), rule);
+            if self.source == Source::Unmatched {
+                self.source = Source::Store;
+            }
+            if answered.is_none() {
+                self.source = Source::Fallback;
+            }
+            if item.blocking && self.allowed {
+                let lowest = self.headline().map(RuleOutcome::headroom);
+                if lowest.is_none_or(|lowest| rule.headroom() < lowest) {
+                    self.headline = Some(self.rules.len() - 1);
+                }
+                self.exactness = self.exactness.max(by.exactness(&item.limit));
             }
         }
     }
@@ -192,59 +240,44 @@ impl PlanDecision {
         self.rules.iter().filter(|rule| !rule.blocking && !rule.allowed)
     }
 
-    fn decide_by_store(&mut self, plan: &Plan<'_>, outcome: &Outcome) -> Result<(), Undecided> {
-        self.allowed = true;
-        for (item, answer) in plan.items().iter().zip(&outcome.answers) {
-            match answer.verdict {
-                Verdict::Declined(why) if item.blocking => {
-                    return Err(Undecided { rule: item.key.keyspace().rule().to_owned(), why });
-                }
-                _ => self.push_rule(item, answer.is_admitted(), Some(numbers(answer, outcome.now))),
-            }
-        }
-        self.source = if self.rules.is_empty() { Source::Unmatched } else { Source::Store };
-        self.finish(plan, false);
-        Ok(())
-    }
-
-    fn decide_by_policies(&mut self, plan: &Plan<'_>, error: &StoreError) {
-        // Wrong credentials must never open the gate.
-        let may_open = !matches!(error, StoreError::Misconfigured(_));
-        self.allowed = true;
-        for item in plan.items() {
-            self.push_rule(item, may_open && item.on_failure.passes(), None);
-        }
-        self.source = Source::Fallback;
-        let degraded =
-            plan.items().iter().any(|item| item.blocking && item.on_failure == OnFailure::Degraded);
-        self.finish(plan, degraded);
-    }
-
     /// Records one rule's result.
     #[inline]
-    fn push_rule(&mut self, item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) {
+    fn push_rule(&mut self, item: &Item<'_>, answer: &Answer, now: Time) {
+        let allowed = answer.is_admitted();
         self.allowed &= allowed || !item.blocking;
-        self.rules.push(rule_outcome(item, allowed, numbers));
+        let numbers = answer.by.has_numbers().then(|| numbers(answer, now));
+        self.rules.push(rule_outcome(item, allowed, answer.by, numbers));
     }
 
-    /// Computes headline, exactness and delay from the rules' results.
-    fn finish(&mut self, plan: &Plan<'_>, degraded: bool) {
+    /// Computes source, headline, exactness and delay from the rules' results.
+    fn finish(&mut self, plan: &Plan<'_>) {
         let (rules, allowed) = (self.rules.as_slice(), self.allowed);
+        // Most requests match one rule, which needs no ranking.
+        if let ([rule], [item]) = (rules, plan.items())
+            && rule.blocking
+        {
+            self.delay_ms = if allowed { rule.delay_ms() } else { 0 };
+            (self.source, self.degraded) = (rule.source(), allowed && rule.is_unlimited());
+            (self.headline, self.exactness) = (Some(0), rule.by.exactness(&item.limit));
+            return;
+        }
         let mut headline: Option<(usize, HeadlineRank)> = None;
-        let (mut exactness, mut delay_ms) = (Exactness::Exact, 0);
+        let (mut exactness, mut delay_ms, mut degraded) = (Exactness::Exact, 0, false);
+        let mut source = if rules.is_empty() { Source::Unmatched } else { Source::Store };
         for (index, (rule, item)) in rules.iter().zip(plan.items()).enumerate() {
+            if rule.source() == Source::Fallback {
+                source = Source::Fallback;
+            }
             if !rule.blocking {
                 continue;
             }
-            exactness = exactness.max(match self.source {
-                Source::Fallback => Exactness::Bounded,
-                _ => item.limit.exactness(),
-            });
+            exactness = exactness.max(rule.by.exactness(&item.limit));
+            degraded |= rule.is_unlimited();
             if rule.allowed != allowed {
                 continue;
             }
             if allowed {
-                delay_ms = delay_ms.max(rule.numbers.map_or(0, |numbers| numbers.delay_ms));
+                delay_ms = delay_ms.max(rule.delay_ms());
             }
             let rank = if allowed {
                 HeadlineRank::Headroom(rule.headroom())
@@ -257,7 +290,7 @@ impl PlanDecision {
             }
         }
         self.headline = headline.map(|(index, _)| index);
-        self.degraded = degraded && allowed;
+        (self.source, self.degraded) = (source, allowed && degraded);
         (self.exactness, self.delay_ms) = (exactness, delay_ms);
     }
 }
@@ -270,12 +303,32 @@ enum HeadlineRank {
 }
 
 impl RuleOutcome {
+    #[inline]
+    const fn source(&self) -> Source {
+        match self.by {
+            AnsweredBy::Store => Source::Store,
+            AnsweredBy::Rule => Source::Rule,
+            AnsweredBy::Policy(_) => Source::Fallback,
+        }
+    }
+
+    /// Whether its failure policy admits everything.
+    #[inline]
+    const fn is_unlimited(&self) -> bool {
+        matches!(self.by, AnsweredBy::Policy(PolicyKind::Open | PolicyKind::Degraded))
+    }
+
     /// Returns how many more requests of this cost would fit.
     #[inline]
     fn headroom(&self) -> u64 {
         let Some(numbers) = &self.numbers else { return 0 };
         // Most requests cost 1. This avoids a division, the most expensive step of a decision.
         if self.cost <= 1 { numbers.remaining } else { fit(numbers.remaining, self.cost) }
+    }
+
+    #[inline]
+    fn delay_ms(&self) -> u64 {
+        self.numbers.as_ref().map_or(0, |numbers| numbers.delay_ms)
     }
 
     fn wait(&self) -> RetryAfter {
@@ -289,7 +342,7 @@ const fn fit(remaining: u64, cost: u64) -> u64 {
     remaining / cost
 }
 
-fn rule_outcome(item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) -> RuleOutcome {
+fn rule_outcome(item: &Item<'_>, allowed: bool, by: AnsweredBy, numbers: Option<Numbers>) -> RuleOutcome {
     RuleOutcome {
         rule_index: item.rule_index,
         variant: item.variant,
@@ -297,6 +350,7 @@ fn rule_outcome(item: &Item<'_>, allowed: bool, numbers: Option<Numbers>) -> Rul
         allowed,
         blocking: item.blocking,
         cost: item.operation.cost().unwrap_or(0),
+        by,
         numbers,
     }
 }
@@ -306,6 +360,7 @@ fn numbers(answer: &Answer, now: Time) -> Numbers {
         Verdict::Refused(Retry::At(at)) => (RetryAfter::Ms((at - now).ms_ceil()), 0),
         Verdict::Refused(Retry::Never) => (RetryAfter::Never, 0),
         Verdict::Admitted { delay } => (RetryAfter::Ms(0), delay.ms_ceil()),
+        Verdict::Recorded { free_at, .. } => (RetryAfter::Ms((free_at - now).ms_ceil()), 0),
         Verdict::Done { .. } | Verdict::BookedLate { .. } | Verdict::Declined(_) => (RetryAfter::Ms(0), 0),
     };
     Numbers {

@@ -26,38 +26,34 @@
 
 pub mod account;
 pub mod algorithm;
-pub mod answer;
-pub mod attributes;
-pub mod calendar;
-pub mod client_address;
 pub mod decision;
-pub mod exactness;
 pub mod key;
 pub mod limit;
-pub mod path;
 pub mod plan;
+pub mod request;
 pub mod rules;
-mod short_bytes;
 pub mod state;
 pub mod store;
 pub mod time;
 
 pub use account::Account;
 pub use algorithm::machine::{Machine, Step, Write};
-pub use answer::{Answer, Decline, Retry, Verdict};
-pub use attributes::Attributes;
-pub use client_address::{Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address};
+pub use decision::exactness::Exactness;
 pub use decision::{OnFailure, PlanDecision};
-pub use exactness::Exactness;
 pub use key::{HoldKey, Key, Keyspace, StoredKey, Subject, SubjectHasher, SubjectHashers};
 pub use limit::error::LimitError;
 pub use limit::{Algorithm, Limit};
+pub use plan::answer::{Answer, Decline, Retry, Verdict};
 pub use plan::evaluate::{Evaluation, evaluate, evaluate_holds, single_item_writes};
 pub use plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
 pub use plan::operation::{Mark, Operation, Report, Token};
 pub use plan::receipt::{Nonce, Receipt};
 pub use plan::request_id::RequestId;
 pub use plan::{Item, Outcome, Plan, PlanError};
+pub use request::attributes::Attributes;
+pub use request::client_address::{
+    Cidr, ClientAddress, Prefixes, ProxyHeader, TrustedProxies, client_address,
+};
 pub use state::{Change, CorruptState, State};
 pub use store::{Store, StoreError};
 pub use time::{EXACT_MAX, Span, Tick, Time};

@@ -2,6 +2,8 @@
 
 pub mod error;
 mod numbers;
+pub mod room;
+pub mod share;
 
 use crate::algorithm::bucket::{Bucket, BucketKind};
 use crate::algorithm::bucket_ring::{BucketRing, BucketRingState, COUNTS_MAX, RingChange};
@@ -13,8 +15,8 @@ use crate::algorithm::penalty::Penalty;
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
-use crate::answer::{Answer, Decline, Retry, Verdict};
-use crate::exactness::Exactness;
+use crate::decision::exactness::Exactness;
+use crate::plan::answer::{Answer, Decline, Retry, Verdict};
 use crate::plan::hold::HoldLookup;
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::state::{Change, State};
@@ -171,6 +173,7 @@ impl Limit {
     }
 
     /// Returns its exactness class when one store decides alone.
+    #[inline]
     pub const fn exactness(&self) -> Exactness {
         match self {
             Limit::SlidingWindow(limit) => match limit.counting() {
@@ -201,8 +204,10 @@ impl Limit {
             | (
                 Limit::Quota(_),
                 Operation::Reserve { token, .. }
+                | Operation::Extend { token, .. }
                 | Operation::Settle { token, .. }
-                | Operation::Cancel { token },
+                | Operation::Cancel { token }
+                | Operation::Refund { mark: Mark::Held { token, .. }, .. },
             ) => token,
             _ => return None,
         };
@@ -223,6 +228,13 @@ impl Limit {
         if let Operation::Reset { .. } = operation {
             let done = Verdict::Done { amount: 0 };
             return self.status(None, now).write(done, Mark::None, Change::Reset, now);
+        }
+        if let Operation::LeaveAtMost { remaining } = *operation {
+            let status = self.status(state, now);
+            return match status.remaining.saturating_sub(remaining) {
+                0 => status.unchanged(Verdict::Done { amount: 0 }),
+                excess => self.decide_hold(state, hold, now, &Operation::Record { cost: excess }),
+            };
         }
         macro_rules! step {
             ($limit:ident, $kind:ident) => {{

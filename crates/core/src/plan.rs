@@ -1,6 +1,8 @@
 //! Plans: one check as data, and the Outcome that a store returns for it.
 
+pub mod answer;
 pub mod evaluate;
+pub mod failure;
 pub mod hold;
 pub mod operation;
 pub mod receipt;
@@ -8,10 +10,10 @@ pub mod request_id;
 
 use smallvec::SmallVec;
 
-use crate::answer::{Answer, Decline, Verdict};
 use crate::decision::OnFailure;
 use crate::key::{HoldKey, Key, Subject};
 use crate::limit::Limit;
+use crate::plan::answer::{Answer, Decline, Verdict};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::receipt::Nonce;
 use crate::plan::request_id::RequestId;
@@ -23,7 +25,7 @@ pub(crate) const INLINE: usize = 4;
 /// One check as data. A store applies it in one atomic step. Valid by construction.
 ///
 /// A Plan is either a check or a follow-up. The items of a check ask for admission together: all are charged or none.
-/// The items of a follow-up (refund, release, settle and so on) are independent of each other.
+/// The items of a follow-up (record, refund, release, settle and so on) are independent of each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan<'r> {
     items: SmallVec<[Item<'r>; INLINE]>,
@@ -199,8 +201,38 @@ impl<'r> Plan<'r> {
         charged_at: Time,
         life: Span,
     ) -> Result<Plan<'r>, PlanError> {
-        let request_id = Some(RequestId::of_return(nonce, charged_at, life, &item));
+        let mark = match item.operation {
+            Operation::Refund { mark, .. } => mark,
+            _ => Mark::None,
+        };
+        Plan::settling(item, mark, nonce, charged_at, life)
+    }
+
+    /// Returns the Plan that settles one charge, once: a refund of what was too much, or a record of what was too little.
+    /// Both have the id of the [return](Plan::returning), so that a charge is either returned or settled.
+    pub fn settling(
+        item: Item<'r>,
+        mark: Mark,
+        nonce: Nonce,
+        charged_at: Time,
+        life: Span,
+    ) -> Result<Plan<'r>, PlanError> {
+        let request_id = Some(RequestId::of_return(nonce, mark, charged_at, life, &item));
         Ok(Plan { request_id, ..Plan::of(item)? })
+    }
+
+    /// Returns the Plan that reads the answer to an earlier return of the same charge by another operation: by a refund if
+    /// this Plan records, or by a record if it refunds. It writes nothing. `None` if this Plan is no return.
+    pub fn other_return(&self) -> Option<Plan<'r>> {
+        let request_id = self.request_id.filter(|id| id.charged_at.is_some())?;
+        let item = self.items.first()?;
+        let operation = match item.operation {
+            Operation::Refund { .. } => Operation::Record { cost: 0 },
+            Operation::Record { .. } => Operation::Refund { mark: Mark::None, cost: 0, amount: 0 },
+            _ => return None,
+        };
+        let request_id = Some(RequestId { content: request_id.content ^ request_id::RECORD, ..request_id });
+        Some(Plan { request_id, ..Plan::of(Item { operation, ..*item }).ok()? })
     }
 
     /// Returns its request id, if it has one.
@@ -213,6 +245,15 @@ impl<'r> Plan<'r> {
         for item in &mut self.items {
             if let Some(cost) = item.operation.cost() {
                 item.operation = Operation::Peek { cost };
+            }
+        }
+    }
+
+    /// Turns every record into one of cost 0, which writes nothing.
+    pub fn peek_records(&mut self) {
+        for item in &mut self.items {
+            if let Operation::Record { cost } = &mut item.operation {
+                *cost = 0;
             }
         }
     }
@@ -249,12 +290,18 @@ impl<'r> Plan<'r> {
         let answered = self.items.iter().zip(&outcome.answers);
         let items = answered.filter_map(|(item, answer)| {
             let cost = item.operation.cost().filter(|_| answer.mark != Mark::None)?;
-            Some(Item { operation: answer.mark.undo(cost, &item.limit), ..*item })
+            let operation = match item.operation {
+                // The reservation itself was there before.
+                Operation::Extend { .. } => Operation::refund(answer.mark, cost),
+                _ => answer.mark.undo(cost, &item.limit),
+            };
+            Some(Item { operation, ..*item })
         });
         Plan { items: items.collect(), request_id: self.request_id }
     }
 
     /// Returns its items, in the order of the rules file.
+    #[inline]
     pub fn items(&self) -> &[Item<'r>] {
         &self.items
     }
@@ -272,6 +319,7 @@ impl Item<'_> {
         let amount = match self.operation {
             Operation::Refund { cost, amount, .. } => cost.max(amount),
             Operation::Settle { actual, .. } => actual,
+            Operation::Record { cost } | Operation::Credit { cost } => cost,
             _ => self.operation.cost().unwrap_or(0),
         };
         if amount > EXACT_MAX {
@@ -288,7 +336,7 @@ impl Item<'_> {
             Operation::Charge { token, .. } => {
                 matches!(self.limit, Limit::Concurrency(_)) && token == Token::NONE
             }
-            Operation::Reserve { token, .. } => token == Token::NONE,
+            Operation::Reserve { token, .. } | Operation::Extend { token, .. } => token == Token::NONE,
             _ => false,
         };
         lacks_token.then_some(ItemFault::TokenMissing)
@@ -316,7 +364,7 @@ impl<'r> Item<'r> {
         self.limit.hold_token(&self.operation).map(|token| self.key.hold_key(token))
     }
 
-    /// Whether it asks for admission: a charge, a peek or a reservation.
+    /// Whether it asks for admission: a charge, a peek, a reservation or its extension.
     pub const fn asks_for_admission(&self) -> bool {
         self.operation.cost().is_some()
     }
@@ -343,8 +391,11 @@ impl Outcome {
             }
             changed |= match (item.operation, answer.verdict) {
                 (_, Verdict::Done { .. } | Verdict::BookedLate { .. }) => true,
+                (Operation::Record { cost }, Verdict::Recorded { .. }) => cost > 0,
                 (
-                    Operation::Charge { cost, .. } | Operation::Reserve { cost, .. },
+                    Operation::Charge { cost, .. }
+                    | Operation::Reserve { cost, .. }
+                    | Operation::Extend { more: cost, .. },
                     Verdict::Admitted { .. },
                 ) => cost > 0 && !matches!(item.limit, Limit::Penalty(_)),
                 _ => false,

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 
-use crate::exactness::Exactness;
+use crate::decision::exactness::Exactness;
 use crate::plan::{Outcome, Plan};
 use crate::state::CorruptState;
 use crate::time::Time;
@@ -21,6 +21,11 @@ pub trait Store {
     /// Returns how much its answer to this Plan may differ from that of one atomic step.
     fn exactness(&self, _plan: &Plan<'_>) -> Exactness {
         Exactness::Exact
+    }
+
+    /// Whether it may apply a Plan and then fail to say so. Then what must not be applied twice needs a request id.
+    fn may_lose_answers(&self) -> bool {
+        true
     }
 
     /// Returns the store's time, as well as it is known without a request to the store. Plans are made for this instant.

@@ -1,5 +1,7 @@
 //! Instants, spans and ticks, in integer microseconds. Nothing here reads a clock.
 
+pub mod calendar;
+
 use std::fmt;
 use std::ops::Sub;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -110,6 +112,7 @@ impl Span {
     pub const MAX: Span = Span(EXACT_MAX);
 
     /// Returns a span of `us` microseconds, at most [`Span::MAX`].
+    #[inline]
     pub const fn from_us(us: u64) -> Span {
         if us > EXACT_MAX { Span::MAX } else { Span(us) }
     }

@@ -10,10 +10,9 @@ pub(crate) mod terminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use commands::{
-    check, completions, config as config_command, estimate, explain, guide, import, lint, man, presets,
-    reset, schema, serve as serve_command, token, r#try,
-};
+use commands::program::{completions, man};
+use commands::rules::{estimate, explain, guide, import, lint, presets, schema, r#try};
+use commands::server::{check, config as config_command, reset, serve as serve_command, token};
 
 /// Admission control: may this request, job or token spend proceed right now?
 #[derive(Parser)]

@@ -8,7 +8,7 @@ mod unused_attributes;
 
 use tollgate::core::algorithm::quota::QuotaPeriod;
 use tollgate::core::rules::{Mode, Planned, Request, RuleLimit, RuleSet, RuleTrace, SubjectParts};
-use tollgate::core::{Limit, PlanError, Subject, SubjectHashers, Time, Token};
+use tollgate::core::{Limit, Plan, PlanError, Subject, SubjectHashers, Time, Token};
 
 use rules_text::RulesText;
 
@@ -23,6 +23,8 @@ pub(crate) struct Explanation<'a> {
     /// Every rule, in the order of the file; empty if the deny or bypass list decides.
     traces: Vec<RuleTrace<'a, 'a>>,
     planned: Result<Planned<'a>, PlanError>,
+    /// What postpaid rules book beside the Plan.
+    records: Plan<'a>,
     rules_text: &'a RulesText,
 }
 
@@ -37,12 +39,14 @@ impl<'a> Explanation<'a> {
     ) -> Explanation<'a> {
         // A lease needs a token; this one is never used.
         let request = Request { token: Token(1), id: None, ..request };
-        let planned = rules.plan(&request, hashers, now);
+        let (mut plan, mut records) = (Plan::new(), Plan::new());
+        let planned = rules.plan_postpaid(&request, hashers, now, &mut plan, &mut records);
+        let planned = planned.map(|planned| planned.with_plan(plan));
         let traces = match planned {
             Ok(Planned::Denied(_) | Planned::Bypassed(_)) => Vec::new(),
             _ => rules.explain(&request, hashers.current(), now),
         };
-        Explanation { rules, request, now, hashers, example_key, traces, planned, rules_text }
+        Explanation { rules, request, now, hashers, example_key, traces, planned, records, rules_text }
     }
 
     fn hash(&self, subjects: &SubjectParts<'_>) -> Subject {

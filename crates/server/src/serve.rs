@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate::MemoryStore;
 use tollgate::core::{Keyspace, SubjectHashers};
 use tollgate::engine::Setup;
+use tollgate::guard::{FleetSize, Guarded};
 use tollgate::limiter::BuildError;
 
 use crate::config::{Config, LoadError, Loaded, StoreConfig};
@@ -60,23 +61,33 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let tls = config.tls.as_ref().map(|files| Tls::load(files, access.accepts_uncertified())).transpose()?;
     let (rules, source) = RulesOrigin::read(config.rules.as_deref())?;
     let calls = Arc::<StoreCalls>::default();
-    let work = match &config.store {
-        StoreConfig::Memory { .. } => WorkShares::unlimited(),
-        StoreConfig::Redis(_) => {
-            WorkShares::of_store(Arc::clone(&calls), config.store_deadline, config.in_flight_max_per_caller)
-        }
-    };
     let own_keys_max = config.store.own_keys_max();
     let rules_name = source.name().to_owned();
     let setup = Setup::default()
         .rules_source(source)
         .request_horizon(config.request_id_horizon)
         .receipt_life(config.receipt_life);
-    let limiter = main.block_on(open(config.store, config.hashers, setup, &rules_name, &calls))?;
+    let fleet_size = Arc::new(FleetSize::stated(config.servers));
+    let limiter = main.block_on(open(
+        config.store,
+        config.hashers,
+        setup,
+        &rules_name,
+        &calls,
+        Arc::clone(&fleet_size),
+    ))?;
     let fleet = main.block_on(fleet::of(&limiter))?;
     let (differences, others) = watch::channel(Others::default());
     let (evicted, evictions) = watch::channel(Evictions::default());
     let shared_store = limiter.redis_store();
+    let work = match shared_store.clone() {
+        None => WorkShares::unlimited(),
+        Some(store) => WorkShares::of_store(
+            move || store.in_flight_target(),
+            config.store_deadline,
+            config.in_flight_max_per_caller,
+        ),
+    };
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
     // In the namespace of the rules, which separates fleets on one store.
@@ -107,7 +118,8 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     });
     let comparing = fleet.map(|fleet| {
         let (state, ending) = (Arc::clone(&state), state.ending.clone());
-        main.spawn(fleet.compare(move || state.rules.in_force().fingerprint.clone(), differences, ending))
+        let in_force = move || state.rules.in_force().fingerprint.clone();
+        main.spawn(fleet.compare(in_force, differences, fleet_size, ending))
     });
     if let Some(store) = shared_store {
         main.spawn(evictions::watch(store, evicted, state.ending.clone()));
@@ -143,6 +155,7 @@ async fn open(
     setup: Setup,
     rules_name: &str,
     calls: &Arc<StoreCalls>,
+    fleet_size: Arc<FleetSize>,
 ) -> Result<Backed> {
     let refused = |error: BuildError| match error {
         BuildError::Rules { problems } => {
@@ -175,6 +188,7 @@ async fn open(
                 Failure::of_store(error_chain(&error), hint)
             })?;
             let store = TimedStore::new(connected, Arc::clone(calls));
+            let store = Guarded::new(store, fleet_size);
             Ok(Backed::Redis(setup.build(store).map_err(refused)?))
         }
     }

@@ -9,6 +9,8 @@
 //!   what the limit allows for the span. [`CallResult::Unknown`] does not count.
 //! - **False refusal.** A refusal is justified if everything that may have counted against it leaves no room for it.
 //!   [`CallResult::Unknown`] and [`CallResult::Degraded`] count in full.
+//! - **Records and credits.** Recorded cost was not admitted: it never counts as over-admission, and in full against
+//!   refusals. Limits hold net of credits: the bound of a span grows by all credits that may have come before its end.
 //! - **Request ids.** However often an id was admitted, it is one charge.
 //!
 //! The guarantees by algorithm (`L` limit, `W` window, `b` bucket of a sliding window, `k = W/b`):
@@ -33,7 +35,7 @@
 //! Requirements on a history:
 //!
 //! - It contains every charge on its keys, from the first on, and the limit never changed. A Plan of several rules is
-//!   recorded in one history per rule: in one history, an id belongs to one key.
+//!   recorded in one history per rule: in one history, an id belongs to one key. A check and a record may share it.
 //! - `start` was read before the call was made and `end` after the answer arrived, both on the store's clock, which was
 //!   never set back.
 //! - A charge that may have been given back (a refund, a lost race for several slots) is recorded as
@@ -95,6 +97,10 @@ pub enum CallResult {
     Degraded,
     /// No answer: a timeout or a lost connection. The call may have taken effect or not.
     Unknown,
+    /// A record, whether or not it was answered.
+    Recorded,
+    /// A credit, whether or not it was answered. Its cost is what it asked for.
+    Credited,
 }
 
 /// How long a lease was held, as far as its owner knows.
@@ -206,12 +212,14 @@ impl CallResult {
             CallResult::Refuse => "refuse",
             CallResult::Degraded => "degraded",
             CallResult::Unknown => "unknown",
+            CallResult::Recorded => "recorded",
+            CallResult::Credited => "credited",
         }
     }
 
     /// Whether the store may have charged the call.
     const fn may_charge(self) -> bool {
-        !matches!(self, CallResult::Refuse)
+        !matches!(self, CallResult::Refuse | CallResult::Credited)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod suite;
 
 use std::fmt::Debug;
 
+use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::{Answer, Decline, Mark, Operation, Retry, Span, Time, Verdict, Write};
 
 /// An integer that is wide enough not to overflow.
@@ -88,6 +89,7 @@ impl Status {
             remaining: small(self.remaining.max(0)),
             reset_at: time(self.reset_at),
             mark,
+            by: AnsweredBy::Store,
         }
     }
 
@@ -107,9 +109,27 @@ impl Status {
         Expected { answer: self.answer(verdict, mark), write: ExpectedWrite::Until(time(dies_at)) }
     }
 
+    /// A record of `amount` units. Without units, nothing is written.
+    fn recorded(self, booked: Booked, mark: Mark, dies_at: Big) -> Expected {
+        let verdict = Verdict::Recorded {
+            amount: small(booked.amount),
+            overdraft: small(booked.overdraft.clamp(0, END)),
+            free_at: time(booked.free_at),
+        };
+        if booked.amount == 0 { self.unchanged(verdict) } else { self.written(verdict, mark, dies_at) }
+    }
+
     fn amended(self, given: Big) -> Expected {
         Expected { answer: self.answer(done(given), Mark::None), write: ExpectedWrite::Amended }
     }
+}
+
+/// What a record booked.
+struct Booked {
+    amount: Big,
+    /// Units above the limit, or a negative number.
+    overdraft: Big,
+    free_at: Big,
 }
 
 impl Expected {

@@ -17,37 +17,37 @@ struct Mutant {
     run: fn(u64, u64) -> Result<Tally, Difference>,
 }
 
-macro_rules! hunt {
+macro_rules! find_difference {
     (fixed_window, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::FixedWindow, _>(make!(fixed_window, $at), $steps, $seed)
+        differential::find_difference::<suite::FixedWindow, _>(make!(fixed_window, $at), $steps, $seed)
     };
     (sliding_window, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::SlidingWindow, _>(make!(sliding_window, $at), $steps, $seed)
+        differential::find_difference::<suite::SlidingWindow, _>(make!(sliding_window, $at), $steps, $seed)
     };
     (sliding_log, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::SlidingLog, _>(make!(sliding_log, $at), $steps, $seed)
+        differential::find_difference::<suite::SlidingLog, _>(make!(sliding_log, $at), $steps, $seed)
     };
     (bucket, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::Bucket, _>(make!(bucket, $at), $steps, $seed)
+        differential::find_difference::<suite::Bucket, _>(make!(bucket, $at), $steps, $seed)
     };
     (concurrency, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::Concurrency, _>(make!(concurrency, $at), $steps, $seed)
+        differential::find_difference::<suite::Concurrency, _>(make!(concurrency, $at), $steps, $seed)
     };
     (quota, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::Quota, _>(make!(quota, $at), $steps, $seed)
+        differential::find_difference::<suite::Quota, _>(make!(quota, $at), $steps, $seed)
     };
     (bucket_ring, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::BucketRing, _>(make!(bucket_ring, $at), $steps, $seed)
+        differential::find_difference::<suite::BucketRing, _>(make!(bucket_ring, $at), $steps, $seed)
     };
     (hold_sums, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::Reservations, _>(make!(quota, $at), $steps, $seed)
-            .and_then(|_| differential::hunt::<suite::Quota, _>(make!(quota, $at), $steps, $seed))
+        differential::find_difference::<suite::Reservations, _>(make!(quota, $at), $steps, $seed)
+            .and_then(|_| differential::find_difference::<suite::Quota, _>(make!(quota, $at), $steps, $seed))
     };
     (meter, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::Meter, _>(make!(meter, $at), $steps, $seed)
+        differential::find_difference::<suite::Meter, _>(make!(meter, $at), $steps, $seed)
     };
     (penalty, $at:ident, $steps:expr, $seed:expr) => {
-        differential::hunt::<suite::Penalty, _>(make!(penalty, $at), $steps, $seed)
+        differential::find_difference::<suite::Penalty, _>(make!(penalty, $at), $steps, $seed)
     };
 }
 

@@ -12,6 +12,7 @@ mod explain;
 mod follow_up;
 mod keep_alive;
 mod nonces;
+mod postpaid;
 mod sealed_receipts;
 mod setup;
 mod tokens;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, Guard};
+use tollgate_core::plan::failure::{NoLocalAnswers, answer_by_policies};
 use tollgate_core::rules::{Planned, Request, RuleSet};
 use tollgate_core::{
     Decline, Outcome, Plan, PlanDecision, Span, Store, StoreError, SubjectHashers, Time, Token,
@@ -31,8 +33,11 @@ use tollgate_document::Source;
 pub use acquire::AcquireError;
 pub use check_error::CheckError;
 pub use decision::{Decision, RuleDecision};
-pub use explain::{Account, Counted, Explanation, Reason, RuleExplanation, Standing};
-pub use follow_up::{FollowUpError, Returned};
+pub use explain::{Account, Counted, ExplainedNumbers, Explanation, Reason, RuleExplanation};
+pub use follow_up::{
+    Actual, Extension, FollowUpError, MeterSum, MeterValue, Recorded, Returned, RuleExtension, RuleRecord,
+    RuleUsage,
+};
 pub use keep_alive::KeepAlive;
 pub use sealed_receipts::{InvalidReceipts, ReceiptOwner};
 pub(crate) use setup::yaml;
@@ -88,6 +93,13 @@ enum Intent {
     },
 }
 
+impl Intent {
+    /// Whether the cost is an estimate, for which postpaid rules are asked like others.
+    const fn reserves(self) -> bool {
+        matches!(self, Intent::Reserve { .. })
+    }
+}
+
 /// A check in progress: attributes, matched rules, Plan, Outcome, Decision.
 struct CheckInProgress<'q, S> {
     engine: &'q Inner<S>,
@@ -128,9 +140,21 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
     ) -> Result<bool, CheckError> {
         plan.clear();
         let planned = active.rules.plan_into(&self.request, &self.engine.hashers, self.now, plan)?;
+        Ok(self.prepare(active, &planned, plan, found))
+    }
+
+    /// Completes a Plan of charges by what the check intends. Returns whether the store must be asked.
+    #[inline(always)]
+    fn prepare(
+        &self,
+        active: &ActiveRules,
+        planned: &Planned<'_, ()>,
+        plan: &mut Plan<'_>,
+        found: &mut PlanDecision,
+    ) -> bool {
         let Planned::Plan { .. } = planned else {
-            *found = decision::without_store(&planned);
-            return Ok(false);
+            *found = decision::without_store(planned);
+            return false;
         };
         match self.intent {
             Intent::Charge => (),
@@ -142,7 +166,24 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
             let id = self.engine.hashers.current().subject([("request", id)]);
             plan.set_request_id(id, self.engine.horizon, active.text_hash);
         }
-        Ok(true)
+        true
+    }
+
+    /// Makes the decision by failure policies. Without a guard there is no limiter in this process that `local` and `cap`
+    /// could ask.
+    #[cold]
+    fn conclude_without_store(
+        &mut self,
+        plan: &Plan<'_>,
+        error: &StoreError,
+        found: &mut PlanDecision,
+        accounts: &mut Accounts,
+    ) -> Result<bool, CheckError> {
+        if matches!(error, StoreError::IdReused) {
+            return Err(CheckError::IdReused);
+        }
+        let outcome = answer_by_policies(plan, error, self.now, &NoLocalAnswers);
+        self.conclude(plan, Ok(&outcome), found, accounts)
     }
 
     /// Makes the decision. Returns whether there is one; if not, the Plan must be made for another instant.
@@ -153,12 +194,13 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
         found: &mut PlanDecision,
         accounts: &mut Accounts,
     ) -> Result<bool, CheckError> {
-        if matches!(outcome, Err(StoreError::IdReused)) {
-            return Err(CheckError::IdReused);
-        }
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return self.conclude_without_store(plan, error, found, accounts),
+        };
         match found.decide(plan, outcome) {
             Ok(()) => {
-                let charged_at = outcome.map_or(Time::ZERO, |outcome| outcome.now);
+                let charged_at = outcome.now;
                 accounts.note(plan, self.now, charged_at);
                 if let Some(id) = self.request.id {
                     let id = self.engine.hashers.current().subject([("nonce of a request", id)]);
@@ -198,7 +240,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// Decides as [`check`](Engine::check) does; quotas hold the cost for at most `hold` instead of counting it.
-    pub(crate) async fn reserve(&self, mut request: Request<'_>, hold: Span) -> Result<Decision, CheckError> {
+    pub async fn reserve(&self, mut request: Request<'_>, hold: Span) -> Result<Decision, CheckError> {
         if request.token == Token::NONE {
             request.token = self.inner.token_for(&request);
         }
@@ -211,6 +253,9 @@ impl<S: Store> Engine<S> {
         request: Request<'_>,
         intent: Intent,
     ) -> Result<Decision, CheckError> {
+        if active.rules.has_postpaid() && !intent.reserves() {
+            return self.decide_postpaid(active, request, intent).await;
+        }
         let mut decision = Decision::new(active);
         let Decision { active, found, accounts } = &mut decision;
         let mut check = CheckInProgress::new(&self.inner, &active.rules, request, intent);
@@ -289,6 +334,9 @@ impl<C: Clock> Engine<MemoryStore<C>> {
         request: Request<'_>,
         intent: Intent,
     ) -> Result<(), CheckError> {
+        if decision.active.rules.has_postpaid() {
+            return self.decide_postpaid_into(decision, request, intent);
+        }
         let Decision { active, found, accounts } = decision;
         let now = self.inner.store.now();
         let mut check = CheckInProgress::at(&self.inner, &active.rules, request, intent, now);
@@ -300,6 +348,18 @@ impl<C: Clock> Engine<MemoryStore<C>> {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Few rule sets have postpaid rules.
+    #[cold]
+    fn decide_postpaid_into(
+        &self,
+        decision: &mut Decision,
+        request: Request<'_>,
+        intent: Intent,
+    ) -> Result<(), CheckError> {
+        *decision = poll_ready(self.decide_postpaid(self.inner.rules.load(), request, intent))?;
         Ok(())
     }
 }

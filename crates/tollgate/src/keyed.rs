@@ -170,6 +170,7 @@ impl KeyedDecision {
             Verdict::Refused(Retry::Never) => None,
             Verdict::Admitted { .. }
             | Verdict::Done { .. }
+            | Verdict::Recorded { .. }
             | Verdict::BookedLate { .. }
             | Verdict::Declined(_) => Some(Duration::ZERO),
         }

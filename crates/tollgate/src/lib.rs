@@ -35,7 +35,10 @@
 //! | look without charging | [`peek`](Limiter::peek) | |
 //! | wait for admission | [`acquire`](Limiter::acquire) | keep the [`Permit`] while you work |
 //! | limit what runs at the same time | [`lease`](Limiter::lease) | drop the [`Permit`]; [`keep_alive`](Permit::keep_alive) for long work |
-//! | spend an unknown cost | [`reserve`](Limiter::reserve) | [`settle`](Reservation::settle) the actual cost |
+//! | spend an unknown cost | [`reserve`](Limiter::reserve) | [`extend`](Reservation::extend) it, [`settle`](Reservation::settle) the actual cost |
+//! | book what was already spent | [`record`](Limiter::record) | see [`overdraft`](RuleRecord::overdraft) |
+//! | take back without a receipt | [`credit`](Limiter::credit) | limits hold net of credits |
+//! | see what a subject has used | [`usage`](Limiter::usage) | used, remaining and overdraft of every rule |
 //! | undo a charge | [`refund`](Limiter::refund) | each rule gives back what it still counts |
 //! | record how an attempt ended | [`report`](Limiter::report) | penalties grow or are cleared |
 //! | delete consumption | [`reset`](Limiter::reset) | the subject starts again |
@@ -93,19 +96,14 @@ mod random;
 pub mod store;
 
 #[cfg(feature = "rules")]
-mod decision_json;
-#[cfg(feature = "rules")]
 #[doc(hidden)]
 pub mod engine;
 #[cfg(feature = "rules")]
-pub mod headers;
-#[cfg(feature = "rules")]
-mod json;
+#[doc(hidden)]
+pub mod guard;
 #[cfg(feature = "rules")]
 #[doc(hidden)]
 pub mod limiter;
-#[cfg(feature = "rules")]
-pub mod problem;
 #[cfg(feature = "rules")]
 mod request;
 #[cfg(feature = "rules")]
@@ -116,6 +114,8 @@ pub mod rules;
 pub mod shorthand;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "rules")]
+mod wire;
 
 #[doc(no_inline)]
 pub use clock::{Clock, FastClock, ManualClock, SystemClock};
@@ -131,9 +131,10 @@ pub use tollgate_core::{Algorithm, Exactness, LimitError, Time};
 
 #[cfg(feature = "rules")]
 pub use limiter::{
-    AcquireError, BuildError, CheckError, Decision, Explanation, FollowUpError, InvalidReceipts, KeepAlive,
-    Limiter, LimiterBuilder, LocalLimiter, LocalLimiterBuilder, LocalPermit, LocalReservation, Permit,
-    Reservation, Returned, RuleDecision, RuleExplanation,
+    AcquireError, Actual, BuildError, CheckError, Decision, Explanation, Extension, FollowUpError,
+    InvalidReceipts, KeepAlive, Limiter, LimiterBuilder, LocalLimiter, LocalLimiterBuilder, LocalPermit,
+    LocalReservation, Permit, Recorded, Reservation, Returned, RuleDecision, RuleExplanation, RuleExtension,
+    RuleRecord, RuleUsage,
 };
 #[cfg(feature = "rules")]
 pub use request::Request;
@@ -144,12 +145,17 @@ pub use tollgate_core::Attributes;
 pub use tollgate_core::decision::Source;
 #[cfg(feature = "rules")]
 pub use tollgate_core::{Decline, Receipt, Report, SubjectHasher as HashKey, SubjectHashers as HashKeys};
+#[cfg(feature = "rules")]
+pub use wire::{headers, problem};
 
 /// Compiles and runs the programs of the guides.
 #[cfg(all(doctest, feature = "redis", feature = "tower"))]
 mod guides {
     #[doc = include_str!("../../../docs/guides/embed.md")]
     struct Embed;
+
+    #[doc = include_str!("../../../docs/guides/reserve.md")]
+    struct Reserve;
 
     #[doc = include_str!("../../../docs/guides/tower.md")]
     struct Tower;

@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use tollgate_core::{Receipt, Report, StoreError, SubjectHashers};
 
 pub use crate::engine::{
-    Account, AcquireError, BuildError, CheckError, Counted, Decision, Explanation, FollowUpError,
-    InvalidReceipts, KeepAlive, Reason, Returned, RuleDecision, RuleExplanation, Standing,
+    Account, AcquireError, Actual, BuildError, CheckError, Counted, Decision, ExplainedNumbers, Explanation,
+    Extension, FollowUpError, InvalidReceipts, KeepAlive, Reason, Recorded, Returned, RuleDecision,
+    RuleExplanation, RuleExtension, RuleRecord, RuleUsage,
 };
 pub use builder::{LimiterBuilder, LocalLimiterBuilder};
 pub use local::LocalLimiter;
@@ -21,6 +22,7 @@ pub use permit::{LocalPermit, Permit};
 pub use reservation::{LocalReservation, Reservation};
 
 use crate::engine::Engine;
+use crate::guard::Guarded;
 use crate::request::Request;
 use store_adapter::CustomStore;
 
@@ -55,8 +57,8 @@ pub struct Limiter {
 enum Backing {
     Memory(LocalLimiter),
     #[cfg(feature = "redis")]
-    Redis(Engine<crate::store::redis::RedisStore>),
-    Custom(Engine<CustomStore>),
+    Redis(Engine<Guarded<crate::store::redis::RedisStore>>),
+    Custom(Engine<Guarded<CustomStore>>),
 }
 
 /// Evaluates the same expression with whichever engine there is.
@@ -146,7 +148,7 @@ impl Limiter {
     ) -> Result<Reservation, CheckError> {
         let request = request.into();
         let decision = with_engine!(self, engine => engine.reserve(request.as_core(), hold.into()).await)?;
-        Ok(Reservation::new(self.clone(), decision))
+        Ok(Reservation::new(self.clone(), decision, hold))
     }
 
     /// Gives back what the decision charged, because the request was not carried out. Returns what each rule gave back:
@@ -189,6 +191,65 @@ impl Limiter {
     /// Releases the leases among the receipts. What other rules were charged stays charged.
     pub async fn release_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         with_engine!(self, engine => engine.release_receipts(receipts).await)
+    }
+
+    /// Books the cost of work that was already done under every rule that matches the request. It never refuses:
+    /// consumption may exceed the limit, and later requests wait until it has come back.
+    ///
+    /// A request with an id is booked once, however often it is sent, for as long as the limiter remembers ids. Without
+    /// one, the limiter draws an id for its own retries. Concurrency limits and penalties decline.
+    pub async fn record<'a>(&self, request: impl Into<Request<'a>>) -> Result<Recorded, FollowUpError> {
+        let request = request.into();
+        with_engine!(self, engine => engine.record(request.as_core()).await)
+    }
+
+    /// Takes consumption back under every rule that matches the request, without a receipt: at most what the rule counts
+    /// now. The amounts say by how much the counted consumption fell. Prefer [`refund`](Self::refund), which takes back
+    /// only what was charged: after a credit, limits hold net of credits.
+    ///
+    /// A request with an id is credited once. Queues, concurrency limits and penalties decline.
+    pub async fn credit<'a>(&self, request: impl Into<Request<'a>>) -> Result<Vec<Returned>, FollowUpError> {
+        let request = request.into();
+        with_engine!(self, engine => engine.credit(request.as_core()).await)
+    }
+
+    /// Holds `more` units under a reservation by its receipts, also one of another process: all rules or none. Its holds
+    /// end not before `hold` from now. If it is refused, the reservation stays as it was. See [`Extension`].
+    ///
+    /// Give an id that is new for each extension, so that a repeat after a lost answer changes nothing. Without one, the
+    /// limiter draws an id for its own retries.
+    pub async fn extend_receipts(
+        &self,
+        receipts: &[Receipt],
+        more: u64,
+        hold: Duration,
+        id: Option<&str>,
+    ) -> Result<Extension, FollowUpError> {
+        with_engine!(self, engine => engine.extend_receipts(receipts, more, hold.into(), id).await)
+    }
+
+    /// Settles a reservation by its receipts, also one of another process: quotas count the actual amount instead of the
+    /// held sum, other rules give back what was too much or book what was too little, and leases are released. Settling
+    /// again changes nothing.
+    pub async fn settle_receipts(
+        &self,
+        receipts: &[Receipt],
+        actual: impl Into<Actual>,
+    ) -> Result<Vec<Returned>, StoreError> {
+        let actual = actual.into();
+        with_engine!(self, engine => engine.settle_receipts(receipts, &actual).await)
+    }
+
+    /// Cancels a reservation by its receipts: every rule gives back what it can, once.
+    pub async fn cancel_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        with_engine!(self, engine => engine.cancel_receipts(receipts).await)
+    }
+
+    /// Returns what the request's subjects have used under every rule that matches the request. Changes nothing. The
+    /// cost of the request does not matter.
+    pub async fn usage<'a>(&self, request: impl Into<Request<'a>>) -> Result<Vec<RuleUsage>, FollowUpError> {
+        let request = request.into();
+        with_engine!(self, engine => engine.usage(request.as_core()).await)
     }
 
     /// The [receipts](Decision::receipts) of a decision as one text; `None` if nothing can be given back. The text is
@@ -262,8 +323,16 @@ impl Limiter {
         with_engine!(self, engine => engine.release_unawaited(decision));
     }
 
-    async fn settle(&self, decision: &Decision, actual: u64) -> Result<Vec<Returned>, StoreError> {
+    async fn settle(&self, decision: &Decision, actual: &Actual) -> Result<Vec<Returned>, StoreError> {
         with_engine!(self, engine => engine.settle(decision, actual).await)
+    }
+
+    fn new_id(&self) -> String {
+        with_engine!(self, engine => engine.new_id())
+    }
+
+    fn cancel_unawaited(&self, receipts: &[Receipt]) {
+        with_engine!(self, engine => engine.cancel_receipts_unawaited(receipts));
     }
 
     fn refund_unawaited(&self, decision: &Decision) {

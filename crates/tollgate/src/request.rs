@@ -24,6 +24,7 @@ use tollgate_core::{Attributes, Token, rules};
 pub struct Request<'a> {
     attributes: Held<'a>,
     cost: u64,
+    states_cost: bool,
     token: Token,
     id: Option<&'a str>,
 }
@@ -50,7 +51,7 @@ impl<'a> Request<'a> {
 
     #[inline]
     const fn of(attributes: Held<'a>) -> Request<'a> {
-        Request { attributes, cost: 1, token: Token::NONE, id: None }
+        Request { attributes, cost: 1, states_cost: false, token: Token::NONE, id: None }
     }
 
     /// Sets one attribute. A second value for the same name replaces the first.
@@ -67,10 +68,13 @@ impl<'a> Request<'a> {
 
     /// Sets the cost: how many units the request consumes, under rules that do not set a cost themselves. The default
     /// is 1. A request of cost 0 is admitted when a request of cost 1 would be, and consumes nothing.
+    ///
+    /// Under a postpaid rule, a cost that is set has already been spent: it is booked, not asked for. A request without one
+    /// asks with cost 0.
     #[inline]
     #[must_use]
     pub fn cost(self, cost: u64) -> Request<'a> {
-        Request { cost, ..self }
+        Request { cost, states_cost: true, ..self }
     }
 
     /// Makes the check idempotent: a request with the same id gets the same answer and is charged once, for as long as
@@ -90,7 +94,13 @@ impl<'a> Request<'a> {
             Held::Here(attributes) => attributes,
             Held::Elsewhere(attributes) => attributes,
         };
-        rules::Request { attributes, cost: self.cost, token: self.token, id: self.id }
+        rules::Request {
+            attributes,
+            cost: self.cost,
+            states_cost: self.states_cost,
+            token: self.token,
+            id: self.id,
+        }
     }
 }
 
@@ -185,8 +195,8 @@ impl<'a> From<&'a Attributes<'_>> for Request<'a> {
 impl<'a> From<rules::Request<'a>> for Request<'a> {
     #[inline]
     fn from(request: rules::Request<'a>) -> Request<'a> {
-        let rules::Request { attributes, cost, token, id } = request;
-        Request { attributes: Held::Elsewhere(attributes), cost, token, id }
+        let rules::Request { attributes, cost, states_cost, token, id } = request;
+        Request { attributes: Held::Elsewhere(attributes), cost, states_cost, token, id }
     }
 }
 

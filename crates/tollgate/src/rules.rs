@@ -9,6 +9,7 @@ mod foreign_words;
 mod limit;
 pub mod lint;
 mod notation;
+mod postpaid;
 pub mod presets;
 mod renamed_keys;
 mod resolve;

@@ -27,7 +27,7 @@
 //! 3. waits for the slot if a leaky-bucket queue delayed the request. A request that is dropped meanwhile stays charged;
 //! 4. calls the inner service. Leases of concurrency limits are held until its response is there, and released before
 //!    the body of the response is sent;
-//! 5. adds the header fields of [`crate::headers`] to its own responses and those of the inner service.
+//! 5. adds the header fields of [`crate::wire::headers`] to its own responses and those of the inner service.
 //!
 //! A request that is allowed although the store did not answer carries [`Degraded`] in its extensions.
 

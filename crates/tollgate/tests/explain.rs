@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate::core::decision::Numbers;
 use tollgate::core::rules::Request;
 use tollgate::core::{Mark, Token};
-use tollgate::limiter::Standing;
+use tollgate::limiter::ExplainedNumbers;
 use tollgate::{Attributes, Explanation, HashKey, LocalLimiter, ManualClock, Report};
 
 /// Every algorithm, small enough to be exhausted in a few steps.
@@ -45,8 +45,8 @@ fn unmarked(numbers: Option<Numbers>) -> Option<Numbers> {
     numbers.map(|numbers| Numbers { mark: Mark::None, ..numbers })
 }
 
-fn numbers(standing: &Option<Standing>) -> Option<Numbers> {
-    standing.as_ref().map(|standing| standing.numbers)
+fn numbers(explained: &Option<ExplainedNumbers>) -> Option<Numbers> {
+    explained.as_ref().map(|explained| explained.numbers)
 }
 
 /// Steps: time that passes, what is asked, whether the attempt is reported as a failure.

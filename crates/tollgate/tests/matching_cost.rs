@@ -118,6 +118,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         missing: Missing::Skip,
         limit: RuleLimit::Deny,
         cost: Cost::FromRequest,
+        postpaid: false,
         on_failure: FailurePolicy::default(),
         mode: Mode::Enforce,
         rollout: Rollout::ALL,

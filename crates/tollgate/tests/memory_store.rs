@@ -276,7 +276,7 @@ rules:
     clock.advance(Duration::from_secs(2 * 3_600));
     limiter.sweep();
     assert!(check("ip", "10.9.9.9"), "removed anonymous subjects make room");
-    assert_eq!(limiter.usage().overflowed, 990);
+    assert_eq!(limiter.keys().overflowed, 990);
 }
 
 #[test]

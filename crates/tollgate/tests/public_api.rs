@@ -111,10 +111,10 @@ fn the_local_limiter_and_its_decisions() {
     assert!(limiter.explain(request("search")).rule("bucket").unwrap().applies);
     limiter.replace_rules(RULES).unwrap();
     assert_eq!(limiter.rules_version(), 1);
-    assert_eq!(limiter.usage().keys_max, 1_000);
+    assert_eq!(limiter.keys().keys_max, 1_000);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("consumption");
-    assert_eq!(limiter.save(&file).unwrap(), limiter.usage().keys);
+    assert_eq!(limiter.save(&file).unwrap(), limiter.keys().keys);
     limiter.restore(&file).unwrap();
     limiter.sweep();
 }

@@ -10,7 +10,7 @@ use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
-use tollgate_core::calendar::Periods;
+use tollgate_core::time::calendar::Periods;
 use tollgate_core::{
     Decline, Item, Key, Keyspace, Limit, Mark, Nonce, Operation, Plan, Receipt, Span, SubjectHasher, Time,
     Verdict,

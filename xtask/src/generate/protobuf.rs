@@ -1,4 +1,4 @@
-//! Generates Rust for the protobuf messages of gateways from their definitions.
+//! Generates Rust for the messages of Envoy's rate limit service from our definitions of them.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use prost::Message;
 
 /// The folder of the definitions and of the generated code.
-const VENDORED: &str = "crates/server/vendor/envoy";
-const SERVICE: &str = "envoy/service/ratelimit/v3/rls.proto";
+const DEFINITIONS: &str = "crates/server/proto";
+const SERVICE: &str = "service.proto";
 /// The module that contains all packages.
 const MODULES: &str = "mod.rs";
 /// The file descriptors for server reflection.
@@ -15,7 +15,7 @@ const DESCRIPTORS: &str = "descriptors.rs";
 
 /// Path and contents of every file.
 pub(crate) fn all() -> Result<Vec<(String, String)>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(VENDORED);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DEFINITIONS);
     let mut compiler = protox::Compiler::new([&root])?;
     compiler.include_imports(true).include_source_info(false);
     let descriptors = compiler.open_file(SERVICE)?.file_descriptor_set();
@@ -33,9 +33,9 @@ pub(crate) fn all() -> Result<Vec<(String, String)>> {
     for entry in std::fs::read_dir(folder.path())? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).context("a file without a name")?;
-        files.push((format!("{VENDORED}/generated/{name}"), std::fs::read_to_string(&path)?));
+        files.push((format!("{DEFINITIONS}/generated/{name}"), std::fs::read_to_string(&path)?));
     }
-    files.push((format!("{VENDORED}/generated/{DESCRIPTORS}"), bytes(&descriptors.encode_to_vec())));
+    files.push((format!("{DEFINITIONS}/generated/{DESCRIPTORS}"), bytes(&descriptors.encode_to_vec())));
     files.sort();
     Ok(files)
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Folders with third-party files, or with data that is wrong on purpose.
-const FOREIGN: &[&str] = &["vendor", "corpus"];
+/// Folders with generated or third-party files, or with data that is wrong on purpose.
+const FOREIGN: &[&str] = &["generated", "vendor", "corpus"];
 
 pub(super) struct Tree {
     files: BTreeMap<String, File>,
@@ -160,7 +160,12 @@ mod tests {
 
     #[test]
     fn vendored_files_are_not_ours() {
-        let tree = Tree::of(&[("a/vendor/x.js", ""), ("fuzz/corpus/x", ""), ("a/vendors.rs", "")]);
+        let tree = Tree::of(&[
+            ("a/vendor/x.js", ""),
+            ("a/generated/x.rs", ""),
+            ("fuzz/corpus/x", ""),
+            ("a/vendors.rs", ""),
+        ]);
         let ours: Vec<&str> =
             tree.files().filter(|file| file.is_ours()).map(|file| file.path.as_str()).collect();
         assert_eq!(ours, ["a/vendors.rs"]);

@@ -4,20 +4,26 @@
 //! tick in lowest terms, so nothing is rounded.
 //!
 //! - Guarantee: in any time t, at most `capacity + rate * t` units are admitted. A shaper admits a unit with a delay,
-//!   so that units proceed at the rate.
+//!   so that units proceed at the rate. Records are not admitted and may exceed it.
 //! - State: debt in `1 / scale` units of cost, the instant at which it was that much, in microseconds, and `scale`.
 //! - Admits cost c iff `debt + c * scale <= capacity * scale`. A shaper with a queue of q has the capacity q + 1.
 //! - Retry at: now + `ceil((debt + c * scale - capacity * scale) / drain)` ticks.
 //! - Key may expire at: the instant at which the debt is drained.
 //! - Refund: the part of the charge that has not drained since. A shaper gives nothing back.
+//! - Record: adds to the debt, above the capacity too, up to the debt that drains in 31 days or in two fill times,
+//!   whichever is longer, and at most 2^53 - 1 - `capacity * scale`. A shaper answers when the units may proceed.
+//! - Credit: subtracts from what is left of the debt, but not below zero. A shaper declines.
 //! - Largest intermediate: `debt + cost * scale`, at most 2^53 - 1. [`Bucket`] requires `2 * capacity * scale <= 2^53 -
 //!   1`, and a debt read from a store is clamped so that one capacity still fits.
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
-use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive, positive_span};
+use crate::plan::answer::{Answer, Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
+
+/// Longest time that a recorded debt takes to drain, unless two fill times are longer.
+const OVERDRAFT_MAX: Span = Span::from_secs(31 * 86_400);
 
 /// A debt of at most `capacity` units that drains at `rate` units per `period`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -77,6 +83,30 @@ impl Bucket {
             || Err(inexact(rate, period, capacity)),
             |(scale, drain, tick)| Ok(Bucket { capacity, scale, drain, tick, kind }),
         )
+    }
+
+    /// Returns the same limit in a tick in which `times` its capacity fits beside one capacity, so that records have room.
+    pub fn with_room(self, times: u64) -> Result<Bucket, LimitError> {
+        let has_room = |bucket: &Bucket| {
+            let largest =
+                bucket.capacity.checked_mul(bucket.scale).and_then(|one| one.checked_mul(times + 1));
+            largest.is_some_and(|largest| largest <= EXACT_MAX)
+        };
+        let coarser = || {
+            let drain = self.drain.checked_mul(Tick::Milli.us()).filter(|_| self.tick == Tick::Micro)?;
+            let common = gcd(drain, self.scale);
+            let bucket =
+                Bucket { scale: self.scale / common, drain: drain / common, tick: Tick::Milli, ..self };
+            (bucket.drain <= EXACT_MAX).then_some(bucket)
+        };
+        if has_room(&self) {
+            return Ok(self);
+        }
+        coarser().filter(has_room).ok_or_else(|| LimitError::TooLarge {
+            what: "capacity",
+            found: self.capacity,
+            max: EXACT_MAX / (times + 1) / coarser().map_or(self.scale, |bucket| bucket.scale),
+        })
     }
 
     /// Returns the largest debt, in units of cost.
@@ -206,7 +236,8 @@ impl Bucket {
         // Debt that has drained since this instant, in this limit's scale.
         let drained_since =
             |since: Time| self.tick.whole_in(at - since).saturating_mul(self.drain).min(EXACT_MAX);
-        let cost = cost.min(self.capacity);
+        // No charge and no record is larger.
+        let cost = cost.min((EXACT_MAX - self.ceiling()) / self.scale);
         let left = (cost * self.scale).saturating_sub(drained_since(charged_at.floor(tick)));
         let left = left.min(amount.min(cost) * self.scale);
         let drained = convert(drained_since(state.time.ceil(tick)), self.scale, state.scale);
@@ -217,6 +248,46 @@ impl Bucket {
         let next = BucketState { debt: state.debt - given, ..*state };
         let (debt, at) = self.current(Some(&next), now);
         self.status(debt, at).amend(Verdict::Done { amount: given / state.scale }, next)
+    }
+
+    /// Returns the largest debt that records bring about.
+    fn debt_max(&self) -> u64 {
+        let month = self.tick.whole_in(OVERDRAFT_MAX).saturating_mul(self.drain);
+        month.max(2 * self.ceiling()).min(EXACT_MAX - self.ceiling())
+    }
+
+    fn record(&self, debt: u64, at: Time, now: Time, cost: u64) -> Step<BucketState> {
+        let amount = cost.min(self.debt_max().saturating_sub(debt) / self.scale);
+        let left = BucketState { debt: debt + amount * self.scale, time: at, scale: self.scale };
+        let excess = (left.debt + self.scale).saturating_sub(self.ceiling());
+        let free_at = match self.kind {
+            BucketKind::Queue => now.plus(self.delay(debt)),
+            _ if excess == 0 => now,
+            BucketKind::Tokens | BucketKind::Meter => at.plus(self.drained_in(excess)),
+        };
+        let overdraft = left.debt.saturating_sub(self.ceiling()).div_ceil(self.scale);
+        let recorded = Verdict::Recorded { amount, overdraft, free_at };
+        let status = self.status(left.debt, at);
+        if amount == 0 {
+            return status.unchanged(recorded);
+        }
+        let mark = match self.kind {
+            BucketKind::Queue => Mark::None,
+            BucketKind::Tokens | BucketKind::Meter => Mark::At { time: at },
+        };
+        status.write(recorded, mark, left, status.reset_at)
+    }
+
+    fn credit(&self, debt: u64, at: Time, cost: u64) -> Step<BucketState> {
+        // The cost is cut before it is multiplied.
+        let given = (cost.min(debt.div_ceil(self.scale)) * self.scale).min(debt);
+        let next = BucketState { debt: debt - given, time: at, scale: self.scale };
+        let (status, done) = (self.status(next.debt, at), Verdict::Done { amount: given / self.scale });
+        match next.debt {
+            _ if given == 0 => status.unchanged(done),
+            0 => status.amend(done, next),
+            _ => status.write(done, Mark::None, next, status.reset_at),
+        }
     }
 }
 
@@ -312,6 +383,10 @@ impl Machine for Bucket {
                     Mark::At { time } => self.refund(state, now, time, (cost, amount)),
                     _ => self.status(debt, at).decline(Decline::NotHeld),
                 }
+            }
+            (Operation::Record { cost }, _) => self.record(debt, at, now, cost),
+            (Operation::Credit { cost }, BucketKind::Tokens | BucketKind::Meter) => {
+                self.credit(debt, at, cost)
             }
             _ => self.status(debt, at).decline(Decline::NotSupported),
         }

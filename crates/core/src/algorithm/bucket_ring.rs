@@ -11,7 +11,8 @@
 //!   instant. Reads compute that for the entries that they need. The next charge converts all entries, once.
 //! - Key may expire at: `buckets + 1` bucket lengths after the start of the newest entry.
 //! - Refund: only the [`REFUND_REACH`] newest entries, so that the work is bounded, and not into buckets of another length.
-//! - Largest intermediate: `running total + cost`, below 2^54; totals wrap at 2^53, and live cost is below that.
+//! - Record and credit: as in `sliding_window.rs`. A credit drops emptied entries and converts nothing.
+//! - Largest intermediate: `running total + cost`, below 2^54; totals wrap at 2^53, and all entries together cost less.
 //!   Interpolated: `count * bucket ticks`, at most 2^53 - 1, because a larger oldest bucket is clamped.
 
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
 use crate::algorithm::sliding_log::{Entry, REFUND_REACH, distance, wrapped};
 use crate::algorithm::sliding_window::{BUCKETS_MAX, Counting, SlidingWindow, SlidingWindowState};
-use crate::answer::{Decline, Retry, Verdict};
+use crate::plan::answer::{Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -61,6 +62,13 @@ pub enum RingChange {
         index: usize,
         /// Units given back.
         cost: u64,
+    },
+    /// Drop the oldest entries, and let the next one count from a higher total.
+    TakeOldest {
+        /// Number of entries that no longer count or are empty now.
+        dropped: usize,
+        /// The new running total before the first entry.
+        base: u64,
     },
     /// The new state: the buckets had another length or form.
     Replace(BucketRingState),
@@ -163,6 +171,66 @@ impl BucketRing {
         let status = self.status(current, current.used + cost, Some(current.start));
         let mark = Mark::Window { start: current.start };
         status.write(admitted, mark, self.add(current, cost), status.reset_at)
+    }
+
+    fn record(&self, current: &Current<'_>, now: Time, cost: u64) -> Step<RingChange> {
+        let count_max = match self.window.counting() {
+            Counting::Strict => EXACT_MAX,
+            Counting::Interpolated => EXACT_MAX / self.ticks(),
+        };
+        let bucket_room = count_max.saturating_sub(self.newest_count(current));
+        let amount = cost.min(bucket_room).min(EXACT_MAX - current.live);
+        if amount == 0 {
+            return self.unchanged(current).unchanged(self.recorded(current, now, 0));
+        }
+        let change = self.add(current, amount);
+        let mut left = current.state.cloned();
+        BucketRing::commit(&mut left, change.clone());
+        let after = self.current(left.as_ref(), current.now);
+        let (status, mark) = (self.unchanged(&after), Mark::Window { start: current.start });
+        status.write(self.recorded(&after, now, amount), mark, change, status.reset_at)
+    }
+
+    /// Returns the verdict on a record of `amount` units, which this state contains.
+    fn recorded(&self, after: &Current<'_>, now: Time, amount: u64) -> Verdict {
+        let limit = self.window.limit();
+        Verdict::Recorded {
+            amount,
+            overdraft: after.used.saturating_sub(limit),
+            free_at: if after.used < limit { now } else { self.retry(after, limit - 1) },
+        }
+    }
+
+    /// Returns the units that count in the newest bucket.
+    fn newest_count(&self, current: &Current<'_>) -> u64 {
+        let Some(state) = current.state else { return 0 };
+        let first = state.entries.partition_point(|entry| self.counted_start(state, entry) < current.start);
+        let before = first.checked_sub(1).map_or(state.base, |last| state.entries[last].total);
+        distance(before, current.total)
+    }
+
+    /// Takes units out of the oldest buckets. The amount is what counts less, as in a refund.
+    fn credit(&self, current: &Current<'_>, cost: u64) -> Step<RingChange> {
+        let given = cost.min(current.live);
+        let Some(state) = current.state.filter(|_| given > 0) else {
+            return self.unchanged(current).unchanged(Verdict::Done { amount: 0 });
+        };
+        let last_expired = current.expired.checked_sub(1);
+        let before = last_expired.map_or(state.base, |last| state.entries[last].total);
+        let is_dropped = |entry: &Entry| {
+            let has_left = self.leaves_at(self.counted_start(state, entry)) <= current.now;
+            has_left || distance(before, entry.total) <= given
+        };
+        let dropped = state.entries.partition_point(is_dropped);
+        let change = RingChange::TakeOldest { dropped, base: wrapped(before + given) };
+        let mut left = Some(state.clone());
+        BucketRing::commit(&mut left, change.clone());
+        let after = self.current(left.as_ref(), current.now);
+        let (status, done) = (self.unchanged(&after), Verdict::Done { amount: current.used - after.used });
+        if after.live == 0 {
+            return status.amend(done, change);
+        }
+        status.write(done, Mark::None, change, status.reset_at)
     }
 
     fn add(&self, current: &Current<'_>, cost: u64) -> RingChange {
@@ -271,7 +339,20 @@ impl BucketRingState {
             self.entries.drain(..expired);
         }
         let total = self.entries.back().map_or(self.base, |newest| newest.total);
+        self.cut_oldest((distance(self.base, total) + cost).saturating_sub(EXACT_MAX));
         self.push(start, wrapped(total + cost));
+    }
+
+    /// Takes units out of the oldest entries, and drops those that are empty then.
+    ///
+    /// A charge needs this only if another rule recorded enough units in the oldest bucket that an interpolated window counts a
+    /// part of it. More than enough of it stays.
+    fn cut_oldest(&mut self, excess: u64) {
+        if excess > 0 {
+            let dropped = self.entries.partition_point(|entry| distance(self.base, entry.total) <= excess);
+            self.entries.drain(..dropped);
+            self.base = wrapped(self.base + excess);
+        }
     }
 
     fn take(&mut self, index: usize, cost: u64) {
@@ -282,13 +363,11 @@ impl BucketRingState {
     /// Converts counts of a window with fewer buckets. The newest bucket is kept even if it is empty, for its time.
     pub(crate) fn from_counts(state: &SlidingWindowState) -> BucketRingState {
         let mut ring = BucketRingState { bucket: state.bucket, ..BucketRingState::default() };
-        let mut total = 0;
         for (age, &count) in
             state.counts.iter().enumerate().rev().filter(|(age, count)| *age == 0 || **count > 0)
         {
             if let Some(start) = state.newest.us().checked_sub(age as u64 * state.bucket.us()) {
-                total = wrapped(total + count);
-                ring.push(Time::from_us(start), total);
+                ring.add(0, Time::from_us(start), count);
             }
         }
         ring
@@ -325,6 +404,8 @@ impl Machine for BucketRing {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost, amount } => self.refund(&current, mark, amount.min(cost)),
+            Operation::Record { cost } => self.record(&current, now, cost),
+            Operation::Credit { cost } => self.credit(&current, cost),
             _ => self.unchanged(&current).decline(Decline::NotSupported),
         }
     }
@@ -334,6 +415,11 @@ impl Machine for BucketRing {
             RingChange::Replace(state) => *slot = Some(state),
             RingChange::Add { expired, start, cost } => {
                 slot.get_or_insert_default().add(expired, start, cost);
+            }
+            RingChange::TakeOldest { dropped, base } => {
+                let state = slot.get_or_insert_default();
+                state.base = base;
+                state.entries.drain(..dropped);
             }
             RingChange::Take { index, cost } => slot.get_or_insert_default().take(index, cost),
         }

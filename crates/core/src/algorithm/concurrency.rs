@@ -13,8 +13,8 @@
 
 use crate::algorithm::hold_sums::{self, HoldSums, Pair};
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
-use crate::answer::{Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive_at_most, positive_span};
+use crate::plan::answer::{Decline, Retry, Verdict};
 use crate::plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::time::{Span, Time};

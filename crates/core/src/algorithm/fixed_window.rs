@@ -1,18 +1,20 @@
 //! Fixed window: at most `limit` units in each aligned window.
 //!
 //! - Guarantee: no window admits more than `limit` units. A burst across a window's end can get up to `2 * limit`.
+//!   Records are not admitted and may exceed it.
 //! - State: start of the newest window seen and its length, both in microseconds, and the units used in it.
 //! - Admits cost c iff `used + c <= limit`.
 //! - Retry at: the end of the window whose units are counted.
 //! - Key may expire at: the same instant.
 //! - Refund: only while the window of the charge is the one in the state, and has the same length.
+//! - Record: adds to the units used, up to 2^53 - 1. Credit: subtracts, but not below zero, and keeps the expiry.
 //! - Largest intermediate: `used + cost`, below 2^54. Lua compares `cost <= limit - used` instead.
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
-use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive, positive_span};
+use crate::plan::answer::{Answer, Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation};
-use crate::time::{Span, Time};
+use crate::time::{EXACT_MAX, Span, Time};
 
 /// At most `limit` units in each window of length `window`, aligned to 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,6 +124,41 @@ impl FixedWindow {
             _ => status.decline(Decline::NotHeld),
         }
     }
+
+    fn record(&self, current: Current, now: Time, cost: u64) -> Step<FixedWindowState> {
+        let Current { start, used, free_at } = current;
+        let amount = cost.min(EXACT_MAX - used);
+        let left = FixedWindowState { start, window: self.window, used: used + amount };
+        let free_at = if amount == 0 { free_at } else { start.plus(self.window) };
+        let recorded = Verdict::Recorded {
+            amount,
+            overdraft: left.used.saturating_sub(self.limit),
+            free_at: if left.used < self.limit { now } else { free_at },
+        };
+        let status = self.status(left.used, free_at);
+        if amount == 0 {
+            return status.unchanged(recorded);
+        }
+        status.write(recorded, Mark::Window { start }, left, free_at)
+    }
+
+    /// Takes units out of the window in the state, whatever its length, as long as it counts.
+    fn credit(
+        &self,
+        state: Option<&FixedWindowState>,
+        current: Current,
+        cost: u64,
+    ) -> Step<FixedWindowState> {
+        let Current { used, free_at, .. } = current;
+        let amount = cost.min(used);
+        let (status, done) = (self.status(used - amount, free_at), Verdict::Done { amount });
+        match state {
+            Some(state) if amount > 0 => {
+                status.amend(done, FixedWindowState { used: used - amount, ..*state })
+            }
+            _ => status.unchanged(done),
+        }
+    }
 }
 
 /// The window in force, and the units that count.
@@ -152,6 +189,8 @@ impl Machine for FixedWindow {
             Operation::Charge { cost, .. } => self.charge(current, cost),
             Operation::Peek { cost } => self.charge(current, cost).without_write(),
             Operation::Refund { mark, cost, amount } => self.refund(state, current, mark, amount.min(cost)),
+            Operation::Record { cost } => self.record(current, now, cost),
+            Operation::Credit { cost } => self.credit(state, current, cost),
             _ => self.status(current.used, current.free_at).decline(Decline::NotSupported),
         }
     }

@@ -77,14 +77,16 @@ impl HoldSums {
         }
     }
 
-    /// Takes `units` from the first pairs at or after `end`.
-    pub fn take(&mut self, end: Time, mut units: u64) {
+    /// Takes `units` from the first pairs at or after `end`. Returns how many there were.
+    pub fn take(&mut self, end: Time, units: u64) -> u64 {
+        let mut missing = units;
         for pair in self.pairs.iter_mut().filter(|pair| pair.end >= end) {
-            let taken = units.min(pair.units);
+            let taken = missing.min(pair.units);
             pair.units -= taken;
-            units -= taken;
+            missing -= taken;
         }
         self.pairs.retain(|pair| pair.units > 0);
+        units - missing
     }
 
     /// Returns the last end, or `None` if nothing is held.

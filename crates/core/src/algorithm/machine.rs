@@ -1,6 +1,6 @@
 //! The interface of all algorithms: decide without writing, then commit a small change.
 
-use crate::answer::{Answer, Decline, Verdict};
+use crate::plan::answer::{Answer, AnsweredBy, Decline, Verdict};
 use crate::plan::hold::{HoldChange, HoldLookup};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::Time;
@@ -95,6 +95,7 @@ impl LimitStatus {
             remaining: self.remaining,
             reset_at: self.reset_at,
             mark: Mark::None,
+            by: AnsweredBy::Store,
         }
     }
 

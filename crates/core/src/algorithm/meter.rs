@@ -1,16 +1,17 @@
 //! Meter: a plain counter with an optional limit, which expires when it is not written for long enough.
 //!
-//! - Guarantee: the counter never exceeds `limit`.
+//! - Guarantee: charges never bring the counter above `limit`. Records may.
 //! - State: the count in units, and the instant of the last write in microseconds.
 //! - Admits cost c iff `value + c <= limit`.
 //! - Retry at: when the counter expires, if it is not written before.
 //! - Key may expire at: last write + `expiry`.
 //! - Refund: subtracts, but not below zero.
+//! - Record: adds, up to 2^53 - 1. Credit: subtracts like a refund.
 //! - Largest intermediate: `value + cost`. Lua compares `cost <= limit - value` instead.
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step, Write};
-use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive, positive_span};
+use crate::plan::answer::{Answer, Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -105,6 +106,35 @@ impl Meter {
         self.status(next.value, free_at).amend(Verdict::Done { amount: given }, next)
     }
 
+    fn record(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Step<MeterState> {
+        let MeterState { value, touched } = self.current(state, now);
+        let amount = cost.min(EXACT_MAX - value);
+        let left = MeterState { value: value + amount, touched };
+        let free_at =
+            if amount == 0 { self.free_at(state, value, touched) } else { touched.plus(self.expiry) };
+        let recorded = Verdict::Recorded {
+            amount,
+            overdraft: left.value.saturating_sub(self.limit),
+            free_at: if left.value < self.limit { now } else { free_at },
+        };
+        let status = self.status(left.value, free_at);
+        if amount == 0 {
+            return status.unchanged(recorded);
+        }
+        status.write(recorded, Mark::Counter, left, free_at)
+    }
+
+    fn credit(&self, state: Option<&MeterState>, now: Time, cost: u64) -> Step<MeterState> {
+        let MeterState { value, touched } = self.current(state, now);
+        let amount = cost.min(value);
+        let next = state.map(|state| MeterState { value: value - amount, ..*state });
+        let status = self.status(value - amount, self.free_at(next.as_ref(), value - amount, touched));
+        match next {
+            Some(next) if amount > 0 => status.amend(Verdict::Done { amount }, next),
+            _ => status.unchanged(Verdict::Done { amount }),
+        }
+    }
+
     /// Returns when the counter is zero again if it is not written before.
     fn free_at(&self, state: Option<&MeterState>, value: u64, now: Time) -> Time {
         state.filter(|_| value > 0).map_or(now, |state| state.touched.plus(self.expiry))
@@ -124,6 +154,8 @@ impl Machine for Meter {
             Operation::Charge { cost, .. } => self.charge(state, now, cost),
             Operation::Peek { cost } => self.charge(state, now, cost).without_write(),
             Operation::Refund { mark, cost, amount } => self.refund(state, now, mark, amount.min(cost)),
+            Operation::Record { cost } => self.record(state, now, cost),
+            Operation::Credit { cost } => self.credit(state, now, cost),
             _ => {
                 let MeterState { value, touched } = self.current(state, now);
                 self.status(value, self.free_at(state, value, touched)).decline(Decline::NotSupported)

@@ -10,8 +10,8 @@
 //! - Largest intermediate: `base * factor^n`, saturating and at most `longest`.
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
-use crate::answer::{Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive_at_most, positive_span};
+use crate::plan::answer::{Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation, Report};
 use crate::time::{EXACT_MAX, Span, Time};
 

@@ -1,6 +1,7 @@
 //! Quota: an allowance per calendar period, or per period that starts with the first use, with reservations.
 //!
-//! - Guarantee: no period admits more than `allowance + grace` units. A settlement may exceed what was reserved.
+//! - Guarantee: no period admits more than `allowance + grace` units. A settlement may exceed what was reserved, and
+//!   records are not admitted: both may exceed the allowance and the grace.
 //! - State: start and end of the newest period seen and the newest effective instant of a write, all in microseconds,
 //!   units used, the account's generation, and the units reserved, as sums by end (`hold_sums.rs`). Each reservation has a
 //!   separate record with its generation, end and units (`plan/hold.rs`).
@@ -10,15 +11,18 @@
 //! - Key may expire at: the end of the period. A reservation's record: [`REMEMBERED`] after the end of the reservation.
 //! - Refund: only in the period of the charge. A reservation is settled or cancelled instead.
 //! - Late settlement: as long as the record exists, the units are booked once, in the period in force.
+//! - Record: adds to the units used, up to 2^53 - 1. The overdraft counts from the allowance, without grace.
+//! - Credit: subtracts from the units used in the period in force, but not below zero. Reservations stay.
+//! - Extend: the units of the reservation move to its new end, the later one of its old end and a new hold's end.
 //! - Largest intermediate: `used + reserved + cost`, below 2^55, compared with at most 2^53 - 1.
 
 use crate::algorithm::hold_sums::{self, HoldSums, Pair};
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
-use crate::answer::{Decline, Retry, Verdict};
-use crate::calendar::Periods;
 use crate::limit::error::{LimitError, positive, positive_span};
+use crate::plan::answer::{Decline, Retry, Verdict};
 use crate::plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite, REMEMBERED};
 use crate::plan::operation::{Mark, Operation, Token};
+use crate::time::calendar::Periods;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// At most `allowance + grace` units per period.
@@ -187,7 +191,7 @@ impl Quota {
         if hold == HoldLookup::NoRoom {
             return self.status(current).decline(Decline::TooManyReservations);
         }
-        let end = hold_sums::end_of(current.now, length).min(current.end);
+        let end = current.end_of_hold(length);
         let mut state = current.state();
         if state.generation == Generation::NONE {
             state.generation = Generation::new(current.now, token);
@@ -203,6 +207,78 @@ impl Quota {
         let mut step = self.set(state, admitted, Mark::Held { token, until: end }, Some((token, record)));
         step.answer.remaining = step.answer.remaining.saturating_sub(ends_at_once);
         step
+    }
+
+    /// Raises a reservation that is held. If it is refused, the reservation stays as it is.
+    fn extend(
+        &self,
+        current: &Current<'_>,
+        hold: HoldLookup<'_>,
+        (token, more): (Token, u64),
+        length: Span,
+    ) -> Step<QuotaChange> {
+        let needed = more.max(1);
+        let Some(hold) = current.find(hold) else {
+            return self.status(current).decline(Decline::NotHeld);
+        };
+        if !self.fits(current, needed) {
+            return self.refuse(current, needed);
+        }
+        let admitted = Verdict::Admitted { delay: Span::ZERO };
+        if more == 0 {
+            return self.status(current).unchanged(admitted);
+        }
+        let end = current.end_of_hold(length).max(hold.end);
+        let mut state = current.state();
+        let moved = state.sums.take(hold.end, hold.units);
+        state.sums.add(end, moved + more);
+        let record = Hold { end, units: (hold.units + more).min(EXACT_MAX), ..*hold };
+        self.set(state, admitted, Mark::Held { token, until: end }, Some((token, record)))
+    }
+
+    /// Gives back what an extension added. The reservation keeps its end.
+    fn shorten(
+        &self,
+        current: &Current<'_>,
+        hold: HoldLookup<'_>,
+        token: Token,
+        amount: u64,
+    ) -> Step<QuotaChange> {
+        let Some(hold) = current.find(hold).filter(|hold| hold.units > 0) else {
+            return self.status(current).decline(Decline::NotHeld);
+        };
+        let amount = amount.min(hold.units);
+        let mut state = current.state();
+        state.sums.take(hold.end, amount);
+        let record = Hold { units: hold.units - amount, ..*hold };
+        self.set(state, Verdict::Done { amount }, Mark::None, Some((token, record)))
+    }
+
+    fn record(&self, current: &Current<'_>, now: Time, cost: u64) -> Step<QuotaChange> {
+        let amount = cost.min(EXACT_MAX - current.used);
+        let free_at = if amount == 0 { current.free_at } else { current.end };
+        let after = Current { used: current.used + amount, free_at, ..*current };
+        let recorded = Verdict::Recorded {
+            amount,
+            overdraft: (after.used + after.reserved()).saturating_sub(self.allowance).min(EXACT_MAX),
+            free_at: if self.fits(&after, 1) { now } else { self.retry(&after, 1) },
+        };
+        if amount == 0 {
+            return self.status(&after).unchanged(recorded);
+        }
+        self.set(after.state(), recorded, Mark::Window { start: current.start }, None)
+    }
+
+    fn credit(&self, state: Option<&QuotaState>, current: &Current<'_>, cost: u64) -> Step<QuotaChange> {
+        let amount = cost.min(current.used);
+        let status = self.status(&Current { used: current.used - amount, ..*current });
+        match state {
+            Some(state) if amount > 0 => {
+                let state = QuotaState { used: state.used - amount, ..state.clone() };
+                status.amend(Verdict::Done { amount }, QuotaChange { state, hold: None })
+            }
+            _ => status.unchanged(Verdict::Done { amount }),
+        }
     }
 
     fn settle(
@@ -311,6 +387,7 @@ impl Quota {
 }
 
 /// The period in force, and the units that count.
+#[derive(Clone, Copy)]
 struct Current<'s> {
     /// Effective instant.
     now: Time,
@@ -332,6 +409,11 @@ impl Current<'_> {
     /// Returns the reservation if its units are held.
     fn find<'h>(&self, hold: HoldLookup<'h>) -> Option<&'h Hold> {
         hold.record().filter(|hold| hold.is_held(self.now, self.generation))
+    }
+
+    /// Returns the end of a hold of this length. No hold outlives the period.
+    fn end_of_hold(&self, length: Span) -> Time {
+        hold_sums::end_of(self.now, length).min(self.end)
     }
 
     /// Returns a state that keeps what is used and reserved.
@@ -366,7 +448,9 @@ impl Machine for Quota {
         now: Time,
         operation: &Operation,
     ) -> Step<QuotaChange> {
-        if let Operation::Refund { mark, cost, amount } = *operation {
+        if let Operation::Refund { mark, cost, amount } = *operation
+            && !matches!(mark, Mark::Held { .. })
+        {
             return self.refund(state, now, mark, amount.min(cost));
         }
         let current = match self.current(state, now) {
@@ -379,6 +463,14 @@ impl Machine for Quota {
             Operation::Reserve { cost, token, hold: length } => {
                 self.reserve(&current, hold, cost, token, length)
             }
+            Operation::Extend { token, more, hold: length } => {
+                self.extend(&current, hold, (token, more), length)
+            }
+            Operation::Refund { mark: Mark::Held { token, .. }, cost, amount } => {
+                self.shorten(&current, hold, token, amount.min(cost))
+            }
+            Operation::Record { cost } => self.record(&current, now, cost),
+            Operation::Credit { cost } => self.credit(state, &current, cost),
             Operation::Settle { token, actual } => self.settle(&current, hold, token, actual),
             Operation::Cancel { token } => self.cancel(&current, hold, token),
             _ => self.status(&current).decline(Decline::NotSupported),

@@ -1,6 +1,7 @@
 //! Sliding log: at most `limit` units in any window, exactly.
 //!
-//! - Guarantee: no span of length `window`, wherever it starts, admits more than `limit` units.
+//! - Guarantee: no span of length `window`, wherever it starts, admits more than `limit` units. Records are not admitted
+//!   and may exceed it.
 //! - State: one entry per instant with charges, oldest first. An entry is its time in microseconds and the running
 //!   total of cost up to and including it. So the cost between two entries is one subtraction, and searches are binary.
 //! - Admits cost c iff `cost of live entries + c <= limit` and the log has room for one more entry. Charges at the same
@@ -8,14 +9,17 @@
 //! - Retry at: when enough of the oldest cost, and enough of the oldest entries, have left.
 //! - Key may expire at: time of the newest entry + window.
 //! - Refund: only the [`REFUND_REACH`] newest entries, so that the work is bounded.
-//! - Largest intermediate: `running total + cost`, below 2^54. Totals wrap at 2^53. The limit is at most 2^52, so the
+//! - Record: adds an entry, up to a live cost of 2^53 - 1. If the log has no room, the newest entry moves to now and takes
+//!   the cost, so its units count longer.
+//! - Credit: takes the oldest live cost, whole entries and a part of the next one. If nothing is left, no entry is.
+//! - Largest intermediate: `running total + cost`, below 2^54. Totals wrap at 2^53. The live cost is below that, so the
 //!   distance between two totals is never ambiguous.
 
 use std::collections::VecDeque;
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
-use crate::answer::{Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive_at_most, positive_span};
+use crate::plan::answer::{Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Time};
 
@@ -69,12 +73,28 @@ pub enum LogChange {
         /// Units charged.
         cost: u64,
     },
+    /// Drop the oldest `expired` entries, then move the newest entry to `time` and add `cost` to it.
+    Move {
+        /// Number of entries that no longer count. The newest entry counts.
+        expired: usize,
+        /// The instant of the record. Later than the newest entry.
+        time: Time,
+        /// Units recorded.
+        cost: u64,
+    },
     /// Take `cost` out of the entry at `index`.
     Take {
         /// Position, counted from the oldest entry.
         index: usize,
         /// Units given back.
         cost: u64,
+    },
+    /// Drop the oldest entries, and let the next one count from a higher total.
+    TakeOldest {
+        /// Number of entries that no longer count or are empty now.
+        dropped: usize,
+        /// The new running total before the first entry.
+        base: u64,
     },
 }
 
@@ -152,14 +172,81 @@ impl SlidingLog {
     /// Returns when enough of the oldest cost, and enough of the oldest entries, will have left.
     fn retry(&self, current: &Current<'_>, needed: u64) -> Time {
         let Some(entries) = current.entries else { return current.now };
+        let last_to_leave = self.last_to_leave(current, entries, needed, entries.len());
+        entries.get(last_to_leave).map_or(current.now, |entry| entry.time.plus(self.window))
+    }
+
+    /// Returns the position of the last entry that must leave before `needed` units fit into a log of `len` entries.
+    fn last_to_leave(
+        &self,
+        current: &Current<'_>,
+        entries: &VecDeque<Entry>,
+        needed: u64,
+        len: usize,
+    ) -> usize {
         let total = entries.back().map_or(current.base, |newest| newest.total);
         let cost_leaves = entries.partition_point(|entry| distance(entry.total, total) + needed > self.limit);
-        let live = (entries.len() - current.expired) as u64;
+        let live = (len - current.expired) as u64;
         // At the retry, the newest entry's instant has passed, so the charge cannot share it and needs a new entry.
         let entry_leaves =
             live.checked_sub(self.entries).map_or(0, |excess| current.expired + excess as usize);
-        let last_to_leave = cost_leaves.max(entry_leaves).max(current.expired);
-        entries.get(last_to_leave).map_or(current.now, |entry| entry.time.plus(self.window))
+        cost_leaves.max(entry_leaves).max(current.expired)
+    }
+
+    fn record(&self, current: &Current<'_>, now: Time, cost: u64) -> Step<LogChange> {
+        let amount = cost.min(EXACT_MAX - current.used);
+        let used = current.used + amount;
+        let overdraft = used.saturating_sub(self.limit);
+        if amount == 0 {
+            let is_free = current.room && used < self.limit;
+            let free_at = if is_free { now } else { self.retry(current, 1) };
+            let recorded = Verdict::Recorded { amount, overdraft, free_at };
+            return self.status(current, used, current.newest_cost()).unchanged(recorded);
+        }
+        let (expired, time) = (current.expired, current.now);
+        let free_at = if used < self.limit { now } else { self.retry_after_record(current, amount) };
+        let recorded = Verdict::Recorded { amount, overdraft, free_at };
+        let change = if current.room {
+            LogChange::Add { expired, time, cost: amount }
+        } else {
+            LogChange::Move { expired, time, cost: amount }
+        };
+        // A charge at this instant shares the entry, so there is room for it.
+        let reset_at = time.plus(self.window);
+        let status = LimitStatus { limit: self.limit, remaining: self.limit.saturating_sub(used), reset_at };
+        status.write(recorded, Mark::At { time }, change, reset_at)
+    }
+
+    /// Returns when one unit will fit after a record of `amount` units now.
+    fn retry_after_record(&self, current: &Current<'_>, amount: u64) -> Time {
+        let (none, now) = (VecDeque::new(), current.now);
+        let entries = current.entries.unwrap_or(&none);
+        let is_new = current.room && entries.back().is_none_or(|newest| newest.time < now);
+        let len = entries.len() + usize::from(is_new);
+        let last_to_leave = self.last_to_leave(current, entries, amount + 1, len);
+        let older = entries.get(last_to_leave).filter(|_| last_to_leave + 1 < len);
+        older.map_or(now, |entry| entry.time).plus(self.window)
+    }
+
+    /// Takes the oldest live cost: the log counts from a higher total, and entries up to that total are dropped.
+    fn credit(&self, current: &Current<'_>, cost: u64) -> Step<LogChange> {
+        let given = cost.min(current.used);
+        let (done, rest) = (Verdict::Done { amount: given }, current.used - given);
+        let Some(entries) = current.entries.filter(|_| given > 0) else {
+            return self.status(current, current.used, current.newest_cost()).unchanged(done);
+        };
+        let is_dropped = |entry: &Entry| {
+            entry.time.plus(self.window) <= current.now || distance(current.base, entry.total) <= given
+        };
+        let dropped = entries.partition_point(is_dropped);
+        let change = LogChange::TakeOldest { dropped, base: wrapped(current.base + given) };
+        let left = (entries.len() - dropped) as u64;
+        let after = Current { room: current.room || left < self.entries, ..*current };
+        let Some(newest) = entries.back().filter(|_| rest > 0) else {
+            return self.status(&after, 0, None).amend(done, change);
+        };
+        let status = self.status(&after, rest, current.newest_cost());
+        status.write(done, Mark::None, change, newest.time.plus(self.window))
     }
 
     fn refund(&self, current: &Current<'_>, mark: Mark, amount: u64) -> Step<LogChange> {
@@ -276,6 +363,8 @@ impl Machine for SlidingLog {
             Operation::Charge { cost, .. } => self.charge(&current, cost),
             Operation::Peek { cost } => self.charge(&current, cost).without_write(),
             Operation::Refund { mark, cost, amount } => self.refund(&current, mark, amount.min(cost)),
+            Operation::Record { cost } => self.record(&current, now, cost),
+            Operation::Credit { cost } => self.credit(&current, cost),
             _ => self.status(&current, current.used, current.newest_cost()).decline(Decline::NotSupported),
         }
     }
@@ -284,6 +373,16 @@ impl Machine for SlidingLog {
         let state = slot.get_or_insert_default();
         match change {
             LogChange::Add { expired, time, cost } => state.add(expired, time, cost),
+            LogChange::Move { expired, time, cost } => {
+                if let Some(newest) = state.entries.back_mut() {
+                    newest.time = time;
+                }
+                state.add(expired, time, cost);
+            }
+            LogChange::TakeOldest { dropped, base } => {
+                state.base = base;
+                state.entries.drain(..dropped);
+            }
             LogChange::Take { index, cost } => {
                 let newer = state.entries.range_mut(index..);
                 newer.for_each(|entry| entry.total = wrapped(entry.total + WRAP - cost));

@@ -3,7 +3,8 @@
 //! Windows of more than 64 buckets keep their state as a ring instead, see `bucket_ring.rs`.
 //!
 //! - Guarantee: strict counting admits at most `limit` units in any window, and may refuse up to one bucket length too
-//!   long. Interpolated counting is an estimate: it assumes that the oldest bucket's requests arrived evenly.
+//!   long. Interpolated counting is an estimate: it assumes that the oldest bucket's requests arrived evenly. Records
+//!   are not admitted and may exceed the limit.
 //! - State: bucket length and start of the newest bucket, both in microseconds, and the units charged in the newest
 //!   bucket and the `buckets` before it.
 //! - Admits cost c iff strict: `sum of all buckets + c <= limit`; interpolated: `newest buckets + ceil(oldest * overlap)
@@ -12,14 +13,17 @@
 //!   enough units have left the window.
 //! - Key may expire at: `buckets + 1` bucket lengths after the start of the newest bucket that holds units.
 //! - Refund: while the state still holds the bucket of the charge, and has buckets of the same number and length.
+//! - Record: adds to the newest bucket. A bucket holds at most 2^53 - 1 units, an interpolated one at most (2^53 - 1) /
+//!   bucket ticks, and all buckets together at most 2^53 - 1.
+//! - Credit: takes units out of the oldest buckets that count, in part or as a whole.
 //! - Largest intermediate: strict: the sum of all buckets, saturating. Interpolated: `count * bucket ticks`, at most
 //!   2^53 - 1, because larger counts read from a store are clamped.
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
-use crate::answer::{Answer, Decline, Retry, Verdict};
 use crate::limit::error::{LimitError, positive, positive_at_most, positive_span};
+use crate::plan::answer::{Answer, Decline, Retry, Verdict};
 use crate::plan::operation::{Mark, Operation};
 use crate::time::{EXACT_MAX, Span, Tick, Time};
 
@@ -107,6 +111,20 @@ impl SlidingWindow {
             }
         };
         Ok(SlidingWindow { limit, bucket, buckets, counting, tick })
+    }
+
+    /// Returns the same limit in a tick in which a bucket holds `times` the limit, so that records have room.
+    pub fn with_room(self, times: u64) -> Result<SlidingWindow, LimitError> {
+        let room = self.limit.saturating_mul(times);
+        let coarser = SlidingWindow { tick: Tick::Milli, ..self };
+        if room <= self.count_max() {
+            return Ok(self);
+        }
+        if self.bucket.us().is_multiple_of(Tick::Milli.us()) && room <= coarser.count_max() {
+            return Ok(coarser);
+        }
+        let max = self.count_max().max(coarser.count_max()) / times;
+        Err(LimitError::TooLarge { what: "limit", found: self.limit, max })
     }
 
     /// Returns the units per window.
@@ -334,10 +352,59 @@ impl SlidingWindow {
         self.status(&current, rest).amend(Verdict::Done { amount: used - rest }, next)
     }
 
-    fn set(&self, mut current: Current, used: u64, verdict: Verdict, mark: Mark) -> Step<SlidingWindowState> {
+    fn record(&self, mut current: Current, now: Time, cost: u64) -> Step<SlidingWindowState> {
+        let mut folded = current.clone();
+        self.fold_ahead(&mut folded);
+        let bucket_room = self.count_max().saturating_sub(folded.counts[0]);
+        let amount = cost.min(bucket_room).min(EXACT_MAX - sum(&folded.counts));
+        if amount > 0 {
+            folded.counts[0] += amount;
+            current = folded;
+        }
+        let used = self.used(&current);
+        let recorded = Verdict::Recorded {
+            amount,
+            overdraft: used.saturating_sub(self.limit),
+            free_at: if used < self.limit { now } else { self.retry(&current, 1) },
+        };
+        if amount == 0 {
+            return self.status(&current, used).unchanged(recorded);
+        }
+        let mark = Mark::Window { start: current.start };
+        self.set(current, used, recorded, mark)
+    }
+
+    /// Takes units out of the oldest buckets. The amount is what counts less, as in a refund.
+    fn credit(&self, mut current: Current, cost: u64) -> Step<SlidingWindowState> {
+        let used = self.used(&current);
+        if cost == 0 || used == 0 {
+            return self.status(&current, used).unchanged(Verdict::Done { amount: 0 });
+        }
+        self.fold_ahead(&mut current);
+        let mut missing = cost;
+        for count in current.counts.iter_mut().rev() {
+            let taken = missing.min(*count);
+            *count -= taken;
+            missing -= taken;
+        }
+        let rest = self.used(&current);
+        let mut step =
+            self.set(current, rest, Verdict::Done { amount: used.saturating_sub(rest) }, Mark::None);
+        if let (0, Some(write)) = (rest, &mut step.write) {
+            write.dies_at = None;
+        }
+        step
+    }
+
+    /// Adds a bucket that ends after the current one to the current one.
+    fn fold_ahead(&self, current: &mut Current) {
         if let Some((_, count)) = current.ahead.take() {
             current.counts[0] = current.counts[0].saturating_add(count).min(self.count_max());
         }
+    }
+
+    fn set(&self, mut current: Current, used: u64, verdict: Verdict, mark: Mark) -> Step<SlidingWindowState> {
+        self.fold_ahead(&mut current);
         let status = self.status(&current, used);
         let next = SlidingWindowState { bucket: self.bucket, newest: current.start, counts: current.counts };
         status.write(verdict, mark, next, status.reset_at)
@@ -345,6 +412,7 @@ impl SlidingWindow {
 }
 
 /// The state, converted to this limit's buckets and moved to one instant.
+#[derive(Clone)]
 struct Current {
     /// Effective instant.
     now: Time,
@@ -394,6 +462,8 @@ impl Machine for SlidingWindow {
             Operation::Charge { cost, .. } => self.charge(current, cost),
             Operation::Peek { cost } => self.charge(current, cost).without_write(),
             Operation::Refund { mark, cost, amount } => self.refund(state, &current, mark, amount.min(cost)),
+            Operation::Record { cost } => self.record(current, now, cost),
+            Operation::Credit { cost } => self.credit(current, cost),
             _ => {
                 let used = self.used(&current);
                 self.status(&current, used).decline(Decline::NotSupported)

@@ -7,14 +7,16 @@ use crate::algorithm::penalty::{Penalty, PenaltyNumbers};
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
-use crate::calendar::{Calendar, Period, Periods};
 use crate::key::{Keyspace, Subject, SubjectHasher};
 use crate::limit::Limit;
 use crate::plan::PlanError;
 use crate::plan::evaluate::evaluate;
+use crate::plan::failure::{NoLocalAnswers, answer_by_policies};
 use crate::plan::operation::{Operation, Token};
 use crate::plan::receipt::{Nonce, Receipt};
 use crate::state::State;
+use crate::store::StoreError;
+use crate::time::calendar::{Calendar, Period, Periods};
 use crate::time::{EXACT_MAX, Span};
 
 const RULES: [&str; 4] = ["a", "b", "c", "d"];
@@ -56,7 +58,7 @@ fn decide(plan: &Plan<'_>, used: &[u64]) -> PlanDecision {
         })
         .collect();
     let outcome = evaluate(plan, NOW, |index| states.get(index)?.as_ref()).outcome;
-    PlanDecision::new(plan, Ok(&outcome)).unwrap()
+    PlanDecision::new(plan, &outcome).unwrap()
 }
 
 #[test]
@@ -160,11 +162,12 @@ fn failure_policies_decide_when_the_store_cannot() {
             .zip(&keyspaces)
             .map(|(&on_failure, keyspace)| Item { on_failure, ..item(keyspace, window(1, 60), 1) });
         let plan = plan(items);
-        let decision = PlanDecision::new(&plan, Err(&error)).unwrap();
+        let outcome = answer_by_policies(&plan, &error, NOW, &NoLocalAnswers);
+        let decision = PlanDecision::new(&plan, &outcome).unwrap();
         (decision.allowed, decision.degraded, decision.source)
     };
     use OnFailure::{Closed, Degraded, Open};
-    assert_eq!(of(&[Open], down()), (true, false, Source::Fallback));
+    assert_eq!(of(&[Open], down()), (true, true, Source::Fallback));
     assert_eq!(of(&[Open, Closed], down()), (false, false, Source::Fallback));
     assert_eq!(of(&[Open, Degraded], down()), (true, true, Source::Fallback));
     let wrong_password = StoreError::Misconfigured("WRONGPASS".into());
@@ -183,7 +186,7 @@ fn a_quota_whose_periods_do_not_cover_now_is_undecided_and_not_refused() {
     let plan = plan([item(&keyspaces[0], quota, 1)]);
     let evaluation = evaluate(&plan, NOW, |_| None);
     assert!(evaluation.writes.is_empty());
-    let undecided = PlanDecision::new(&plan, Ok(&evaluation.outcome)).unwrap_err();
+    let undecided = PlanDecision::new(&plan, &evaluation.outcome).unwrap_err();
     assert_eq!(undecided.why, Decline::Recompute { at: NOW });
 }
 
@@ -237,10 +240,13 @@ fn receipts_of_every_limit_round_trip_through_bytes_and_undo_the_charge() {
         Limit::Quota(Quota::new(9, 1, QuotaPeriod::Calendar(calendar)).unwrap()),
         Limit::Meter(Meter::new(Some(9), None).unwrap()),
         Limit::Penalty(Penalty::new(penalty).unwrap()),
+        // In milliseconds only because of the room for records.
+        Limit::Bucket(Bucket::tokens(7, Span::from_secs(86_400), 40_000).unwrap().with_room(16).unwrap()),
     ];
     let at = Time::from_us(7);
     let marks = [Mark::Window { start: at }, Mark::At { time: at }, Mark::Counter];
-    for (limit, mark) in limits.into_iter().flat_map(|limit| marks.map(|mark| (limit, mark))) {
+    let cases = limits.into_iter().flat_map(|limit| marks.map(|mark| (limit, mark)));
+    for (number, (limit, mark)) in cases.enumerate() {
         let receipt = Receipt {
             namespace: "test".to_owned(),
             rule: "rule".to_owned(),
@@ -250,6 +256,8 @@ fn receipts_of_every_limit_round_trip_through_bytes_and_undo_the_charge() {
             mark,
             charged_at: Time::from_us(8),
             cost: 5,
+            fixed_cost: number % 2 == 1,
+            blocking: number % 3 == 1,
             nonce: Nonce(6 << 64 | 7),
         };
         let bytes = receipt.encode();

@@ -10,12 +10,15 @@ use crate::algorithm::penalty::{Penalty, PenaltyNumbers};
 use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::algorithm::sliding_log::SlidingLog;
 use crate::algorithm::sliding_window::{Counting, SlidingWindow};
-use crate::calendar::Periods;
 use crate::limit::Limit;
+use crate::time::calendar::Periods;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// The words of one limit.
 pub(crate) type Words = SmallVec<[u64; WORDS_MAX]>;
+
+/// In the number of the algorithm: the tick leaves room for records.
+const WITH_ROOM: u8 = 0x40;
 
 /// Most words of one limit.
 pub(crate) const WORDS_MAX: usize = 7;
@@ -23,6 +26,15 @@ pub(crate) const WORDS_MAX: usize = 7;
 impl Limit {
     /// Returns a number for its algorithm, and its numbers. [`Limit::from_words`] makes the same limit of them.
     pub(crate) fn to_words(self) -> (u8, Words) {
+        let (algorithm, words) = self.plain_words();
+        let may_be_coarser = matches!(self, Limit::Bucket(_) | Limit::SlidingWindow(_));
+        if may_be_coarser && Limit::from_words(algorithm, &words) != Some(self) {
+            return (algorithm | WITH_ROOM, words);
+        }
+        (algorithm, words)
+    }
+
+    fn plain_words(self) -> (u8, Words) {
         match self {
             Limit::FixedWindow(limit) => (1, smallvec![limit.limit(), limit.window().us()]),
             Limit::SlidingWindow(limit) => {
@@ -61,6 +73,9 @@ impl Limit {
     pub(crate) fn from_words(algorithm: u8, words: &[u64]) -> Option<Limit> {
         if words.iter().any(|&word| word > EXACT_MAX) {
             return None;
+        }
+        if algorithm & WITH_ROOM != 0 {
+            return Limit::from_words(algorithm & !WITH_ROOM, words)?.with_room_for_records().ok();
         }
         let us = Span::from_us;
         Some(match (algorithm, words) {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::machine::{Step, Write};
-use crate::answer::{Answer, Verdict};
+use crate::plan::answer::{Answer, Verdict};
 use crate::plan::hold::HoldLookup;
 use crate::plan::operation::{Mark, Operation};
 use crate::plan::{INLINE, Item, Outcome, Plan};

@@ -8,7 +8,7 @@ use crate::time::{Span, Time};
 /// One operation on one limit's state.
 ///
 /// An algorithm declines operations that it does not support, with
-/// [`Decline::NotSupported`](crate::answer::Decline::NotSupported).
+/// [`Decline::NotSupported`](crate::plan::answer::Decline::NotSupported).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Consume `cost` if it fits. Cost 0 writes nothing and is admitted iff cost 1 would be.
@@ -23,9 +23,28 @@ pub enum Operation {
         /// Units to ask for.
         cost: u64,
     },
+    /// Book consumption that has already happened. It never refuses: consumption may exceed the limit.
+    ///
+    /// Cost 0 writes nothing and reports the overdraft.
+    Record {
+        /// Units that were consumed.
+        cost: u64,
+    },
+    /// Book what is needed so that at most `remaining` units are left. A standby in this process follows the store's
+    /// answers with it. Redis declines it.
+    LeaveAtMost {
+        /// Units that may be left.
+        remaining: u64,
+    },
+    /// Take consumption back without a receipt, but not below zero.
+    Credit {
+        /// Units to take back, at most.
+        cost: u64,
+    },
     /// Give back what an earlier charge consumed, in place: the state keeps its instants, its lengths and its expiry.
     ///
-    /// The limit of the item must have the numbers that charged.
+    /// The limit of the item must have the numbers that charged. The mark of an extension gives back what the extension
+    /// added, and leaves the reservation its end.
     Refund {
         /// Where the charge was recorded.
         mark: Mark,
@@ -51,6 +70,17 @@ pub enum Operation {
         /// Token of the reservation that this creates.
         token: Token,
         /// When it expires, counted from now.
+        hold: Span,
+    },
+    /// Hold `more` units under an existing reservation, and let it end not before `hold` from now.
+    ///
+    /// 0 more units write nothing and are admitted iff 1 more unit would be.
+    Extend {
+        /// The reservation.
+        token: Token,
+        /// Units to add.
+        more: u64,
+        /// Its earliest end, counted from now.
         hold: Span,
     },
     /// Turn a reservation into consumption of `actual` units, which may be more or less than it held.
@@ -95,9 +125,14 @@ impl Operation {
             | Operation::Renew { token }
             | Operation::Release { token }
             | Operation::Reserve { token, .. }
+            | Operation::Extend { token, .. }
             | Operation::Settle { token, .. }
             | Operation::Cancel { token } => Some(token),
+            Operation::Refund { mark: Mark::Held { token, .. }, .. } => Some(token),
             Operation::Peek { .. }
+            | Operation::Record { .. }
+            | Operation::LeaveAtMost { .. }
+            | Operation::Credit { .. }
             | Operation::Refund { .. }
             | Operation::Report { .. }
             | Operation::Reset { .. } => None,
@@ -110,6 +145,7 @@ impl Operation {
             Operation::Charge { cost, .. } | Operation::Peek { cost } | Operation::Reserve { cost, .. } => {
                 Some(cost)
             }
+            Operation::Extend { more, .. } => Some(more),
             _ => None,
         }
     }

@@ -11,6 +11,10 @@ use crate::time::{EXACT_MAX, Span, Time};
 pub const RECEIPT_LIFE_DEFAULT: Span = Span::from_secs(3_600);
 
 const VERSION: u8 = 2;
+/// In the byte with the kind of the mark: the rule sets the cost itself.
+const FIXED_COST: u8 = 0x80;
+/// In the same byte: the rule cannot refuse.
+const SHADOW: u8 = 0x40;
 /// Version, kind of the mark, algorithm, number of the limit's words, lengths of namespace and rule id.
 const HEAD: usize = 6;
 /// Words before those of the limit: tag, subject and nonce (2 words each), time of the charge, cost, mark (3 words).
@@ -20,7 +24,7 @@ const WORDS: usize = 11;
 ///
 /// It carries the numbers that charged, so it is worth the same whatever rules and overrides are in force when it comes
 /// back. Its bytes are a head of single bytes (version, kind of the mark, algorithm, number of the limit's words, lengths
-/// of namespace and rule id), then 64-bit little-endian words (tag, subject, nonce, time of the charge, cost, mark,
+/// of namespace and rule id; the highest bits of the second byte are flags), then 64-bit little-endian words (tag, subject, nonce, time of the charge, cost, mark,
 /// limit), then namespace and rule id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Receipt {
@@ -40,6 +44,10 @@ pub struct Receipt {
     pub charged_at: Time,
     /// Units charged.
     pub cost: u64,
+    /// Whether the rule sets the cost itself, so that the actual cost of a reservation does not change it.
+    pub fixed_cost: bool,
+    /// Whether the rule can refuse. A shadow rule cannot.
+    pub blocking: bool,
     /// Identifies the charge: all receipts for one charge have the same nonce.
     pub nonce: Nonce,
 }
@@ -82,6 +90,8 @@ impl Receipt {
     /// Encodes it as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, mark) = self.mark.to_words();
+        let fixed_cost = if self.fixed_cost { FIXED_COST } else { 0 };
+        let kind = kind | fixed_cost | if self.blocking { 0 } else { SHADOW };
         let (algorithm, limit) = self.limit.to_words();
         // Namespace and rule id are at most 64 bytes long (see `Keyspace::new`).
         let (namespace, rule) = (self.namespace.as_bytes(), self.rule.as_bytes());
@@ -127,9 +137,12 @@ impl Receipt {
             tag: Subject::from_u128(wide(0)),
             subject: Subject::from_u128(wide(2)),
             limit: Limit::from_words(*algorithm, &words[WORDS..]).ok_or(ReceiptError("invalid limit"))?,
-            mark: Mark::from_words(*kind, mark).ok_or(ReceiptError("unknown kind of mark"))?,
+            mark: Mark::from_words(*kind & !(FIXED_COST | SHADOW), mark)
+                .ok_or(ReceiptError("unknown kind of mark"))?,
             charged_at: Time::from_us(charged_at),
             cost,
+            fixed_cost: *kind & FIXED_COST != 0,
+            blocking: *kind & SHADOW == 0,
             nonce: Nonce(wide(4)),
         })
     }

@@ -4,9 +4,9 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::answer::Decline;
 use crate::key::Subject;
 use crate::plan::Item;
+use crate::plan::answer::Decline;
 use crate::plan::operation::{Mark, Operation, Report};
 use crate::plan::receipt::Nonce;
 use crate::time::{Span, Time};
@@ -14,13 +14,17 @@ use crate::time::{Span, Time};
 /// Default time for which a store remembers an id.
 pub const HORIZON_DEFAULT: Span = Span::from_secs(60);
 
+/// Distinguishes the content of a settlement that recorded from that of a refund, whose answers have another form.
+pub(crate) const RECORD: u128 = 1;
+
 /// A caller's id for one request, or the id of one return, bound to the content of the Plan.
 ///
 /// For `horizon` after it applied a Plan under an id, a store returns the same answer to the same id and applies nothing
 /// again. The same id with other content is an error. Refusals are not remembered, so they can be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestId {
-    /// The caller's id, hashed like a subject; or the hash of a receipt's nonce and key.
+    /// The caller's id, hashed like a subject, and with the kind of the Plan if it records, credits or extends; or the
+    /// hash of a receipt's nonce and key.
     pub id: Subject,
     /// How long a store remembers it.
     pub horizon: Span,
@@ -40,12 +44,23 @@ impl RequestId {
             hasher.write_u128(item.key.fingerprint());
             write_content(&mut hasher, &item.operation);
         }
-        RequestId { id, horizon, content: hasher.finish128().as_u128(), charged_at: None }
+        RequestId {
+            id: id_of_kind(id, items),
+            horizon,
+            content: hasher.finish128().as_u128(),
+            charged_at: None,
+        }
     }
 
     /// Returns the id of the return of one charge. All receipts for one charge have the same id, whatever part of it
     /// they give back, and whatever rules are in force.
-    pub(crate) fn of_return(nonce: Nonce, charged_at: Time, life: Span, item: &Item<'_>) -> RequestId {
+    pub(crate) fn of_return(
+        nonce: Nonce,
+        mark: Mark,
+        charged_at: Time,
+        life: Span,
+        item: &Item<'_>,
+    ) -> RequestId {
         // The kind of the Plan is part of the hash, so that no id of a check is the id of a return. Unkeyed, so that
         // the id stays the same when the hash key changes. A nonce is not secret.
         let mut hasher = SipHasher24::new();
@@ -53,10 +68,12 @@ impl RequestId {
         hasher.write_u128(nonce.0);
         hasher.write_u128(item.key.fingerprint());
         let id = Subject::from_u128(hasher.finish128().as_u128());
-        if let Operation::Refund { mark, .. } = item.operation {
+        if mark != Mark::None {
             write_mark(&mut hasher, mark);
         }
         let content = hasher.finish128().as_u128();
+        let is_record = matches!(item.operation, Operation::Record { .. });
+        let content = if is_record { content ^ RECORD } else { content };
         RequestId { id, horizon: life, content, charged_at: Some(charged_at) }
     }
 
@@ -77,6 +94,22 @@ impl RequestId {
     }
 }
 
+/// Returns the id under which a store remembers these items. So a caller may use the id of a check again for the record
+/// that follows it.
+fn id_of_kind(id: Subject, items: &[Item<'_>]) -> Subject {
+    let kind = items.iter().find_map(|item| match item.operation {
+        Operation::Record { .. } => Some("record"),
+        Operation::Credit { .. } => Some("credit"),
+        Operation::Extend { .. } => Some("extend"),
+        _ => None,
+    });
+    let Some(kind) = kind else { return id };
+    let mut hasher = SipHasher24::new();
+    hasher.write(kind.as_bytes());
+    hasher.write_u128(id.to_u128());
+    Subject::from_u128(hasher.finish128().as_u128())
+}
+
 /// Adds the kind of the operation, its amount, and its token or mark. A caller that retries must send the same token,
 /// because the first attempt may have taken a lease under it.
 fn write_content(hasher: &mut SipHasher24, operation: &Operation) {
@@ -92,6 +125,10 @@ fn write_content(hasher: &mut SipHasher24, operation: &Operation) {
         Operation::Report { result: Report::Failure } => (8, 0, 0),
         Operation::Report { result: Report::Success } => (9, 0, 0),
         Operation::Reset { .. } => (10, 0, 0),
+        Operation::Record { cost } => (11, cost, 0),
+        Operation::Credit { cost } => (12, cost, 0),
+        Operation::Extend { token, more, .. } => (13, more, token.0),
+        Operation::LeaveAtMost { remaining } => (14, remaining, 0),
     };
     hasher.write_u8(kind);
     hasher.write_u64(amount);

@@ -4,9 +4,9 @@ use core::net::IpAddr;
 
 use super::exclusion::Exclusion;
 use super::subject_selector::ADDRESS;
-use crate::attributes::Attributes;
-use crate::client_address::Cidr;
-use crate::path::PATH;
+use crate::request::attributes::Attributes;
+use crate::request::client_address::Cidr;
+use crate::request::path::PATH;
 
 /// A test of one attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::attributes::Attributes;
+use crate::request::attributes::Attributes;
 
 /// How a rule computes the cost of a request.
 #[derive(Clone, Debug)]
@@ -68,6 +68,7 @@ impl Cost {
         costs.fold(ResolvedCost { cost: 0, failed: false }, highest)
     }
 
+    #[inline]
     fn resolve_reading(&self, attributes: &Attributes<'_>, requested: u64) -> ResolvedCost {
         let ok = |cost| ResolvedCost { cost, failed: false };
         match self {
@@ -83,6 +84,23 @@ impl Cost {
                 None => ResolvedCost { cost: *default, failed: true },
             },
         }
+    }
+
+    /// Returns the cost that a postpaid rule books. 0 if the request states none, and if an expression fails: what it reads
+    /// is not known before the work is done.
+    pub fn resolve_postpaid(&self, attributes: &Attributes<'_>, stated: Option<u64>) -> ResolvedCost {
+        match self {
+            Cost::Expression { .. } => match self.resolve(attributes, 0) {
+                ResolvedCost { failed: true, .. } => ResolvedCost { cost: 0, failed: false },
+                resolved => resolved,
+            },
+            _ => ResolvedCost { cost: stated.unwrap_or(0), failed: false },
+        }
+    }
+
+    /// Whether the rule sets the cost itself, so that neither the request nor a settlement changes it.
+    pub const fn is_fixed(&self) -> bool {
+        matches!(self, Cost::One | Cost::Constant(_) | Cost::Table { .. })
     }
 
     /// Returns the largest possible cost, or `None` if it depends on the request.

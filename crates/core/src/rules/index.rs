@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use super::condition::{Condition, Segment, Test};
 use super::tree::Tree;
-use crate::attributes::Attributes;
-use crate::path::PATH;
+use crate::request::attributes::Attributes;
+use crate::request::path::PATH;
 
 /// Indexes of rules, in the order of the file.
 pub(super) type Found = SmallVec<[u32; 8]>;

@@ -1,24 +1,29 @@
 //! Turns a request into a Plan, and explains how each rule sees a request.
 
+mod plan_items;
+
 use super::cost::ResolvedCost;
 use super::placement::Placement;
 use super::rule::{Missing, Mode, Override, Rule};
 use super::rule_limit::RuleLimit;
 use super::rule_set::{ListEntry, RuleSet, Unmatched};
 use super::subject_selector::SubjectParts;
-use crate::attributes::Attributes;
 use crate::key::{Key, Subject, SubjectHasher, SubjectHashers};
 use crate::plan::operation::{Operation, Token};
 use crate::plan::{Item, Plan, PlanError};
+use crate::request::attributes::Attributes;
 use crate::time::Time;
+use plan_items::{FollowUpPlan, PlanItems, PostpaidPlans};
 
 /// A request to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Its attributes.
     pub attributes: &'a Attributes<'a>,
-    /// Its cost, for rules that take the cost from the request.
+    /// Its cost, for rules that take the cost from the request. 1 if it states none.
     pub cost: u64,
+    /// Whether it states its cost. A postpaid rule books a stated cost, and asks with cost 0 otherwise.
+    pub states_cost: bool,
     /// Token of the leases that it takes.
     pub token: Token,
     /// Its request id, which makes it idempotent.
@@ -26,15 +31,15 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Creates a request with a cost of 1.
+    /// Creates a request that states no cost: it costs 1.
     pub const fn new(attributes: &'a Attributes<'a>) -> Request<'a> {
-        Request { attributes, cost: 1, token: Token::NONE, id: None }
+        Request { attributes, cost: 1, states_cost: false, token: Token::NONE, id: None }
     }
 
-    /// Sets the cost.
+    /// States the cost.
     #[must_use]
     pub const fn cost(self, cost: u64) -> Request<'a> {
-        Request { cost, ..self }
+        Request { cost, states_cost: true, ..self }
     }
 
     /// Sets the request id. A repeat within the limiter's horizon gets the same answer and is not charged again.
@@ -92,6 +97,21 @@ pub enum Planned<'r, P = Plan<'r>> {
     },
 }
 
+impl<'r> Planned<'r, ()> {
+    /// Returns the same with the Plan that was filled.
+    pub fn with_plan(self, plan: Plan<'r>) -> Planned<'r> {
+        match self {
+            Planned::Denied(exception) => Planned::Denied(exception),
+            Planned::Bypassed(exception) => Planned::Bypassed(exception),
+            Planned::Refused { rule, rule_index, variant, missing } => {
+                Planned::Refused { rule, rule_index, variant, missing }
+            }
+            Planned::Unmatched { skipped } => Planned::Unmatched { skipped },
+            Planned::Plan { plan: (), skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
+        }
+    }
+}
+
 /// How one rule sees a request.
 #[derive(Clone, Debug)]
 pub struct RuleTrace<'r, 'a> {
@@ -126,24 +146,58 @@ impl RuleSet {
         now: Time,
     ) -> Result<Planned<'r>, PlanError> {
         let mut plan = Plan::new();
-        Ok(match self.plan_into(request, hashers, now, &mut plan)? {
-            Planned::Denied(exception) => Planned::Denied(exception),
-            Planned::Bypassed(exception) => Planned::Bypassed(exception),
-            Planned::Refused { rule, rule_index, variant, missing } => {
-                Planned::Refused { rule, rule_index, variant, missing }
-            }
-            Planned::Unmatched { skipped } => Planned::Unmatched { skipped },
-            Planned::Plan { plan: (), skipped, cost_failed } => Planned::Plan { plan, skipped, cost_failed },
-        })
+        let planned = self.plan_into(request, hashers, now, &mut plan)?;
+        Ok(planned.with_plan(plan))
     }
 
     /// Like [`plan`](RuleSet::plan), but fills an empty Plan. Moving a Plan costs more than making it.
+    ///
+    /// Postpaid rules ask for the cost as others do. [`plan_postpaid`](RuleSet::plan_postpaid) treats them as such.
     pub fn plan_into<'r>(
         &'r self,
         request: &Request<'_>,
         hashers: &SubjectHashers,
         now: Time,
         plan: &mut Plan<'r>,
+    ) -> Result<Planned<'r, ()>, PlanError> {
+        self.plan_to(request, hashers, now, plan)
+    }
+
+    /// Like [`plan_into`](RuleSet::plan_into), for rules of which some are postpaid. Costs that postpaid rules book go to
+    /// `records`, whatever the other rules decide, and also if the request is refused without the store. If no cost is
+    /// stated, they ask with cost 0. An invalid charge is an error, and the records are valid nevertheless.
+    pub fn plan_postpaid<'r>(
+        &'r self,
+        request: &Request<'_>,
+        hashers: &SubjectHashers,
+        now: Time,
+        plan: &mut Plan<'r>,
+        records: &mut Plan<'r>,
+    ) -> Result<Planned<'r, ()>, PlanError> {
+        let mut plans = PostpaidPlans::new(plan, records);
+        let planned = self.plan_to(request, hashers, now, &mut plans)?;
+        plans.fault.map_or(Ok(planned), Err)
+    }
+
+    /// Fills an empty Plan with one operation on the key of every rule that matches. `operation` gets the cost of the
+    /// request under the rule. Rules that refuse without the store are left out.
+    pub fn plan_follow_up<'r>(
+        &'r self,
+        request: &Request<'_>,
+        hashers: &SubjectHashers,
+        now: Time,
+        operation: impl Fn(u64) -> Operation,
+        plan: &mut Plan<'r>,
+    ) -> Result<(), PlanError> {
+        self.plan_to(request, hashers, now, &mut FollowUpPlan { plan, operation }).map(drop)
+    }
+
+    fn plan_to<'r>(
+        &'r self,
+        request: &Request<'_>,
+        hashers: &SubjectHashers,
+        now: Time,
+        plans: &mut impl PlanItems<'r>,
     ) -> Result<Planned<'r, ()>, PlanError> {
         let values = self.prepare(request.attributes);
         let replaced;
@@ -162,6 +216,7 @@ impl RuleSet {
             return Ok(Planned::Bypassed(bypassed));
         }
         let (mut skipped, mut cost_failed) = (0, 0);
+        let mut refused = None;
         // Consecutive rules mostly count the same subject, so it is found and hashed once.
         let (mut last_subject, mut subjects) = (None, SubjectParts::default());
         for &rule_index in &self.candidates(attributes) {
@@ -184,7 +239,11 @@ impl RuleSet {
                         Missing::Skip => skipped += 1,
                         Missing::Refuse if rule.mode == Mode::Enforce => {
                             let rule_index = rule_index as u32;
-                            return Ok(Planned::Refused { rule, rule_index, variant: 0, missing: true });
+                            let refusal = Planned::Refused { rule, rule_index, variant: 0, missing: true };
+                            if plans.end_at_refusal() {
+                                return Ok(refusal);
+                            }
+                            refused.get_or_insert(refusal);
                         }
                         Missing::Refuse => skipped += 1,
                     }
@@ -195,16 +254,16 @@ impl RuleSet {
             let (variant, in_force) = self.in_force(rule_index, attributes, now);
             let Some(limit) = in_force.at(now) else {
                 if blocking {
-                    return Ok(Planned::Refused {
-                        rule,
-                        rule_index: rule_index as u32,
-                        variant,
-                        missing: false,
-                    });
+                    let rule_index = rule_index as u32;
+                    let refusal = Planned::Refused { rule, rule_index, variant, missing: false };
+                    if plans.end_at_refusal() {
+                        return Ok(refusal);
+                    }
+                    refused.get_or_insert(refusal);
                 }
                 continue;
             };
-            let ResolvedCost { cost, failed } = rule.cost.resolve(attributes, request.cost);
+            let ResolvedCost { cost, failed } = plans.cost(rule, attributes, request);
             cost_failed += u32::from(failed);
             let item = Item {
                 key: self.key(rule_index, &subjects, subject, hashers.current()),
@@ -216,13 +275,16 @@ impl RuleSet {
                 variant,
                 ip_subjects_max: rule.ip_subjects_max.filter(|_| subjects.is_anonymous()),
             };
-            plan.push(item)?;
+            plans.push(rule, cost, item)?;
             if let Some(previous) = hashers.previous() {
                 let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);
-                plan.push_copy_of_last(key)?;
+                plans.push_copy_of_last(key)?;
             }
         }
-        if self.unmatched == Unmatched::Refuse && plan.items().is_empty() {
+        if let Some(refused) = refused {
+            return Ok(refused);
+        }
+        if self.unmatched == Unmatched::Refuse && plans.is_empty() {
             return Ok(Planned::Unmatched { skipped });
         }
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
@@ -252,7 +314,11 @@ impl RuleSet {
                 subject,
                 changed_by,
                 limit,
-                cost: rule.cost.resolve(attributes, request.cost),
+                cost: if rule.postpaid {
+                    rule.cost.resolve_postpaid(attributes, request.states_cost.then_some(request.cost))
+                } else {
+                    rule.cost.resolve(attributes, request.cost)
+                },
                 in_rollout: hash.is_some_and(|hash| rule.rollout.includes(hash)),
                 blocking: hash.is_some_and(|hash| rule.blocks(hash)),
             }

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::attributes::Attributes;
-use crate::path::{PATH, PathCase, Readings, readings};
+use crate::request::attributes::Attributes;
+use crate::request::path::{PATH, PathCase, Readings, is_canonical, readings};
 
 /// How attributes are prepared.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -79,7 +79,17 @@ impl Preparation {
     }
 
     /// Returns the values that differ from those of the request; `None` if none does.
+    #[inline]
     pub(super) fn prepare(&self, attributes: &Attributes<'_>) -> Option<Box<PreparedValues>> {
+        // Almost every request has a canonical path, and few rules files normalise a value.
+        let nothing_differs = self.normalize.is_empty()
+            && attributes.path_readings().is_empty()
+            && attributes.get(PATH).is_none_or(|target| is_canonical(target, self.path_case));
+        if nothing_differs { None } else { self.prepare_values(attributes) }
+    }
+
+    #[inline(never)]
+    fn prepare_values(&self, attributes: &Attributes<'_>) -> Option<Box<PreparedValues>> {
         let mut prepared: Option<Box<PreparedValues>> = None;
         // Attributes that were prepared before keep their readings.
         if !attributes.path_readings().is_empty() && self.ambiguous_paths == AmbiguousPaths::Refuse {

@@ -6,9 +6,9 @@ use super::condition::Condition;
 use super::cost::Cost;
 use super::rule_limit::RuleLimit;
 use super::subject_selector::SubjectSelector;
-use crate::attributes::Attributes;
 use crate::decision::OnFailure;
 use crate::key::{Keyspace, Subject};
+use crate::request::attributes::Attributes;
 use crate::time::Time;
 
 /// Which requests are limited, per which subject, by which limit.
@@ -30,6 +30,9 @@ pub struct Rule {
     pub limit: RuleLimit,
     /// How the cost of a request is computed.
     pub cost: Cost,
+    /// Whether costs are known only after the work: a request that states no cost asks with cost 0, and a stated cost is
+    /// booked without asking.
+    pub postpaid: bool,
     /// What to answer if the store cannot decide.
     pub on_failure: FailurePolicy,
     /// Whether it is enforced.
@@ -103,9 +106,15 @@ pub struct FailurePolicy {
 
 impl FailurePolicy {
     /// Returns the policy for this request.
+    #[inline]
     pub fn for_request(&self, attributes: &Attributes<'_>) -> OnFailure {
-        let special = self.by.as_ref().and_then(|(name, policies)| policies.get(attributes.get(name)?));
-        special.copied().unwrap_or(self.default)
+        match &self.by {
+            None => self.default,
+            Some((name, policies)) => {
+                let special = attributes.get(name).and_then(|value| policies.get(value));
+                special.copied().unwrap_or(self.default)
+            }
+        }
     }
 }
 

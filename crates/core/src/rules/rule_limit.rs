@@ -1,10 +1,11 @@
 //! The limit of a rule or override: deny, fixed numbers, or a calendar quota.
 
 use crate::algorithm::quota::{Quota, QuotaPeriod};
-use crate::calendar::Calendar;
 use crate::limit::error::LimitError;
+use crate::limit::room::room_for;
 use crate::limit::{Algorithm, Limit};
 use crate::time::Time;
+use crate::time::calendar::Calendar;
 
 /// What a rule or an override allows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,18 @@ impl RuleLimit {
                     .map(Limit::Quota)
             }
         }
+    }
+
+    /// Returns the same limit with room for records (see [`Limit::with_room_for_records`]).
+    pub fn with_room_for_records(self) -> Result<RuleLimit, LimitError> {
+        Ok(match self {
+            RuleLimit::Fixed(limit) => RuleLimit::Fixed(limit.with_room_for_records()?),
+            RuleLimit::Calendar { allowance, .. } => {
+                room_for(allowance)?;
+                self
+            }
+            RuleLimit::Deny => self,
+        })
     }
 
     /// Returns its algorithm, or `None` if it refuses everything.

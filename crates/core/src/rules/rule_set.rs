@@ -9,9 +9,9 @@ use super::placement::Placement;
 use super::preparation::{AmbiguousPaths, Preparation, PreparedValues};
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
-use crate::attributes::Attributes;
 use crate::limit::Algorithm;
-use crate::path::PATH;
+use crate::request::attributes::Attributes;
+use crate::request::path::PATH;
 use crate::time::Time;
 
 /// The reason of a refusal because of the path.
@@ -35,6 +35,7 @@ pub struct RuleSet {
     /// Whether the attributes of a request may have to be prepared.
     prepares: bool,
     takes_leases: bool,
+    has_postpaid: bool,
     time_independent: bool,
     index: Index,
 }
@@ -130,6 +131,7 @@ impl RuleSet {
         let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
         let time_independent = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
+        let has_postpaid = rules.iter().any(|rule| rule.postpaid);
         let partition = &placement.partition;
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
             overrides,
@@ -150,6 +152,7 @@ impl RuleSet {
             prepares: false,
             unmatched: Unmatched::Allow,
             takes_leases,
+            has_postpaid,
             time_independent,
             index,
         };
@@ -251,6 +254,12 @@ impl RuleSet {
     /// Whether some rule takes leases, so that a request may need a token.
     pub const fn takes_leases(&self) -> bool {
         self.takes_leases
+    }
+
+    /// Whether some rule is postpaid, so that a request may book a cost beside its check.
+    #[inline]
+    pub const fn has_postpaid(&self) -> bool {
+        self.has_postpaid
     }
 
     /// Whether Plans do not depend on the time: no calendar quota, and no override with an end.

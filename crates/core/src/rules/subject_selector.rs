@@ -4,8 +4,8 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::attributes::Attributes;
 use crate::key::{Subject, SubjectHasher};
+use crate::request::attributes::Attributes;
 
 /// Name of the attribute that holds the client's address.
 pub(super) const ADDRESS: &str = "ip";

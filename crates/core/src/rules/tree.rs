@@ -3,7 +3,7 @@
 
 use super::condition::{Segment, Test};
 use super::index::Found;
-use crate::short_bytes;
+use crate::request::short_bytes;
 
 /// A node of the tree. The texts on the path to it are the start of a value.
 #[derive(Clone, Debug, Default)]

@@ -2,11 +2,11 @@
 
 use core::net::IpAddr;
 
-use tollgate_core::client_address::{
+use tollgate_core::key::StoredKey;
+use tollgate_core::request::client_address::{
     Cidr, Prefixes, ProxyHeader, StopReason, TrustedProxies, client_address,
 };
-use tollgate_core::key::StoredKey;
-use tollgate_core::path::{PathCase, assert_readings_hold};
+use tollgate_core::request::path::{PathCase, assert_readings_hold};
 
 /// Panics if the property does not hold for these bytes.
 type Property = fn(&[u8]);

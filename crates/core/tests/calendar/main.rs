@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use tollgate_core::calendar::{Calendar, Period, Weekday};
+use tollgate_core::time::calendar::{Calendar, Period, Weekday};
 use tollgate_core::time::{Span, Time};
 
 const HOUR_S: i64 = 3_600;

@@ -1,7 +1,7 @@
 //! Properties of periods at any instant.
 
 use proptest::prelude::*;
-use tollgate_core::calendar::Periods;
+use tollgate_core::time::calendar::Periods;
 
 use super::*;
 

@@ -8,13 +8,13 @@ pub(crate) struct Scopes(u8);
 
 impl Scopes {
     pub(crate) const NONE: Scopes = Scopes(0);
-    /// Checks, peeks and leases.
+    /// Checks, peeks, leases, reservations and usage.
     pub(crate) const CHECK: Scopes = Scopes(1);
-    /// Refunds by receipt.
+    /// Refunds by receipt, settlements and cancellations.
     pub(crate) const REFUND: Scopes = Scopes(1 << 1);
     /// Reports of results to penalty limits.
     pub(crate) const REPORT: Scopes = Scopes(1 << 2);
-    /// Charges after the fact, beyond the limit.
+    /// Charges after the fact, beyond the limit, and credits.
     pub(crate) const RECORD: Scopes = Scopes(1 << 3);
     /// Metrics only.
     pub(crate) const METRICS: Scopes = Scopes(1 << 4);
@@ -33,10 +33,10 @@ impl Scopes {
 
     /// All scopes with their names and meanings, and `none`.
     pub(crate) const WORDS: &[(&str, &str)] = &[
-        ("check", "Checks, peeks and leases."),
-        ("refund", "Refunds by receipt."),
+        ("check", "Checks, peeks, leases, reservations and usage."),
+        ("refund", "Refunds, settlements and cancellations by receipt."),
         ("report", "Reports of results to penalty limits."),
-        ("record", "Charges after the fact."),
+        ("record", "Charges after the fact and credits."),
         ("metrics", "Metrics only."),
         ("read", "Reading: metrics, rules, explanations."),
         ("change", "Live changes: resets. For tokens only."),

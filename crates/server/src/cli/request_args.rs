@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use tollgate::core::rules::RuleSet;
+use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{Attributes, Time};
 use tollgate::rules::load;
 use tollgate_document::{Problems, Source};
@@ -20,9 +20,9 @@ pub(crate) struct RequestArgs {
     /// Rules file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
-    /// Cost of the request, for rules without a `cost`
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) cost: u64,
+    /// Cost of the request, for rules without a `cost`: 1 if omitted, and 0 under postpaid rules
+    #[arg(long, value_name = "N")]
+    pub(crate) cost: Option<u64>,
     #[command(flatten)]
     pub(crate) hash_key: HashKeyArgs,
     /// Attributes of the request, such as tenant, user, api_key, ip, method, path, action or plan
@@ -34,6 +34,12 @@ impl RequestArgs {
     /// Loads the rules file. See [`load_rules`].
     pub(crate) fn load_rules(&self, consequence: &str) -> Result<(Source, RuleSet), Failure> {
         load_rules(&self.rules, consequence)
+    }
+
+    /// Returns the request with these attributes.
+    pub(crate) fn request<'a>(&self, attributes: &'a Attributes<'a>) -> Request<'a> {
+        let request = Request::new(attributes);
+        self.cost.map_or(request, |cost| request.cost(cost))
     }
 
     /// Returns the attributes of the request.

@@ -38,6 +38,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         store: store(layers, hashers.is_some()),
         store_deadline: duration(layers, "store_deadline"),
         in_flight_max_per_caller: size(layers, "in_flight_max_per_caller"),
+        servers: u32::try_from(size(layers, "servers")).unwrap_or(u32::MAX),
         resp_output_max: size(layers, "resp_output_max"),
         hashers,
         request_id_horizon: duration(layers, "request_id_horizon"),

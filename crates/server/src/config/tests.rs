@@ -153,6 +153,7 @@ keys_max: 5_000
 own_keys_max: 50
 state_bytes_max: 2_000_000
 in_flight_max_per_caller: 12
+servers: 3
 resp_output_max: 70_000
 hash_key_file: key
 hash_key_id: 2
@@ -230,6 +231,7 @@ traces_one_in: 10
     assert_eq!((config.threads, config.connections_max, config.shutdown_timeout.as_secs()), (7, 99, 60));
     assert_eq!((config.connections_max_per_address, config.control_on_http), (9, false));
     assert_eq!((config.in_flight_max_per_caller, config.resp_output_max), (12, 70_000));
+    assert_eq!(config.servers, 3);
     assert_eq!(config.store_deadline, Duration::from_millis(40));
     assert_eq!(config.allowed_hosts, ["tollgate.internal", "10.0.0.5"]);
     let log = &config.log;

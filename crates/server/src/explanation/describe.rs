@@ -1,8 +1,10 @@
 //! Describes conditions, costs and overrides in words.
 
-use tollgate::core::path::PATH;
+use tollgate::core::request::path::PATH;
 use tollgate::core::rules::cost::ResolvedCost;
-use tollgate::core::rules::{Condition, Cost, Mode, Origin, Override, Rollout, SubjectSelector, Test};
+use tollgate::core::rules::{
+    Condition, Cost, Mode, Origin, Override, Rollout, RuleTrace, SubjectSelector, Test,
+};
 use tollgate::core::{Attributes, OnFailure, Time};
 
 use super::rules_text::RulesText;
@@ -119,7 +121,16 @@ fn any_of(values: &[String]) -> String {
 }
 
 /// Describes where a cost comes from: `because method is POST`.
-pub(crate) fn cost_reason(cost: &Cost, resolved: ResolvedCost, attributes: &Attributes<'_>) -> String {
+pub(crate) fn cost_reason(trace: &RuleTrace<'_, '_>, attributes: &Attributes<'_>) -> String {
+    let (rule, resolved) = (trace.rule, trace.cost);
+    if rule.postpaid && resolved.cost == 0 {
+        return "because the rule is postpaid: admitted while anything is left".to_owned();
+    }
+    let reason = origin_of_cost(&rule.cost, resolved, attributes);
+    if rule.postpaid { format!("{reason}; the rule is postpaid: booked without asking") } else { reason }
+}
+
+fn origin_of_cost(cost: &Cost, resolved: ResolvedCost, attributes: &Attributes<'_>) -> String {
     match cost {
         Cost::FromRequest => "from the request".to_owned(),
         Cost::One => "one lease, because the rule sets no `cost`".to_owned(),
@@ -178,7 +189,8 @@ pub(crate) fn on_failure(policy: OnFailure) -> String {
         OnFailure::Open => "open".to_owned(),
         OnFailure::Closed => "closed".to_owned(),
         OnFailure::Degraded => "degraded".to_owned(),
-        OnFailure::Local { percent } => format!("local {percent}%"),
+        OnFailure::Local { percent: Some(percent) } => format!("local {percent}%"),
+        OnFailure::Local { percent: None } => "local fair".to_owned(),
         OnFailure::Cap { amount, period } => format!("cap {amount}/{period}"),
     }
 }

@@ -1,9 +1,9 @@
 //! The explanation as JSON.
 
 use serde_json::{Map, Value, json};
-use tollgate::core::Item;
 use tollgate::core::rules::rule_set::ListEntry;
 use tollgate::core::rules::{Missing, Origin, Override, Planned, RuleLimit, RuleTrace};
+use tollgate::core::{Item, Operation};
 
 use super::unused_attributes::unused_attributes;
 use super::{Explanation, describe, matches};
@@ -12,7 +12,7 @@ pub(crate) fn json(explanation: &Explanation<'_>) -> Value {
     let Explanation { rules, request, now, traces, .. } = explanation;
     let attributes: Map<String, Value> =
         request.attributes.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-    json!({
+    let mut json = json!({
         "at": describe::instant(*now),
         "asked_cost": request.cost,
         "attributes": attributes,
@@ -20,7 +20,13 @@ pub(crate) fn json(explanation: &Explanation<'_>) -> Value {
         "rules": traces.iter().enumerate().map(|(index, rule)| rule_json(explanation, index, rule)).collect::<Value>(),
         "answer": answer_json(explanation),
         "notes": unused_attributes(rules, request.attributes),
-    })
+    });
+    // What postpaid rules book beside the answer.
+    let records = &explanation.records;
+    if !records.items().is_empty() {
+        json["records"] = records.items().iter().map(item_json).collect();
+    }
+    json
 }
 
 fn rule_json(explanation: &Explanation<'_>, rule_index: usize, trace: &RuleTrace<'_, '_>) -> Value {
@@ -46,7 +52,7 @@ fn rule_json(explanation: &Explanation<'_>, rule_index: usize, trace: &RuleTrace
         "cost": {
             "cost": trace.cost.cost,
             "failed": trace.cost.failed,
-            "why": describe::cost_reason(&rule.cost, trace.cost, attributes),
+            "why": describe::cost_reason(trace, attributes),
         },
         "mode": describe::mode(rule.mode),
         "rollout": { "share": describe::percentage(rule.rollout), "included": trace.in_rollout },
@@ -135,11 +141,15 @@ fn list_entry_json(kind: &str, entry: &ListEntry) -> Value {
 }
 
 fn item_json(item: &Item<'_>) -> Value {
+    let (operation, cost) = match item.operation {
+        Operation::Record { cost } => ("record", Some(cost)),
+        _ => ("charge", item.operation.cost()),
+    };
     json!({
         "rule": item.key.keyspace().rule(),
         "key": item.key.to_string(),
-        "operation": "charge",
-        "cost": item.operation.cost(),
+        "operation": operation,
+        "cost": cost,
         "capacity": item.limit.capacity(),
         "blocking": item.blocking,
         "on_failure": describe::on_failure(item.on_failure),

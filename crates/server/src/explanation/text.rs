@@ -2,7 +2,7 @@
 
 use tollgate::core::rules::rule_set::ListEntry;
 use tollgate::core::rules::{Missing, Mode, Planned, Rollout, Rule, RuleLimit, RuleTrace};
-use tollgate::core::{EXACT_MAX, Plan};
+use tollgate::core::{EXACT_MAX, Operation, Plan};
 
 use super::unused_attributes::unused_attributes;
 use super::{Explanation, describe, matches};
@@ -64,7 +64,7 @@ fn rule_block(explanation: &Explanation<'_>, rule_index: usize, trace: &RuleTrac
     line(&mut out, "matches", &describe::met_conditions(&rule.conditions, attributes));
     line(&mut out, "subject", &subject(explanation, trace));
     limit(&mut out, explanation, rule_index, trace);
-    let cost = describe::cost_reason(&rule.cost, trace.cost, attributes);
+    let cost = describe::cost_reason(trace, attributes);
     line(&mut out, "cost", &format!("{}, {cost}", trace.cost.cost));
     line(&mut out, "mode", &mode(trace));
     line(&mut out, "on failure", &describe::on_failure(rule.on_failure.for_request(attributes)));
@@ -176,6 +176,15 @@ fn mode(trace: &RuleTrace<'_, '_>) -> String {
 }
 
 fn answer(explanation: &Explanation<'_>) -> String {
+    let records = &explanation.records;
+    let mut out = answer_of_check(explanation, records);
+    if !records.items().is_empty() {
+        out += &format!("{STRONG}Whatever it decides, postpaid rules book{STRONG:#}\n{}", items(records));
+    }
+    out
+}
+
+fn answer_of_check(explanation: &Explanation<'_>, records: &Plan<'_>) -> String {
     match &explanation.planned {
         Ok(Planned::Denied(entry)) => {
             format!("{RED}Denied{RED:#} by the deny list. {}", list_entry(entry, explanation))
@@ -197,10 +206,15 @@ fn answer(explanation: &Explanation<'_>) -> String {
                 "{RED}Refused{RED:#}: {why}, and the file has `unmatched: refuse`. The store is not used.\n"
             )
         }
-        Ok(Planned::Plan { plan, skipped, .. }) if plan.items().is_empty() => {
+        Ok(Planned::Plan { plan, skipped, .. }) if plan.items().is_empty() && records.items().is_empty() => {
             format!("{GREEN}Allowed{GREEN:#}: {}. The store is not used.\n", uncounted(*skipped))
         }
-        Ok(Planned::Plan { plan, .. }) => items(plan),
+        Ok(Planned::Plan { plan, .. }) if plan.items().is_empty() => {
+            format!("{GREEN}Allowed{GREEN:#}: no other rule counts the request.\n")
+        }
+        Ok(Planned::Plan { plan, .. }) => {
+            format!("{STRONG}The store applies this Plan in one atomic step{STRONG:#}\n{}", items(plan))
+        }
         Err(error) => format!("{RED}Error{RED:#}: {error}.\n"),
     }
 }
@@ -221,7 +235,7 @@ fn list_entry(entry: &ListEntry, explanation: &Explanation<'_>) -> String {
 
 fn items(plan: &Plan<'_>) -> String {
     let width = plan.items().iter().map(|item| item.key.keyspace().rule().len()).max().unwrap_or(0);
-    let mut out = format!("{STRONG}The store applies this Plan in one atomic step{STRONG:#}\n");
+    let mut out = String::new();
     for item in plan.items() {
         let blocking = if item.blocking { "blocking" } else { "shadow: counts, never refuses" };
         let of = match item.limit.capacity() {
@@ -229,8 +243,11 @@ fn items(plan: &Plan<'_>) -> String {
             EXACT_MAX => String::new(),
             capacity => format!(" of {capacity}"),
         };
-        let (rule, cost) = (item.key.keyspace().rule(), item.operation.cost().unwrap_or(0));
-        out += &format!("  {rule:width$}  charge {cost}{of}, {blocking}\n");
+        let rule = item.key.keyspace().rule();
+        out += &match item.operation {
+            Operation::Record { cost } => format!("  {rule:width$}  record {cost}{of}\n"),
+            _ => format!("  {rule:width$}  charge {}{of}, {blocking}\n", item.operation.cost().unwrap_or(0)),
+        };
         out += &format!("  {:width$}  {DIM}{}{DIM:#}\n", "", item.key);
     }
     out

@@ -1,6 +1,6 @@
 //! Configurations of other limiters.
 
-use crate::cli::commands::import::{Limiter, convert_bytes};
+use crate::cli::commands::rules::import::{Limiter, convert_bytes};
 
 /// Imports any bytes as a configuration of each limiter. It is refused with a reason, or the rules are valid.
 pub fn import(bytes: &[u8]) {

@@ -5,7 +5,7 @@ use tollgate::core::Report;
 
 use crate::serve::edge::http::request_body::{BATCH_MAX, BodyError, BodyKind, RequestBody};
 use crate::serve::edge::request::{
-    ATTRIBUTES_MAX, COST_MAX, ID_BYTES_MAX, NAME_BYTES_MAX, RequestError, VALUE_BYTES_MAX,
+    ATTRIBUTES_MAX, COST_MAX, ID_BYTES_MAX, NAME_BYTES_MAX, RequestError, TTL_MS_MAX, VALUE_BYTES_MAX,
 };
 
 /// Bytes of an error. More input is never echoed.
@@ -14,7 +14,16 @@ const ERROR_BYTES_MAX: usize = 100_000;
 /// Reads a body as every kind. It is rejected with a reason, or has the values that another JSON parser finds.
 pub fn json(bytes: &[u8]) {
     let read = serde_json::from_slice::<Value>(bytes).ok();
-    for kind in [BodyKind::Check, BodyKind::Peek, BodyKind::Report, BodyKind::Receipt] {
+    for kind in [
+        BodyKind::Check,
+        BodyKind::Peek,
+        BodyKind::Report,
+        BodyKind::Receipt,
+        BodyKind::Reserve,
+        BodyKind::Extend,
+        BodyKind::Settle,
+        BodyKind::MeterChange,
+    ] {
         match kind.read(bytes) {
             Ok(body) => has_the_values_of(kind, &body, read.as_ref().expect("it is JSON")),
             Err(error) => is_short(&error, read.is_some()),
@@ -33,9 +42,27 @@ pub fn json(bytes: &[u8]) {
 }
 
 fn has_the_values_of(kind: BodyKind, body: &RequestBody<'_>, read: &Value) {
-    if kind == BodyKind::Receipt {
+    if read.get("receipt").is_some() {
         assert_eq!(read["receipt"], body.receipt());
+        if let (BodyKind::Settle, Ok(settlement)) = (kind, body.settlement()) {
+            assert!(settlement.actual.is_some() || !settlement.named.is_empty());
+            assert!(settlement.named.iter().all(|(rule, amount)| {
+                *amount <= COST_MAX && read["rules"][rule].as_f64() == Some(*amount as f64)
+            }));
+        }
+        if let (BodyKind::Extend, Ok(more)) = (kind, body.more()) {
+            assert_eq!(read["more"].as_f64(), Some(more as f64));
+        }
         return;
+    }
+    if kind == BodyKind::MeterChange {
+        if let Ok(amount) = body.meter_amount() {
+            assert!((1..=COST_MAX).contains(&amount));
+        }
+        return;
+    }
+    if let (BodyKind::Reserve, Ok(hold)) = (kind, body.hold()) {
+        assert!((1..=TTL_MS_MAX * 1_000).contains(&hold.us()));
     }
     let all = read["attributes"].as_object().expect("attributes are an object");
     let request = match body.check_request() {
@@ -72,6 +99,9 @@ fn is_justified(error: &RequestError, read: &Value) {
         RequestError::EmptyId => id.is_empty(),
         RequestError::IdTooLong(len) => id.len() == *len && *len > ID_BYTES_MAX,
         RequestError::CostTooLarge(cost) => *cost > COST_MAX,
+        RequestError::AmountOutOfRange(amount) => !(1..=COST_MAX).contains(amount),
+        RequestError::Amount { .. } | RequestError::ScaleTooLarge(_) => read.get("amount").is_some(),
+        RequestError::TtlOutOfRange(ms) => !(1..=TTL_MS_MAX).contains(ms),
         RequestError::Bound(_) => unreachable!("no token is involved"),
     };
     assert!(holds, "{error}");

@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
-use crate::serve::edge::resp::check;
-use crate::serve::edge::resp::frame::{self, FrameError, Limits, WordSpans, Words};
+use crate::serve::edge::resp::commands::limit_command::LimitCommand;
+use crate::serve::edge::resp::commands::table::Entry;
+use crate::serve::edge::resp::commands::throttle::{LastLimit, ThrottleRequest};
+use crate::serve::edge::resp::frame::{self, FrameError, Limits, LosslessWords, WordSpans, Words};
 use crate::serve::edge::resp::reply::{Reply, RespVersion};
-use crate::serve::edge::resp::throttle::{LastLimit, ThrottleRequest};
 
 /// Positions at which the input is split in two parts. Few, so that many inputs are tried; they depend on the input.
 const CUTS_MAX: usize = 6;
@@ -65,27 +66,44 @@ pub fn resp(bytes: &[u8]) {
     }
 }
 
-/// Reads these words as the arguments of every command.
+/// Reads these words as the arguments of every command, also as lossless text.
 fn read(words: Words<'_, '_>) {
     let rest = words.from(1);
-    match ThrottleRequest::read(rest, &mut LastLimit::default()) {
+    match ThrottleRequest::read(rest, &mut LastLimit::default(), false) {
         Ok(request) => {
             let cost = request.operation().cost().unwrap_or(u64::MAX);
             assert!(cost <= request.limit.capacity(), "{request:?}");
         }
         Err(error) => is_one_line(error),
     }
-    for usage in [check::USAGE, check::USAGE_PEEK, check::USAGE_RESET] {
-        match check::read(usage, rest) {
-            Ok(checked) => {
-                let request = checked.request();
-                let (attributes, options) = (request.attributes.iter().count(), rest.len() / 2);
-                assert!((1..=options).contains(&attributes), "{checked:?}");
-                assert!(request.id.is_none_or(|id| !id.is_empty()));
+    let lossless = LosslessWords::new(rest);
+    for entry in Entry::all() {
+        let last = &mut LastLimit::default();
+        match LimitCommand::read(entry, rest, last, false) {
+            Ok(command) => is_valid(&command, rest),
+            Err(error) => {
+                let again = LimitCommand::read(entry, lossless.words(), last, true);
+                match again {
+                    Ok(command) => {
+                        assert!(error.is_not_text(), "the same words are valid: {error}");
+                        is_valid(&command, rest);
+                    }
+                    Err(error) => {
+                        assert!(!error.is_not_text(), "lossless words are text");
+                        is_one_line(error);
+                    }
+                }
             }
-            Err(error) => is_one_line(error),
         }
     }
+}
+
+fn is_valid(command: &LimitCommand<'_>, words: Words<'_, '_>) {
+    let Some(checked) = command.request() else { return };
+    let request = checked.request();
+    let (attributes, most) = (request.attributes.iter().count(), words.len() / 2);
+    assert!((1..=most).contains(&attributes), "{checked:?}");
+    assert!(request.id.is_none_or(|id| !id.is_empty()));
 }
 
 fn is_one_line(error: impl Display) {

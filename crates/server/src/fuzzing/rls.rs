@@ -6,10 +6,12 @@ use prost::Message;
 use tollgate::core::Prefixes;
 
 use crate::config::AttributeNames;
-use crate::serve::edge::grpc::descriptor_request::{DESCRIPTORS_MAX, DescriptorRequest, MessageError, read};
+use crate::serve::edge::grpc::descriptor_request::{
+    DESCRIPTORS_MAX, DescriptorRequest, Hits, MessageError, read,
+};
 use crate::serve::edge::grpc::message::{RateLimitDescriptor, RateLimitRequest};
 use crate::serve::edge::lossless_text::lossless_text;
-use crate::serve::edge::request::{ATTRIBUTES_MAX, CheckRequest};
+use crate::serve::edge::request::{ATTRIBUTES_MAX, COST_MAX, CheckRequest};
 
 /// Bytes of an error. Little input is echoed.
 const ERROR_BYTES_MAX: usize = 500;
@@ -55,7 +57,7 @@ fn is_justified(error: &MessageError, message: &RateLimitRequest) {
         }
         MessageError::NoKey(at) => entries(at).iter().any(|entry| entry.key.is_empty()),
         // Reported when the limit is read.
-        MessageError::NoUnit(_) => false,
+        MessageError::NoUnit(_) | MessageError::UnitMultiplier(_) => false,
     };
     assert!(holds, "{error}");
 }
@@ -68,8 +70,14 @@ fn has_the_values_of(
 ) {
     let entries = &descriptor.entries;
     assert!(!message.domain.is_empty() && (1..=ATTRIBUTES_MAX).contains(&entries.len()));
-    let cost = descriptor.hits_addend.unwrap_or(u64::from(message.hits_addend.max(1)));
-    assert!(request.cost == cost && checked.cost() == cost);
+    let hits = descriptor.hits_addend.unwrap_or(u64::from(message.hits_addend.max(1)));
+    let (expected, cost) = match request.hits {
+        Hits::Charge(stated) => (hits, stated.unwrap_or(1)),
+        // A credit is never too large.
+        Hits::Credit(units) => (hits.min(COST_MAX), units),
+    };
+    assert!(cost == expected && checked.cost() == cost);
+    assert_eq!(descriptor.is_negative_hits, matches!(request.hits, Hits::Credit(_)));
     let entries: Vec<_> =
         entries.iter().map(|entry| (lossless_text(&entry.key), lossless_text(&entry.value))).collect();
     let keys: Vec<&str> = entries.iter().map(|(key, _)| &**key).collect();

@@ -3,6 +3,7 @@
 //! What they share is here: the limits of a request, the authorisation of callers, and the mapping of errors.
 
 pub(crate) mod auth;
+pub(crate) mod calls;
 pub(crate) mod error;
 pub(crate) mod excerpt;
 pub(crate) mod grpc;

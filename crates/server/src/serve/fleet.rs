@@ -10,6 +10,7 @@ mod register;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tollgate::core::rules::RuleSet;
 use tollgate::core::{StoreError, SubjectHashers};
+use tollgate::guard::FleetSize;
 use tollgate::store::redis::RedisStore;
 
 use super::gate::Backed;
@@ -162,7 +164,7 @@ impl Others {
 pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
     let Backed::Redis(limiter) = limiter else { return Ok(None) };
     let namespace = limiter.with_rules(namespace);
-    match Fleet::join(&limiter.store().store, limiter.hashers(), &namespace).await {
+    match Fleet::join(&limiter.store().store().store, limiter.hashers(), &namespace).await {
         Ok(fleet) => Ok(Some(fleet)),
         // The store has answered: the fault is in the configuration.
         Err(error @ FleetError::OtherHashKey { .. }) => Err(Failure::new(error_chain(&error), error.hint())),
@@ -274,6 +276,7 @@ impl Fleet {
         self,
         rules: impl Fn() -> String + Send,
         others: watch::Sender<Others>,
+        size: Arc<FleetSize>,
         ending: CancellationToken,
     ) {
         let mut pause = FIRST.min(self.every);
@@ -284,7 +287,9 @@ impl Fleet {
                 found = self.exchange(&in_force) => found,
             };
             if let Ok((_, servers)) = &found {
-                pause = self.every.max(EVERY_PER_SERVER * u32::try_from(*servers).unwrap_or(u32::MAX));
+                let servers = u32::try_from(*servers).unwrap_or(u32::MAX);
+                size.note(servers, Instant::now().into_std());
+                pause = self.every.max(EVERY_PER_SERVER * servers);
             }
             others.send_if_modified(|last| {
                 let now = match found {

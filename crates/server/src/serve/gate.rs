@@ -7,11 +7,12 @@ use std::time::Instant;
 use http::HeaderMap;
 use tollgate::core::rules::{Mode, Request, RuleSet};
 use tollgate::core::{
-    Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Receipt, Report, Store,
-    StoreError, SubjectHashers, Time,
+    Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Store, StoreError,
+    SubjectHashers, Time,
 };
 use tollgate::engine::Engine;
-use tollgate::limiter::{BuildError, CheckError, Explanation, FollowUpError, InvalidReceipts, Returned};
+use tollgate::guard::Guarded;
+use tollgate::limiter::{BuildError, CheckError, Explanation};
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, MemoryStore};
 use tollgate_document::Source;
@@ -44,7 +45,7 @@ pub(crate) enum Backed {
     /// Answers without waiting.
     Memory(Engine<MemoryStore>),
     /// Answers after a round trip.
-    Redis(Engine<TimedStore<RedisStore>>),
+    Redis(Engine<Guarded<TimedStore<RedisStore>>>),
 }
 
 /// The route of a request into the server, as metrics and logs name it.
@@ -99,7 +100,7 @@ pub(crate) enum Call<T, P> {
 
 /// A check that waits for the store.
 pub(crate) struct PendingCheck<'a> {
-    limiter: &'a Engine<TimedStore<RedisStore>>,
+    limiter: &'a Engine<Guarded<TimedStore<RedisStore>>>,
     recorder: &'a Recorder,
     origin: Origin<'a>,
     request: Request<'a>,
@@ -140,6 +141,8 @@ macro_rules! either {
         }
     };
 }
+
+mod follow_up;
 
 impl Gate {
     pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace, own_keys_max: u32) -> Gate {
@@ -199,59 +202,6 @@ impl Gate {
     /// Explains what [`check`](Gate::check) would return, and charges nothing.
     pub(crate) async fn explain(&self, request: Request<'_>) -> Explanation {
         either!(self, limiter => limiter.explain(request).await)
-    }
-
-    /// Refunds up to `amount` units of what each of these receipts charged.
-    pub(crate) async fn refund(
-        &self,
-        receipts: &[Receipt],
-        amount: u64,
-    ) -> Result<Vec<Returned>, StoreError> {
-        either!(self, limiter => limiter.refund_receipts_partial(receipts, amount).await)
-    }
-
-    /// Renews the leases among these receipts.
-    pub(crate) async fn renew(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
-        either!(self, limiter => limiter.renew_receipts(receipts).await)
-    }
-
-    /// Releases the leases among these receipts.
-    pub(crate) async fn release(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
-        either!(self, limiter => limiter.release_receipts(receipts).await)
-    }
-
-    /// The receipts of a decision as one authenticated text; `None` if nothing can be refunded.
-    pub(crate) fn seal(&self, decision: &Decision, caller: &Caller) -> Option<String> {
-        either!(self, limiter => limiter.seal_receipts_of(decision, caller.receipt_owner()))
-    }
-
-    /// The receipts in a text that [`seal`](Gate::seal) wrote, if this caller may return them.
-    pub(crate) fn open(&self, sealed: &str, caller: &Caller) -> Result<Vec<Receipt>, InvalidReceipts> {
-        let (owner, receipts) = either!(self, limiter => limiter.open_receipts_of(sealed))?;
-        if caller.may_return(owner) { Ok(receipts) } else { Err(InvalidReceipts) }
-    }
-
-    /// Reports the result of an attempt to penalty limits.
-    pub(crate) async fn report(
-        &self,
-        request: Request<'_>,
-        result: Report,
-    ) -> Result<Vec<Returned>, FollowUpError> {
-        either!(self, limiter => limiter.report(request, result).await)
-    }
-
-    /// Deletes the consumption of the subjects that this request would be charged to, under all rules or one of them, and
-    /// logs who did it. Returns the rules; none if no rule matched.
-    pub(crate) async fn reset(
-        &self,
-        edge: Edge,
-        caller: &Caller,
-        request: Request<'_>,
-        rule: Option<&str>,
-    ) -> Result<Vec<Returned>, FollowUpError> {
-        let reset = either!(self, limiter => limiter.reset_rules(request, |id| rule.is_none_or(|rule| rule == id)).await);
-        self.inner.recorder.reset(edge, caller.name(), &request, rule, &reset);
-        reset
     }
 
     /// Applies one operation to a key under a limit that the caller sent along.
@@ -373,7 +323,7 @@ impl Gate {
     pub(crate) fn store_status(&self) -> StoreStatus {
         match &self.inner.limiter {
             Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
-            Backed::Redis(limiter) => StoreStatus::Redis(limiter.store().store.servers()),
+            Backed::Redis(limiter) => StoreStatus::Redis(limiter.store().store().store.servers()),
         }
     }
 
@@ -383,7 +333,12 @@ impl Gate {
         self.store_status().write(page);
         if let Backed::Redis(limiter) = &self.inner.limiter {
             let help = "Checks in flight to the store.";
-            page.single("rate_limit_store_in_flight", Kind::Gauge, help, limiter.store().store.in_flight());
+            page.single(
+                "rate_limit_store_in_flight",
+                Kind::Gauge,
+                help,
+                limiter.store().store().store.in_flight(),
+            );
         }
     }
 
@@ -429,7 +384,11 @@ impl PendingThrottle<'_> {
         let (gate, operation) = (self.gate, self.item.operation);
         let mut plan = Plan::new();
         plan.push(self.item)?;
-        let outcome = either!(gate, limiter => limiter.store().apply(&plan).await)?;
+        // Callers' own limits have no failure policy: their callers see the failure.
+        let outcome = match &gate.inner.limiter {
+            Backed::Memory(limiter) => limiter.store().apply(&plan).await,
+            Backed::Redis(limiter) => limiter.store().store().apply(&plan).await,
+        }?;
         let answer = outcome.answers.first().ok_or(ThrottleError::Unanswered)?;
         Ok(gate.record_throttle(self.edge, operation, outcome.now, *answer))
     }
@@ -448,7 +407,7 @@ impl Backed {
     pub(crate) fn redis_store(&self) -> Option<RedisStore> {
         match self {
             Backed::Memory(_) => None,
-            Backed::Redis(limiter) => Some(limiter.store().store.clone()),
+            Backed::Redis(limiter) => Some(limiter.store().store().store.clone()),
         }
     }
 }

@@ -16,6 +16,11 @@ rules:
   - { id: in-flight, match: { action: export }, per: tenant, limit: { concurrency: 1, lease: 1h } }
   - { id: log-in, match: { action: log-in }, per: tenant, limit: { penalty: 30s } }
 ";
+const HOLD_RULES: &str = "version: 1
+rules:
+  - { id: tokens, match: { action: chat }, per: tenant, limit: { quota: 100/year } }
+  - { id: seats, match: { action: seat }, per: tenant, limit: { meter: 10 } }
+";
 const REFUSED: &str = "the token is bound to another value of attribute \"tenant\"; send that value, or leave the attribute out";
 
 /// A server, and the tokens of two tenants and of a gateway for all of them.
@@ -40,20 +45,24 @@ fn token(args: &[&str]) -> (String, String) {
 
 impl Tenants {
     fn start() -> Tenants {
+        Tenants::with_rules(RULES)
+    }
+
+    fn with_rules(rules: &str) -> Tenants {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| -> PathBuf {
             let path = folder.path().join(name);
             std::fs::write(&path, text).expect("a file can be written");
             path
         };
-        let scopes = "check,refund,report";
+        let scopes = "check,refund,report,record";
         let (acme, acme_line) = token(&["--name", "acme", "--scopes", scopes, "--attribute", "tenant=acme"]);
         let (globex, globex_line) =
             token(&["--name", "globex", "--scopes", scopes, "--attribute", "tenant=globex"]);
         let (gateway, gateway_line) = token(&["--name", "gateway", "--scopes", scopes]);
         let config =
             write("tollgate.yaml", &format!("tokens:\n{acme_line}\n{globex_line}\n{gateway_line}\n"));
-        let rules = write("rules.yaml", RULES);
+        let rules = write("rules.yaml", rules);
         let path = |path: &PathBuf| path.to_str().expect("text").to_owned();
         let server = start(&["--config", &path(&config), "--rules", &path(&rules)]);
         Tenants { server, acme, globex, gateway, _folder: folder }
@@ -99,7 +108,7 @@ fn a_bound_token_charges_its_own_values_on_every_transport() {
     let tenants = Tenants::start();
     // An absent attribute is filled in.
     assert_eq!(tenants.check(&tenants.acme, json!({})).0, 200);
-    assert_eq!(tenants.over_resp(&tenants.acme, &["TG.CHECK", "user", "u"]), "*18");
+    assert_eq!(tenants.over_resp(&tenants.acme, &["TG.CHECK", "user", "u"]), "*20");
     assert_eq!(tenants.over_grpc(&tenants.acme, &one("user", "u")), Ok(()));
     assert_eq!(tenants.remaining(&tenants.acme), json!(0));
     assert_eq!(tenants.check(&tenants.acme, json!({ "tenant": "acme" })).0, 429);
@@ -180,5 +189,81 @@ fn keys_and_request_ids_of_bound_tokens_are_separate() {
             200,
             "an id of another tenant is no conflict"
         );
+    }
+}
+
+#[test]
+fn charges_after_the_fact_and_holds_keep_to_the_bound_values() {
+    let tenants = Tenants::with_rules(HOLD_RULES);
+    let (acme, globex) = (tenants.acme.as_str(), tenants.globex.as_str());
+    let other = |action: &str| json!({ "attributes": { "tenant": "globex", "action": action } });
+    for path in ["/v1/record", "/v1/credit", "/v1/usage", "/v1/reservations"] {
+        let (status, problem) = tenants.post(acme, path, &other("chat"));
+        assert_eq!((status, &problem["code"]), (403, &json!("attribute-bound")), "{path}");
+    }
+    for (path, amount) in
+        [("/v1/meters", None), ("/v1/meters/add", Some(1)), ("/v1/meters/subtract", Some(1))]
+    {
+        let mut body = other("seat");
+        if let Some(amount) = amount {
+            body["amount"] = json!(amount);
+        }
+        assert_eq!(tenants.post(acme, path, &body).0, 403, "{path}");
+    }
+    for name in
+        ["TG.RECORD", "TG.CREDIT", "TG.USAGE", "TG.RESERVE", "TG.LEASE", "TG.METER.GET", "TG.METER.ADD"]
+    {
+        let line = tenants.over_resp(acme, &[name, "tenant", "globex", "action", "chat"]);
+        assert_eq!(line, format!("-NOPERM {REFUSED}"), "{name}");
+    }
+
+    // Receipts of another tenant, or of a caller for all tenants, are unknown on every path and in every command.
+    let (status, held) =
+        tenants.post(globex, "/v1/reservations", &json!({ "attributes": { "action": "chat" }, "cost": 40 }));
+    assert_eq!(status, 200, "{held}");
+    let (_, unbound) = tenants.post(&tenants.gateway, "/v1/reservations", &other("chat"));
+    for stolen in [&held["receipt"], &unbound["receipt"]] {
+        let stolen = stolen.as_str().expect("a receipt");
+        for (path, body) in [
+            ("/v1/reservations/extend", json!({ "receipt": stolen, "more": 1 })),
+            ("/v1/reservations/settle", json!({ "receipt": stolen, "actual": 1 })),
+            ("/v1/reservations/cancel", json!({ "receipt": stolen })),
+        ] {
+            let (status, problem) = tenants.post(acme, path, &body);
+            assert_eq!((status, &problem["code"]), (422, &json!("receipt-unknown")), "{path}");
+        }
+        for words in [
+            &["TG.EXTEND", stolen, "1"][..],
+            &["TG.SETTLE", stolen, "1"],
+            &["TG.CANCEL", stolen],
+            &["TG.REFUND", stolen],
+            &["TG.RENEW", stolen],
+            &["TG.RELEASE", stolen],
+        ] {
+            let line = tenants.over_resp(acme, words);
+            assert!(line.starts_with("-NORECEIPT "), "{words:?}: {line}");
+        }
+    }
+    let usage = |token: &str| {
+        let (status, usage) =
+            tenants.post(token, "/v1/usage", &json!({ "attributes": { "action": "chat" } }));
+        assert_eq!(status, 200, "{usage}");
+        let rule =
+            usage["rules"].as_array().and_then(|rules| rules.iter().find(|rule| rule["rule"] == "tokens"));
+        rule.and_then(|rule| rule["remaining"].as_u64()).expect("a number")
+    };
+    assert_eq!((usage(globex), usage(acme)), (59, 100), "nothing was given back or charged");
+
+    // The bound value is filled in, and ids of tenants are separate.
+    let record = json!({ "attributes": { "action": "chat" }, "cost": 9, "id": "r-1" });
+    for token in [acme, globex] {
+        let (status, recorded) = tenants.post(token, "/v1/record", &record);
+        assert_eq!((status, &recorded["replayed"]), (200, &json!(false)), "{recorded}");
+    }
+    assert_eq!((usage(globex), usage(acme)), (50, 91));
+    let extend = |receipt: &Value| json!({ "receipt": receipt, "more": 1, "id": "e-1" });
+    let (_, of_acme) = tenants.post(acme, "/v1/reservations", &json!({ "attributes": { "action": "chat" } }));
+    for (token, receipt) in [(acme, &of_acme["receipt"]), (globex, &held["receipt"])] {
+        assert_eq!(tenants.post(token, "/v1/reservations/extend", &extend(receipt)).0, 200);
     }
 }

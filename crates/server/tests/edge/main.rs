@@ -1,6 +1,7 @@
 //! The contract that all transports share: the limits of a request and the authorisation of callers.
 
 mod bound_tokens;
+mod holds;
 mod proto;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -108,7 +109,7 @@ fn over_resp(server: &Serving, sent: &Sent) -> Checked {
     match line.strip_prefix("-ERR ") {
         Some(error) => Err(error.to_owned()),
         None => {
-            assert_eq!(line, "*18", "a decision");
+            assert_eq!(line, "*20", "a decision");
             Ok(())
         }
     }
@@ -121,6 +122,7 @@ fn grpc(server: &Serving, sent: &Sent, authorization: Option<&str>) -> Result<Ch
         entries: sent.attributes.iter().map(entry).collect(),
         limit: None,
         hits_addend: Some(sent.cost),
+        is_negative_hits: false,
     };
     let message = RateLimitRequest { domain: "d".to_owned(), descriptors: vec![descriptor], hits_addend: 0 };
     let mut request = tonic::Request::new(message);

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use prost::Message;
+use prost_types::FileDescriptorProto;
 use tollgate_testkit::redis::{Certificates, Flavour, Server};
 use tollgate_testkit::serving::{Serving, create_token};
 use tonic::transport::{Channel, Endpoint};
@@ -14,6 +15,10 @@ use tonic::{Code as Status, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::proto::{
     Code, DescriptorStatus, Entry, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
@@ -41,7 +46,7 @@ impl Service {
         Service::with(RULES, args)
     }
 
-    fn with(rules: &str, args: &[&str]) -> Service {
+    pub(crate) fn with(rules: &str, args: &[&str]) -> Service {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rules.yaml");
         std::fs::write(&path, rules).expect("a file can be written");
@@ -55,6 +60,14 @@ impl Service {
     }
 
     pub(crate) fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, tonic::Status> {
+        self.call(Request::new(request))
+    }
+
+    /// Asks with metadata.
+    pub(crate) fn call(
+        &mut self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<RateLimitResponse, tonic::Status> {
         let call = self.client.should_rate_limit(request);
         self.runtime.block_on(call).map(tonic::Response::into_inner)
     }
@@ -67,17 +80,51 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Asks the reflection service.
+    fn reflect(&self, asked: MessageRequest) -> Result<MessageResponse, Status> {
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(asked) };
+        let mut client = ServerReflectionClient::new(self.channel.clone());
+        let answer = self.runtime.block_on(async {
+            let answers = client.server_reflection_info(tokio_stream::once(request)).await?;
+            answers.into_inner().message().await
+        });
+        let answer = answer.map_err(|error| error.code())?.expect("an answer");
+        Ok(answer.message_response.expect("it is set"))
+    }
+
+    /// The definition of a service and of its messages: the file with the service, and the files that it imports, except
+    /// those of protobuf itself.
+    pub(crate) fn reflected_files(&self, service: &str) -> Vec<Vec<u8>> {
+        let mut files: Vec<Vec<u8>> = Vec::new();
+        let mut wanted = vec![MessageRequest::FileContainingSymbol(service.to_owned())];
+        while let Some(asked) = wanted.pop() {
+            let found = match self.reflect(asked).expect("reflection is on") {
+                MessageResponse::FileDescriptorResponse(found) => found.file_descriptor_proto,
+                other => panic!("{other:?}"),
+            };
+            for file in found.into_iter().filter(|file| !files.contains(file)).collect::<Vec<_>>() {
+                let imports = FileDescriptorProto::decode(&*file).expect("a file descriptor").dependency;
+                let ours = imports.into_iter().filter(|name| !name.starts_with("google/protobuf/"));
+                wanted.extend(ours.map(MessageRequest::FileByFilename));
+                files.push(file);
+            }
+        }
+        files
+    }
+}
+
 fn endpoint(server: &Serving) -> Endpoint {
     let at = server.grpc.expect("it speaks gRPC");
     Endpoint::from_shared(format!("http://{at}")).expect("an address").timeout(Duration::from_secs(30))
 }
 
-fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
-    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), limit: None, hits_addend: None }
+    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..RateLimitDescriptor::default() }
 }
 
-fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+pub(crate) fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }
 }
 
@@ -121,11 +168,7 @@ fn the_headers_list_the_rules_of_all_descriptors() {
 fn a_response_has_a_status_headers_and_numbers() {
     let mut service = Service::start(&[]);
     let answer = service.ask(request("a", vec![descriptor(&[("remote_address", "192.0.2.7")])]));
-    let header = |key: &str, value: &str| HeaderValue {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        raw_value: vec![],
-    };
+    let header = |key: &str, value: &str| HeaderValue { key: key.to_owned(), value: value.to_owned() };
     let mut expected = RateLimitResponse {
         overall_code: Code::Ok.into(),
         statuses: vec![DescriptorStatus {
@@ -137,7 +180,6 @@ fn a_response_has_a_status_headers_and_numbers() {
             }),
             limit_remaining: 59,
             duration_until_reset: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
-            quota: None,
         }],
         response_headers_to_add: vec![
             header("ratelimit-policy", "\"by-address\";q=60;w=60"),
@@ -195,7 +237,7 @@ fn descriptors_of_one_request_are_charged_all_or_none() {
 fn the_limit_of_a_descriptor_counts_independently_of_the_rules() {
     let mut service = Service::start(&[]);
     let limited = |requests_per_unit, unit: RateLimitUnit| RateLimitDescriptor {
-        limit: Some(RateLimitOverride { requests_per_unit, unit: unit.into() }),
+        limit: Some(RateLimitOverride { requests_per_unit, unit: unit.into(), unit_multiplier: None }),
         ..descriptor(&[("user", "v")])
     };
     let year = || limited(2, RateLimitUnit::Year);
@@ -217,6 +259,14 @@ fn the_limit_of_a_descriptor_counts_independently_of_the_rules() {
     let refused = service.codes(request("d", vec![three(), much(3)]));
     assert_eq!(refused.0, Code::OverLimit);
     assert_eq!(service.codes(request("d", vec![three()])), (Code::Ok, vec![(Code::Ok, 0)]));
+    // With a multiplier, the window is as long as that many units.
+    let mut months = limited(7, RateLimitUnit::Month);
+    months.limit = months.limit.map(|limit| RateLimitOverride { unit_multiplier: Some(12), ..limit });
+    let answer = service.ask(request("months", vec![months])).expect("an answer");
+    let reset = answer.statuses[0].duration_until_reset.expect("a reset").seconds;
+    let into_window =
+        std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs() % (360 * 86_400);
+    assert!(reset.abs_diff(360 * 86_400 - i64::try_from(into_window).expect("it fits")) < 60, "{reset}");
     // A limit of 0 refuses everything.
     let none = service.codes(request("d", vec![limited(0, RateLimitUnit::Second)]));
     assert_eq!(none, (Code::OverLimit, vec![(Code::OverLimit, 0)]));
@@ -243,9 +293,17 @@ fn a_hundred_bad_requests_change_nothing() {
         bad.push((request("d", empty), "descriptors, more than 32"));
     }
     for unit in [0, -1, 7, 99, i32::MAX] {
-        let limit = Some(RateLimitOverride { requests_per_unit: 1, unit });
+        let limit = Some(RateLimitOverride { requests_per_unit: 1, unit, unit_multiplier: None });
         let limited = RateLimitDescriptor { limit, ..user.clone() };
         bad.push((request("d", vec![user.clone(), limited]), "has an unknown unit"));
+    }
+    for (unit, units) in
+        [(RateLimitUnit::Second, 0), (RateLimitUnit::Year, 2), (RateLimitUnit::Year, u32::MAX)]
+    {
+        let limit =
+            RateLimitOverride { requests_per_unit: 1, unit: unit.into(), unit_multiplier: Some(units) };
+        let limited = RateLimitDescriptor { limit: Some(limit), ..user.clone() };
+        bad.push((request("d", vec![user.clone(), limited]), "has a unit_multiplier of 0, or one that"));
     }
     // Refused, because a gateway may let requests pass when it gets an error.
     for (request, expected) in &bad {
@@ -459,33 +517,13 @@ fn health_is_reported_until_shutdown_and_watchers_do_not_delay_it() {
 
 #[test]
 fn services_are_listed_only_with_reflection() {
-    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
-    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
-    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
-    use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
-
     let listed = |args: &[&str]| -> Result<Vec<String>, Status> {
-        let service = Service::start(args);
-        service.runtime.block_on(async {
-            let request = ServerReflectionRequest {
-                host: String::new(),
-                message_request: Some(MessageRequest::ListServices(String::new())),
-            };
-            let mut client = ServerReflectionClient::new(service.channel.clone());
-            let mut answers = client
-                .server_reflection_info(tokio_stream::once(request))
-                .await
-                .map_err(|error| error.code())?
-                .into_inner();
-            let answer = answers.message().await.map_err(|error| error.code())?;
-            match answer {
-                Some(ServerReflectionResponse {
-                    message_response: Some(MessageResponse::ListServicesResponse(list)),
-                    ..
-                }) => Ok(list.service.into_iter().map(|service| service.name).collect()),
-                other => panic!("{other:?}"),
+        match Service::start(args).reflect(MessageRequest::ListServices(String::new()))? {
+            MessageResponse::ListServicesResponse(list) => {
+                Ok(list.service.into_iter().map(|service| service.name).collect())
             }
-        })
+            other => panic!("{other:?}"),
+        }
     };
     assert_eq!(listed(&[]), Err(Status::Unimplemented));
     let services = listed(&["--grpc-reflection"]).expect("a list");

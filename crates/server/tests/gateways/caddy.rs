@@ -8,6 +8,7 @@ use crate::site::Site;
 
 pub(crate) const CADDY: Recipe = Recipe {
     tool: Tool::Caddy,
+    folder: "caddy",
     page: include_str!("../../../../docs/gateways/caddy.md"),
     files: &[("Caddyfile", "caddyfile"), ("rules.yaml", "yaml")],
     arguments: &["run", "--config", "Caddyfile"],
@@ -19,6 +20,11 @@ pub(crate) const CADDY: Recipe = Recipe {
 #[test]
 fn clients_of_caddy_see_what_the_page_promises() {
     scenes::clients_see_what_the_page_promises(&CADDY);
+}
+
+#[test]
+fn caddy_lets_no_header_pass_that_tollgate_cannot_read() {
+    scenes::headers_that_tollgate_cannot_read_do_not_pass(&CADDY);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::site::{Site, seen};
 
 pub(crate) const ENVOY: Recipe = Recipe {
     tool: Tool::Envoy,
+    folder: "envoy",
     page: include_str!("../../../../docs/gateways/envoy.md"),
     files: &[("envoy.yaml", "yaml"), ("rules.yaml", "yaml")],
     arguments: &[

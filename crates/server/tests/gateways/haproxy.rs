@@ -7,6 +7,7 @@ use crate::scenes;
 
 pub(crate) const HAPROXY: Recipe = Recipe {
     tool: Tool::HaProxy,
+    folder: "haproxy",
     page: include_str!("../../../../docs/gateways/haproxy.md"),
     files: &[("haproxy.cfg", "haproxy"), ("tollgate.lua", "lua"), ("rules.yaml", "yaml")],
     arguments: &["-f", "haproxy.cfg"],
@@ -18,6 +19,11 @@ pub(crate) const HAPROXY: Recipe = Recipe {
 #[test]
 fn clients_of_haproxy_see_what_the_page_promises() {
     scenes::clients_see_what_the_page_promises(&HAPROXY);
+}
+
+#[test]
+fn haproxy_lets_no_header_pass_that_tollgate_cannot_read() {
+    scenes::headers_that_tollgate_cannot_read_do_not_pass(&HAPROXY);
 }
 
 #[test]

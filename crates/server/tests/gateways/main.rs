@@ -4,6 +4,8 @@ mod backend;
 mod caddy;
 mod envoy;
 mod haproxy;
+mod llm;
+mod model;
 mod nginx;
 mod paths;
 mod public_host;

@@ -8,6 +8,7 @@ use crate::site::Site;
 
 pub(crate) const NGINX: Recipe = Recipe {
     tool: Tool::Nginx,
+    folder: "nginx",
     page: include_str!("../../../../docs/gateways/nginx.md"),
     files: &[("nginx.conf", "nginx"), ("rules.yaml", "yaml")],
     arguments: &["-p", ".", "-e", "stderr", "-c", "nginx.conf"],
@@ -19,6 +20,11 @@ pub(crate) const NGINX: Recipe = Recipe {
 #[test]
 fn clients_of_nginx_see_what_the_page_promises() {
     scenes::clients_see_what_the_page_promises(&NGINX);
+}
+
+#[test]
+fn nginx_lets_no_header_pass_that_tollgate_cannot_read() {
+    scenes::headers_that_tollgate_cannot_read_do_not_pass(&NGINX);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use tollgate_testkit::tools::Tool;
 
 pub(crate) struct Recipe {
     pub(crate) tool: Tool,
+    /// Its folder in `examples/gateways`.
+    pub(crate) folder: &'static str,
     pub(crate) page: &'static str,
     /// The files that configure it, and the language in which the page shows each.
     pub(crate) files: &'static [(&'static str, &'static str)],
@@ -62,7 +64,7 @@ impl Recipe {
     }
 
     fn examples(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gateways").join(self.tool.name())
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gateways").join(self.folder)
     }
 }
 

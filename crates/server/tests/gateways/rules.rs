@@ -11,7 +11,7 @@ use crate::traefik::TRAEFIK;
 #[test]
 fn the_linter_knows_every_attribute_of_the_gateways() {
     for recipe in [&NGINX, &TRAEFIK, &CADDY, &HAPROXY, &ENVOY] {
-        let file = format!("../../examples/gateways/{}/rules.yaml", recipe.tool);
+        let file = format!("../../examples/gateways/{}/rules.yaml", recipe.folder);
         let lint = Command::new(env!("CARGO_BIN_EXE_tollgate"))
             .args(["lint", &file])
             .current_dir(env!("CARGO_MANIFEST_DIR"))

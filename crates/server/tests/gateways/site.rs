@@ -113,9 +113,14 @@ impl Site {
         }
     }
 
+    /// The address of a path at the gateway.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
     /// Sends a request from 127.0.0.`from`, with more arguments for curl; `None` if there is no response.
     fn ask(&self, from: u8, path: &str, args: &[&str]) -> Option<Response> {
-        let (from, url) = (format!("127.0.0.{from}"), format!("http://127.0.0.1:{}{path}", self.port));
+        let (from, url) = (format!("127.0.0.{from}"), self.url(path));
         Response::fetch(&[&["--interface", &from, &url], args].concat())
     }
 

@@ -8,6 +8,7 @@ use crate::site::seen;
 
 pub(crate) const TRAEFIK: Recipe = Recipe {
     tool: Tool::Traefik,
+    folder: "traefik",
     page: include_str!("../../../../docs/gateways/traefik.md"),
     files: &[("traefik.yaml", "yaml"), ("routes.yaml", "yaml"), ("rules.yaml", "yaml")],
     arguments: &["--configFile=traefik.yaml"],
@@ -19,6 +20,11 @@ pub(crate) const TRAEFIK: Recipe = Recipe {
 #[test]
 fn clients_of_traefik_see_what_the_page_promises() {
     scenes::clients_see_what_the_page_promises(&TRAEFIK);
+}
+
+#[test]
+fn traefik_lets_no_header_pass_that_tollgate_cannot_read() {
+    scenes::headers_that_tollgate_cannot_read_do_not_pass(&TRAEFIK);
 }
 
 #[test]

@@ -39,6 +39,17 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
         ("POST", "/v1/leases/renew", "check"),
         ("POST", "/v1/leases/release", "check"),
         ("POST", "/v1/report", "report"),
+        ("POST", "/v1/usage", "check"),
+        ("POST", "/v1/reservations", "check"),
+        ("POST", "/v1/record", "record"),
+        ("POST", "/v1/credit", "record"),
+        ("POST", "/v1/reservations/extend", "check"),
+        ("POST", "/v1/meters/subtract", "record"),
+        ("POST", "/v1/reservations/settle", "refund"),
+        ("POST", "/v1/reservations/cancel", "refund"),
+        ("POST", "/v1/meters", "check"),
+        ("POST", "/v1/meters/add", "check"),
+        ("POST", "/v1/meters/reset", "change"),
         ("POST", "/v1/reset", "change"),
         ("GET", "/v1/authorize", "check"),
         ("POST", "/v1/explain", "read"),
@@ -67,6 +78,49 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
             }
         }
     }
+}
+
+/// A settlement can book beyond the limit, which `refund` alone does not permit.
+#[test]
+fn a_settlement_above_the_reservation_needs_the_scope_record() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = "anonymous: none\ntokens:\n".to_owned();
+    let tokens: Vec<String> = ["check, refund", "check, refund, record"]
+        .into_iter()
+        .enumerate()
+        .map(|(index, scopes)| {
+            let (token, digest) = token();
+            config += &format!("  - {{ name: t{index}, digest: \"{digest}\", scopes: [{scopes}] }}\n");
+            format!("Bearer {token}")
+        })
+        .collect();
+    let file = folder.path().join("tollgate.yaml");
+    std::fs::write(&file, config).expect("a file can be written");
+    let serving = start(&["--rules", RULES, "--config", file.to_str().expect("a path of text")]);
+    let mut client = Client::connect(serving.http);
+    let mut post = |token: &str, path: &str, body: serde_json::Value| {
+        let body = body.to_string();
+        client.send(&request("POST", path, &[JSON, ("authorization", token)], body.as_bytes()));
+        client.answer()
+    };
+    let batch = serde_json::json!({ "attributes": { "action": "batch", "user": "jane" }, "cost": 40 });
+    let receipt = post(&tokens[0], "/v1/reservations", batch.clone()).json()["receipt"].clone();
+    let settle = |actual: u64| serde_json::json!({ "receipt": receipt, "actual": actual });
+    problem(&post(&tokens[0], "/v1/reservations/settle", settle(41)), 403, "forbidden");
+    let above = serde_json::json!({ "receipt": receipt, "actual": 1, "rules": { "batches": 41 } });
+    problem(&post(&tokens[0], "/v1/reservations/settle", above), 403, "forbidden");
+    assert_eq!(post(&tokens[0], "/v1/reservations/settle", settle(40)).status, 200);
+    let receipt = post(&tokens[1], "/v1/reservations", batch).json()["receipt"].clone();
+    let settled =
+        post(&tokens[1], "/v1/reservations/settle", serde_json::json!({ "receipt": receipt, "actual": 90 }));
+    assert_eq!(settled.status, 200, "{settled:?}");
+    let usage = serde_json::json!({ "attributes": { "action": "batch", "user": "jane" } });
+    let usage = post(&tokens[1], "/v1/usage", usage).json();
+    assert_eq!(
+        (&usage["rules"][0]["used"], &usage["rules"][0]["overdraft"]),
+        (&130.into(), &30.into()),
+        "{usage}"
+    );
 }
 
 #[test]

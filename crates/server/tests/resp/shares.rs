@@ -1,66 +1,10 @@
-//! What one client cannot take from the others: worker time, keys and memory.
+//! What one client cannot take from the others: keys and log lines.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
 
 use super::client::Client;
 use super::{say, start};
-
-/// The median and the 99th percentile.
-fn percentiles(mut times: Vec<Duration>) -> (Duration, Duration) {
-    times.sort_unstable();
-    (times[times.len() / 2], times[times.len() * 99 / 100])
-}
-
-/// Times of single commands of a client that waits for each reply.
-fn round_trips(server: &tollgate_testkit::serving::Serving, count: usize) -> Vec<Duration> {
-    let mut client = Client::connect(server.resp);
-    let ping = say("PING");
-    let round_trip = |_| {
-        let started = Instant::now();
-        client.expect(&ping, b"+PONG\r\n");
-        started.elapsed()
-    };
-    (0..count).map(round_trip).collect()
-}
-
-/// Prints how much a pipeline slows down other connections of the same worker thread.
-#[test]
-fn a_pipeline_does_not_starve_other_connections_of_its_thread() {
-    let server = start(&["--threads", "1"]);
-    round_trips(&server, 200);
-    let quiet = percentiles(round_trips(&server, 1_000));
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut pipeline = TcpStream::connect(server.resp).expect("the server listens");
-    let mut replies = pipeline.try_clone().expect("a socket");
-    let reader = thread::spawn(move || while matches!(replies.read(&mut [0; 64 * 1024]), Ok(1..)) {});
-    let over = Arc::clone(&is_over);
-    let writer = thread::spawn(move || {
-        let commands = say("CL.THROTTLE busy 1000000 1000000 1").repeat(2_000);
-        while !over.load(Ordering::Relaxed) && pipeline.write_all(&commands).is_ok() {}
-        drop(pipeline.shutdown(Shutdown::Both));
-    });
-    let busy = percentiles(round_trips(&server, 1_000));
-    is_over.store(true, Ordering::Relaxed);
-    writer.join().expect("the writer ends");
-    reader.join().expect("the reader ends");
-    let ratio = |busy: Duration, quiet: Duration| busy.as_secs_f64() / quiet.as_secs_f64();
-    println!(
-        "bystander of a pipeline: p50 {:?} -> {:?} ({:.1}x), p99 {:?} -> {:?} ({:.1}x)",
-        quiet.0,
-        busy.0,
-        ratio(busy.0, quiet.0),
-        quiet.1,
-        busy.1,
-        ratio(busy.1, quiet.1)
-    );
-    // On a machine that is busy with other tests; without turns the median was 25 ms.
-    assert!(busy.0 < Duration::from_millis(5).max(4 * quiet.1), "{busy:?} after {quiet:?}");
-}
 
 #[test]
 fn keys_of_callers_own_limits_never_use_up_the_keys_of_rules() {
@@ -76,9 +20,11 @@ fn keys_of_callers_own_limits_never_use_up_the_keys_of_rules() {
     for number in 0..60 {
         client.send(&say(&format!("TG.CHECK user fresh-{number} COST 20")));
         let mut reply = Vec::new();
-        while reply.last().map(String::as_str) != Some("degraded") {
+        while reply.last().map(String::as_str) != Some("receipt") {
             reply.push(client.line());
         }
+        // The length of the receipt, and the receipt.
+        client.line();
         client.line();
         assert_eq!(reply[3], ":1", "user {number}: {reply:?}");
     }

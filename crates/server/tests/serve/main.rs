@@ -301,7 +301,8 @@ fn keys_of_callers_are_counted_in_the_namespace_of_the_rules() {
     for (namespace, remaining) in [("shop", 4), ("bank", 4), ("shop", 3)] {
         let rules = THREE.replacen("rules:", &format!("namespace: {namespace}\nrules:"), 1);
         let file = put(folder.path(), &format!("{namespace}.yaml"), &rules);
-        let server = start(&["--rules", &file, "--store", &url, "--hash-key-file", &key]);
+        let args = ["--rules", &file, "--store", &url, "--hash-key-file", &key, "--store-deadline", "5s"];
+        let server = start(&args);
         let mut ask = Command::new("redis-cli");
         ask.args(["-p", &server.resp.port().to_string(), "CL.THROTTLE", "u", "4", "5", "3600"]);
         let logged = ask.output().expect("redis-cli runs");

@@ -20,7 +20,7 @@ pub(super) struct Charge<'h> {
 /// All charges of one key. Each list is sorted by `start`.
 #[derive(Default)]
 pub(super) struct Charges<'h> {
-    /// Charges that happened exactly once.
+    /// Charges that were admitted, and happened exactly once.
     pub(super) certain: Vec<Charge<'h>>,
     /// A superset of the charges that happened.
     pub(super) possible: Vec<Charge<'h>>,
@@ -31,17 +31,24 @@ impl<'h> Charge<'h> {
         let Record { start, end, cost, held, .. } = *record;
         Charge { start: start.us(), end: end.us(), cost, held, record }
     }
+
+    /// Whether it was recorded, not admitted.
+    pub(super) fn is_record(&self) -> bool {
+        self.record.answer == CallResult::Recorded
+    }
 }
 
 impl<'h> Charges<'h> {
     /// Returns the charges of calls on one key. The store remembers an id for `horizon`.
     pub(super) fn of(calls: &[&'h Record], horizon: Span) -> Charges<'h> {
         let mut charges = Charges::default();
-        let mut attempts: BTreeMap<u128, Vec<&'h Record>> = BTreeMap::new();
+        let mut attempts: BTreeMap<(u128, bool), Vec<&'h Record>> = BTreeMap::new();
         // A charge of cost 0 writes nothing.
         for &call in calls.iter().filter(|call| call.answer.may_charge() && call.cost > 0) {
             match call.id {
-                Some(id) => attempts.entry(id).or_default().push(call),
+                Some(id) => {
+                    attempts.entry((id, call.answer == CallResult::Recorded)).or_default().push(call);
+                }
                 None => charges.add(call),
             }
         }

@@ -7,14 +7,14 @@ use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
-use tollgate_core::calendar::Periods;
+use tollgate_core::time::calendar::Periods;
 use tollgate_core::{Limit, Span, Time};
 
 use super::certain::{
     Found, Grid, Line, in_estimate, in_width, on_line, overfull_instants, overfull_lifetimes, within,
 };
 use super::charge::{Charge, Charges};
-use super::possible::{Active, Peaks, active, active_in_life};
+use super::possible::{Active, Peaks, active, active_in_life, active_in_log};
 use super::rolling::RollingPeriods;
 use super::verdict::{Unchecked, Verdict, Violation};
 use super::{CallResult, History, Record, ids};
@@ -100,12 +100,20 @@ struct KeyCheck<'h> {
     key: &'h str,
     charges: Charges<'h>,
     refusals: Vec<&'h Record>,
+    credits: Vec<&'h Record>,
 }
 
 impl<'h> KeyCheck<'h> {
     fn new(key: &'h str, calls: &[&'h Record], id_horizon: Span) -> KeyCheck<'h> {
-        let refusals = calls.iter().copied().filter(|call| call.answer == CallResult::Refuse).collect();
-        KeyCheck { key, charges: Charges::of(calls, id_horizon), refusals }
+        let answered = |answer| calls.iter().copied().filter(move |call| call.answer == answer).collect();
+        let (refusals, credits) = (answered(CallResult::Refuse), answered(CallResult::Credited));
+        KeyCheck { key, charges: Charges::of(calls, id_horizon), refusals, credits }
+    }
+
+    /// Returns what may have been credited by this instant.
+    fn credited_by(&self, last: u64) -> u128 {
+        let credits = self.credits.iter().filter(|credit| credit.start.us() <= last);
+        credits.map(|credit| u128::from(credit.cost)).sum()
     }
 
     fn check(&self, limit: &Limit, verdict: &mut Verdict) {
@@ -147,7 +155,7 @@ impl<'h> KeyCheck<'h> {
         let (most, window) = (limit.limit(), limit.window());
         self.any_window(most, window, most.into(), verdict);
         let promise = format!("refuses only above {most} in the last {window}");
-        let active = active(&self.charges.possible, |end| end + window.us());
+        let active = active_in_log(&self.charges.possible, window.us(), limit.entries());
         let (costs, entries) = (sum(&active), Peaks::of_sum(&active, |_| 1));
         let counted = |refusal: &Record| {
             // A full log also justifies a refusal, whatever the cost.
@@ -310,7 +318,8 @@ impl<'h> KeyCheck<'h> {
     }
 
     fn over_admitted(&self, found: Vec<Found>, promise: &str, verdict: &mut Verdict) {
-        let violations = found.iter().map(|found| {
+        let is_proof = |found: &&Found| found.sum > found.bound + self.credited_by(found.last);
+        let violations = found.iter().filter(is_proof).map(|found| {
             let charges = within(&self.charges.certain, found.first, found.last);
             self.violation(found, promise, None, charges)
         });

@@ -25,6 +25,25 @@ pub(super) fn active<'h>(possible: &[Charge<'h>], until: impl Fn(u64) -> u64) ->
     possible.iter().map(|&charge| Active { from: charge.start, until: until(charge.end), charge }).collect()
 }
 
+/// Returns charges on a log of `entries` entries. A record into a full log moves older charges to its own instant, so
+/// they may be active until the window after it.
+pub(super) fn active_in_log<'h>(possible: &[Charge<'h>], window_us: u64, entries: u64) -> Vec<Active<'h>> {
+    let mut active = active(possible, |end| end.saturating_add(window_us));
+    let may_be_full = possible.len() as u64 > entries;
+    let mut records: Vec<Active<'h>> =
+        active.iter().filter(|active| may_be_full && active.charge.is_record()).copied().collect();
+    // In order of their ends, so that one pass finds chains of records.
+    records.sort_unstable_by_key(|record| record.charge.end);
+    for active in &mut active {
+        for record in &records {
+            if record.charge.end >= active.charge.start && record.from < active.until {
+                active.until = active.until.max(record.until);
+            }
+        }
+    }
+    active
+}
+
 /// Returns charges on a meter, each active until the meter has certainly expired.
 pub(super) fn active_in_life<'h>(possible: &[Charge<'h>], expiry_us: u64) -> Vec<Active<'h>> {
     let mut active = active(possible, |end| end.saturating_add(expiry_us));
@@ -67,7 +86,7 @@ impl Peaks {
     /// Why this is the largest: a debt drains, so at `t` a charge counts most if it happened as late as possible, at its
     /// end, or at `t` itself if `t` is in its interval. Hence two parts: the debt of charges whose interval has ended,
     /// each placed at its end, and the full cost of the others. A real debt never exceeds the capacity, so the first part
-    /// may be clamped to it each time.
+    /// may be clamped to it each time. Records bring the debt above the capacity, so with records nothing is clamped.
     ///
     /// Proof by induction over time. Let `d` be the real debt, `g` the first part, and `q` the cost of real charges whose
     /// interval has not ended. Then `d <= g + q`:
@@ -79,7 +98,8 @@ impl Peaks {
         let tick = |at: u64| at / bucket.tick().us();
         let (drain, scale) = bucket.rate();
         let (drain, scale) = (u128::from(drain), u128::from(scale));
-        let ceiling = u128::from(bucket.capacity()) * scale;
+        let has_records = possible.iter().any(Charge::is_record);
+        let ceiling = if has_records { u128::MAX } else { u128::from(bucket.capacity()) * scale };
 
         let mut points: Vec<u64> = possible.iter().map(|charge| tick(charge.start)).collect();
         points.extend(firsts.iter().map(|first| tick(*first)));

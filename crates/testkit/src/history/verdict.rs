@@ -76,6 +76,10 @@ pub struct Counts {
     pub degraded: u64,
     /// Records answered [`CallResult::Unknown`].
     pub unknown: u64,
+    /// Records answered [`CallResult::Recorded`].
+    pub recorded: u64,
+    /// Records answered [`CallResult::Credited`].
+    pub credited: u64,
     /// Records that repeat an earlier id.
     pub repeated: u64,
 }
@@ -111,17 +115,23 @@ impl Counts {
             CallResult::Refuse => &mut self.refused,
             CallResult::Degraded => &mut self.degraded,
             CallResult::Unknown => &mut self.unknown,
+            CallResult::Recorded => &mut self.recorded,
+            CallResult::Credited => &mut self.credited,
         } += 1;
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { records, keys, allowed, refused, degraded, unknown, repeated } = self.counts;
+        let Counts { records, keys, allowed, refused, degraded, unknown, recorded, credited, repeated } =
+            self.counts;
         write!(
             f,
             "{records} calls on {keys} keys: {allowed} allowed, {refused} refused, {degraded} degraded, "
         )?;
+        if recorded + credited > 0 {
+            write!(f, "{recorded} recorded, {credited} credited, ")?;
+        }
         writeln!(f, "{unknown} unknown; {repeated} repeat an id")?;
         list(f, "over-admitted", &self.over_admitted)?;
         list(f, "falsely refused", &self.falsely_refused)?;

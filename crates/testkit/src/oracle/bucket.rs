@@ -3,7 +3,7 @@
 use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::{Decline, Mark, Operation, Span, Time, Verdict};
 
-use super::{Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, small, time};
+use super::{Big, Booked, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, small, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,9 @@ struct Owed {
     scale: Big,
     at: Big,
 }
+
+/// A record brings about at most the debt that drains in this time, or in two fill times if they are longer.
+const MONTH_US: Big = 31 * 24 * 3_600 * 1_000_000;
 
 /// The rate as a fraction per tick.
 struct Rate {
@@ -127,7 +130,7 @@ impl Oracle for BucketOracle {
                     (ticks * rate.drain).min(END)
                 };
                 // What the numbers that charged say is left of the charge.
-                let cost = Big::from(cost).min(numbers.ceiling());
+                let cost = Big::from(cost).min((END - full) / rate.scale);
                 let left = cost * rate.scale - drained_since(floor(big(charged_at), rate.tick));
                 let left = left.min(Big::from(amount).min(cost) * rate.scale).max(0);
                 // Both in the scale of the debt: what is given rounds down, what has drained rounds up.
@@ -142,6 +145,36 @@ impl Oracle for BucketOracle {
                 self.status(numbers, &rate, now).amended(given / owed.scale)
             }
             Operation::Refund { .. } if refundable => status.declined(Decline::NotHeld),
+            Operation::Record { cost } => {
+                let month = MONTH_US / rate.tick * rate.drain;
+                let most = month.max(2 * full).min(END - full);
+                let amount = Big::from(cost).min((most - debt).max(0) / rate.scale);
+                if amount > 0 {
+                    self.owed = Some(Owed { debt: debt + amount * rate.scale, scale: rate.scale, at });
+                }
+                let owes = |t: Big| self.debt(numbers, &rate, t);
+                let free_at = if refundable {
+                    first(now, |t| owes(t) + rate.scale <= full)
+                } else {
+                    now + ceil_div(debt, rate.drain) * rate.tick
+                };
+                let overdraft = ceil_div((owes(now) - full).max(0), rate.scale);
+                let mark = if refundable { Mark::At { time: time(at) } } else { Mark::None };
+                let status = self.status(numbers, &rate, now);
+                status.recorded(Booked { amount, overdraft, free_at }, mark, status.reset_at)
+            }
+            Operation::Credit { cost } if refundable => {
+                let given = debt.min(Big::from(cost) * rate.scale);
+                if given == 0 {
+                    return status.unchanged(done(0));
+                }
+                self.owed = Some(Owed { debt: debt - given, scale: rate.scale, at });
+                let status = self.status(numbers, &rate, now);
+                if given == debt {
+                    return status.amended(given / rate.scale);
+                }
+                status.written(done(given / rate.scale), Mark::None, status.reset_at)
+            }
             _ => status.declined(Decline::NotSupported),
         }
     }

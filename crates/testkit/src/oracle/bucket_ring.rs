@@ -6,7 +6,7 @@ use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Decline, Mark, Operation, Time};
 
 use super::sliding_window::Numbers;
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, time};
+use super::{AT_ONCE, Big, Booked, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
 
 /// How many of the newest buckets with charges a refund reaches.
 const REACH: usize = 16;
@@ -81,7 +81,8 @@ impl Oracle for BucketRingOracle {
     type Numbers = Numbers;
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
-        let (limit, now) = (Big::from(numbers.limit), self.effective(big(now)));
+        let (asked_at, limit) = (big(now), Big::from(numbers.limit));
+        let now = self.effective(asked_at);
         let status = self.status(numbers, now);
         let lifetime = Big::from(numbers.buckets + 1) * numbers.bucket();
         match *operation {
@@ -122,6 +123,48 @@ impl Oracle for BucketRingOracle {
                 self.status(numbers, now).amended(before - self.used(numbers, now))
             }
             Operation::Refund { .. } => status.declined(Decline::NotHeld),
+            Operation::Record { cost } => {
+                let start = floor(now, numbers.bucket());
+                let since = |from: Big| -> Big {
+                    let counts =
+                        self.units.iter().filter(|(at, _)| self.counted_start(numbers, **at) >= from);
+                    counts.map(|(_, count)| count).sum()
+                };
+                let room = numbers.most_per_bucket() - since(start);
+                let room = room.min(END - since(Self::oldest(numbers, now))).max(0);
+                let amount = room.min(cost.into());
+                if amount > 0 {
+                    self.prune(numbers, now);
+                    *self.units.entry(start).or_insert(0) += amount;
+                }
+                let overdraft = self.used(numbers, now) - limit;
+                let free_at = first(asked_at, |t| self.used(numbers, t) < limit);
+                let (status, mark) = (self.status(numbers, now), Mark::Window { start: time(start) });
+                status.recorded(Booked { amount, overdraft, free_at }, mark, start + lifetime)
+            }
+            Operation::Credit { cost } => {
+                let before = self.used(numbers, now);
+                if before == 0 || cost == 0 {
+                    return status.unchanged(done(0));
+                }
+                let (oldest, mut missing) = (Self::oldest(numbers, now), Big::from(cost));
+                let mut left = BTreeMap::new();
+                for (&at, &count) in &self.units {
+                    let counts = self.counted_start(numbers, at) >= oldest;
+                    let taken = missing.min(count);
+                    // The first bucket that keeps something ends the search. Empty ones before it are dropped.
+                    if counts && (count > taken || !left.is_empty()) {
+                        left.insert(at, count - taken);
+                    }
+                    missing -= if counts { taken } else { 0 };
+                }
+                self.units = left;
+                let (status, after) = (self.status(numbers, now), self.used(numbers, now));
+                if self.units.is_empty() {
+                    return status.amended(before);
+                }
+                status.written(done(before - after), Mark::None, status.reset_at)
+            }
             _ => status.declined(Decline::NotSupported),
         }
     }

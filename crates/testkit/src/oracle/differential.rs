@@ -15,9 +15,6 @@ use tollgate_core::{
 use crate::oracle::suite::{Ask, Make, Suite, TestMachine};
 use crate::oracle::{Expected, ExpectedWrite, Oracle};
 
-/// Largest number of steps in a history.
-const STEPS_MAX: usize = 96;
-
 /// Last instant of a history. Close to the end of time, instants saturate and prove nothing.
 const LATEST: Time = Time::from_us(EXACT_MAX - (1 << 44));
 
@@ -35,12 +32,29 @@ pub struct Act {
     skew: u8,
 }
 
+impl Act {
+    /// The step with this number among those that fill a state. Reservations of all of them have different ends.
+    const fn filling(number: u32) -> Act {
+        Act {
+            time: 0,
+            time_by: (number + 1) * 1_300_000,
+            ask: 0,
+            cost: number as u16,
+            pick: 1,
+            second: false,
+            skew: 0,
+        }
+    }
+}
+
 /// A generated history.
 #[derive(Clone, Debug)]
 pub struct Case<R> {
     start: u8,
     /// Whether time advances slowly, so that states grow long.
     calm: bool,
+    /// Whether there are records, credits and extensions. They keep states short.
+    books: bool,
     rules: [R; 2],
     acts: Vec<Act>,
 }
@@ -56,6 +70,10 @@ pub struct Tally {
     pub refused: u64,
     /// Follow-ups that took effect.
     pub done: u64,
+    /// Records of at least one unit.
+    pub recorded: u64,
+    /// Records that left an overdraft.
+    pub overdrawn: u64,
     /// Declined operations.
     pub declined: u64,
     /// Writes. Each was checked to be droppable at its `dies_at`.
@@ -83,7 +101,11 @@ pub fn run<S: Suite, M: TestMachine>(make: Make<S, M>, steps: u64, seed: u64) ->
 }
 
 /// Like [`run`], but does not shrink the history of a difference.
-pub fn hunt<S: Suite, M: TestMachine>(make: Make<S, M>, steps: u64, seed: u64) -> Result<Tally, Difference> {
+pub fn find_difference<S: Suite, M: TestMachine>(
+    make: Make<S, M>,
+    steps: u64,
+    seed: u64,
+) -> Result<Tally, Difference> {
     compare::<S, M>(make, steps, seed, 0, |_| ())
 }
 
@@ -145,15 +167,34 @@ fn cases<S: Suite>() -> impl Strategy<Value = Case<S::Rule>> {
             second: second == 7,
             skew,
         });
-    (any::<u8>(), 0..4_u8, S::rules(), S::rules(), prop::collection::vec(act, 1..STEPS_MAX)).prop_map(
-        |(start, calm, first, second, acts)| Case { start, calm: calm == 3, rules: [first, second], acts },
-    )
+    (any::<u8>(), 0..4_u8, any::<bool>(), S::rules(), S::rules(), prop::collection::vec(act, 1..S::STEPS_MAX))
+        .prop_map(|(start, calm, books, first, second, acts)| Case {
+            start,
+            calm: calm == 3,
+            books,
+            rules: [first, second],
+            acts,
+        })
 }
 
 /// Returns mostly one of the newest items, sometimes an older one.
 fn recent<T: Copy>(items: &[T], pick: usize) -> T {
     let back = if pick < 160 { pick % items.len().min(3) } else { pick % items.len().min(24) };
     items[items.len() - 1 - back]
+}
+
+/// Returns a cost up to far above the capacity, mostly small.
+fn record_cost(act: &Act, cost: u64, capacity: u64) -> u64 {
+    let cost = match act.pick % 16 {
+        0..9 => cost,
+        9 | 10 => capacity,
+        11 => capacity.saturating_mul(2),
+        12 => capacity.saturating_mul(17),
+        13 => capacity.saturating_add(u64::from(act.time_by)),
+        14 => u64::from(act.time_by).saturating_mul(u64::from(act.cost)),
+        _ => EXACT_MAX,
+    };
+    cost.min(EXACT_MAX)
 }
 
 thread_local! {
@@ -224,10 +265,10 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         if case.rules.iter().any(|rule| self.machine(rule, self.now).is_none()) {
             return Ok(());
         }
-        for (index, act) in case.acts.iter().enumerate() {
+        for (index, act) in (0..S::FILL).map(Act::filling).chain(case.acts.iter().copied()).enumerate() {
             let rule = &case.rules[usize::from(act.second)];
-            self.move_time(act, S::span_us(rule), case.calm);
-            self.act(rule, act)
+            self.move_time(&act, S::span_us(rule), case.calm);
+            self.act(rule, &act, case.books)
                 .map_err(|what| format!("step {index} ({act:?}) at {:?}: {what}", self.now))?;
         }
         Ok(())
@@ -242,6 +283,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let named = self.named[act.time_by as usize % self.named.len()];
         let now = match act.time % 16 {
             _ if calm && act.time < 250 => self.now.plus(Span::from_us(by % 4)),
+            _ if S::STEADY && act.time < 250 => self.now.plus(Span::from_us(by % (span_us / 16).max(1))),
             0 | 1 => self.now,
             2 | 3 => self.now.plus(Span::from_us(by % 3 + 1)),
             4 | 5 => self.now.plus(Span::from_us(by % span_us.saturating_mul(2).max(1))),
@@ -256,7 +298,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         self.now = now.min(LATEST);
     }
 
-    fn operation(&mut self, act: &Act, capacity: u64) -> Operation {
+    fn operation(&mut self, act: &Act, capacity: u64, books: bool) -> Operation {
         let cost = match act.cost % 32 {
             _ if S::SMALL_COSTS => 1 + u64::from(act.cost % 3),
             0..20 => 1,
@@ -271,13 +313,20 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let pick = usize::from(act.pick);
         let token = recent(&self.tokens, pick);
         let (mark, charged_cost) = recent(&self.marks, pick);
-        match S::ASKS[usize::from(act.ask) % S::ASKS.len()] {
+        let ask = match S::ASKS[usize::from(act.ask) % S::ASKS.len()] {
+            Ask::Record | Ask::Credit if !books => Ask::Charge,
+            Ask::Extend if !books => Ask::Reserve,
+            ask => ask,
+        };
+        match ask {
             Ask::Charge => Operation::Charge { cost, token: self.new_token(pick) },
             Ask::ChargeKnown => {
                 let is_retired = token.0 <= self.retired_tokens as u128;
                 Operation::Charge { cost, token: if is_retired { self.new_token(1) } else { token } }
             }
             Ask::Peek => Operation::Peek { cost },
+            Ask::Record => Operation::Record { cost: record_cost(act, cost, capacity).min(S::RECORD_MAX) },
+            Ask::Credit => Operation::Credit { cost: record_cost(act, cost, capacity) },
             Ask::Refund => Operation::refund(mark, charged_cost),
             Ask::RefundOther => Operation::Refund { mark, cost: charged_cost, amount: cost },
             Ask::Renew => Operation::Renew { token },
@@ -285,6 +334,10 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             Ask::Reserve => {
                 let hold = Span::from_us(u64::from(act.time_by) % 100_000_000);
                 Operation::Reserve { cost, token: self.new_token(pick), hold }
+            }
+            Ask::Extend => {
+                let hold = Span::from_us(u64::from(act.time_by) % 100_000_000);
+                Operation::Extend { token, more: cost, hold }
             }
             Ask::Settle => Operation::Settle { token, actual: cost },
             Ask::Cancel => Operation::Cancel { token },
@@ -305,12 +358,12 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         token
     }
 
-    fn act(&mut self, rule: &S::Rule, act: &Act) -> Result<(), String> {
+    fn act(&mut self, rule: &S::Rule, act: &Act, books: bool) -> Result<(), String> {
         let skew = Span::from_us(S::span_us(rule).saturating_mul(u64::from(act.skew % 4)));
         let caller = if act.skew >= 192 { self.now.plus(skew) } else { self.now };
         let numbers = S::numbers(rule, caller);
         let Ok(machine) = (self.make)(&numbers) else { return Ok(()) };
-        let operation = self.operation(act, machine.capacity());
+        let operation = self.operation(act, machine.capacity(), books);
         if let Operation::Reset { .. } = operation {
             // The stores delete the state, or lose it. No machine sees that.
             self.oracle.lose();
@@ -362,6 +415,14 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         match answer.verdict {
             Verdict::Admitted { .. } => self.tally.admitted += 1,
             Verdict::Done { .. } | Verdict::BookedLate { .. } => self.tally.done += 1,
+            Verdict::Recorded { amount, overdraft, free_at } => {
+                self.tally.recorded += u64::from(amount > 0);
+                self.tally.overdrawn += u64::from(overdraft > 0);
+                if overdraft > 0 && answer.remaining > 0 {
+                    return Err(format!("overdrawn by {overdraft} with {} remaining", answer.remaining));
+                }
+                self.named.push(free_at);
+            }
             Verdict::Declined(_) => self.tally.declined += 1,
             Verdict::Refused(retry) => {
                 self.tally.refused += 1;
@@ -451,6 +512,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         for operation in [
             Operation::Renew { token },
             Operation::Release { token },
+            Operation::Extend { token, more: 1, hold: Span::from_us(1) },
             Operation::Settle { token, actual: 1 },
             Operation::Cancel { token },
         ] {
@@ -465,7 +527,11 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
     fn remember(&mut self, operation: &Operation, answer: &Answer) {
         self.named.push(answer.reset_at);
         if answer.mark != Mark::None {
-            self.marks.push((answer.mark, operation.cost().unwrap_or(1)));
+            let cost = match answer.verdict {
+                Verdict::Recorded { amount, .. } => amount,
+                _ => operation.cost().unwrap_or(1),
+            };
+            self.marks.push((answer.mark, cost));
         }
     }
 }

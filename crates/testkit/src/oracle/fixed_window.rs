@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, first, floor, time};
+use super::{AT_ONCE, Big, Booked, END, Expected, Oracle, Status, big, done, first, floor, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,24 @@ impl Oracle for FixedWindowOracle {
                     return status.declined(Decline::NotHeld);
                 }
                 let given = used.min(cost.min(amount).into());
+                self.costs.push(-given);
+                self.status(limit, length, now).amended(given)
+            }
+            Operation::Record { cost } => {
+                let amount = Big::from(cost).min(END - self.used(now));
+                let end = self.effective(now) - self.effective(now) % length + length;
+                if amount > 0 {
+                    self.book(length, now, amount);
+                }
+                let (overdraft, free_at) = (self.used(now) - limit, first(now, |t| self.used(t) < limit));
+                let mark = Mark::Window { start: time(end - length) };
+                self.status(limit, length, now).recorded(Booked { amount, overdraft, free_at }, mark, end)
+            }
+            Operation::Credit { cost } => {
+                let given = self.used(now).min(cost.into());
+                if given == 0 {
+                    return status.unchanged(done(0));
+                }
                 self.costs.push(-given);
                 self.status(limit, length, now).amended(given)
             }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, first, time};
+use super::{AT_ONCE, Big, Booked, END, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,24 @@ impl Oracle for MeterOracle {
                     return status.declined(Decline::NotHeld);
                 }
                 let given = value.min(cost.min(amount).into());
+                self.costs.push(-given);
+                self.status(limit, expiry, now).amended(given)
+            }
+            Operation::Record { cost } => {
+                let amount = Big::from(cost).min(END - self.value(expiry, now));
+                if amount > 0 {
+                    self.add(expiry, now, amount);
+                }
+                let overdraft = self.value(expiry, now) - limit;
+                let free_at = first(now, |t| self.value(expiry, t) < limit);
+                let status = self.status(limit, expiry, now);
+                status.recorded(Booked { amount, overdraft, free_at }, Mark::Counter, status.reset_at)
+            }
+            Operation::Credit { cost } => {
+                let given = self.value(expiry, now).min(cost.into());
+                if given == 0 {
+                    return status.unchanged(done(0));
+                }
                 self.costs.push(-given);
                 self.status(limit, expiry, now).amended(given)
             }

@@ -6,7 +6,7 @@ use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::{Decline, Mark, Operation, Time, Token, Verdict};
 
 use super::held_units::{HeldUnits, rounded_end};
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, done, first, small, time};
+use super::{AT_ONCE, Big, Booked, END, Expected, Oracle, Status, big, done, first, small, time};
 
 /// The limit's numbers, with the periods that the caller computed.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,9 @@ impl Oracle for QuotaOracle {
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
         let now = big(now);
         let ceiling = Big::from(numbers.allowance) + Big::from(numbers.grace);
-        if let Operation::Refund { mark, cost, amount } = *operation {
+        if let Operation::Refund { mark, cost, amount } = *operation
+            && !matches!(mark, Mark::Held { .. })
+        {
             return self.refund(numbers, now, mark, cost.min(amount).into());
         }
         let Some(period) = self.period(numbers, now) else {
@@ -228,6 +230,53 @@ impl Oracle for QuotaOracle {
                 let over = if until > at { 0 } else { units };
                 let status = Status { remaining: status.remaining - over, ..status };
                 status.written(AT_ONCE, Mark::Held { token, until: time(until) }, end)
+            }
+            Operation::Extend { token, more, hold } => {
+                let Some(found) = self.find(numbers, now, token) else {
+                    return status.declined(Decline::NotHeld);
+                };
+                if let Some(refused) = refusal(Big::from(more.max(1))) {
+                    return refused;
+                }
+                if more == 0 {
+                    return status.unchanged(AT_ONCE);
+                }
+                let until = rounded_end(self.effective(now), hold.us().into()).min(end).max(found.end);
+                let units = found.units + Big::from(more);
+                let held = self.write(numbers, now, period, 0);
+                held.take(found.end, found.units);
+                held.add(until, units);
+                self.reservations.insert(token, Reservation { end: until, units, ..found });
+                let mark = Mark::Held { token, until: time(until) };
+                self.status(numbers, now, end).written(AT_ONCE, mark, end)
+            }
+            // Takes back what an extension added.
+            Operation::Refund { mark: Mark::Held { token, .. }, cost, amount } => {
+                let Some(found) = self.find(numbers, now, token).filter(|found| found.units > 0) else {
+                    return status.declined(Decline::NotHeld);
+                };
+                let given = found.units.min(cost.min(amount).into());
+                self.write(numbers, now, period, 0).take(found.end, given);
+                self.reservations.insert(token, Reservation { units: found.units - given, ..found });
+                self.status(numbers, now, end).written(done(given), Mark::None, end)
+            }
+            Operation::Record { cost } => {
+                let amount = Big::from(cost).min(END - self.used(numbers, now));
+                if amount > 0 {
+                    self.write(numbers, now, period, amount);
+                }
+                let overdraft = self.taken(numbers, now) - Big::from(numbers.allowance);
+                let free_at = first(now, |t| self.taken(numbers, t) < ceiling);
+                let mark = Mark::Window { start: time(start) };
+                self.status(numbers, now, end).recorded(Booked { amount, overdraft, free_at }, mark, end)
+            }
+            Operation::Credit { cost } => {
+                let given = self.used(numbers, now).min(cost.into());
+                let Some(record) = self.record.as_mut().filter(|_| given > 0) else {
+                    return status.unchanged(done(0));
+                };
+                record.costs.push(-given);
+                self.status(numbers, now, end).amended(given)
             }
             Operation::Settle { token, actual } => {
                 let at = self.effective(now);

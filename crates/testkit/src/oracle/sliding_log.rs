@@ -2,7 +2,7 @@
 
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, first, time};
+use super::{AT_ONCE, Big, Booked, END, Expected, Oracle, Status, big, done, first, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,48 @@ impl Oracle for SlidingLogOracle {
                 self.status(numbers, now, room).amended(given)
             }
             Operation::Refund { .. } => status.declined(Decline::NotHeld),
+            Operation::Record { cost } => {
+                let at = self.effective(now);
+                let amount = Big::from(cost).min(END - self.used(window, now));
+                if amount > 0 {
+                    let (has_room, newest) = (self.room(numbers, now), self.newest());
+                    self.prune(window, now);
+                    // Without room, everything of the newest instant moves to now.
+                    let moved = self.requests.iter_mut().filter(|(at, _)| !has_room && Some(*at) == newest);
+                    moved.for_each(|request| request.0 = at);
+                    self.requests.push((at, amount));
+                }
+                let overdraft = self.used(window, now) - Big::from(numbers.limit);
+                let fits = |t: Big| self.fits(numbers, t, 1);
+                let free_at = if fits(now) { now } else { first(at + 1, fits) };
+                let status = self.status(numbers, now, self.room(numbers, now));
+                let mark = Mark::At { time: time(at) };
+                status.recorded(Booked { amount, overdraft, free_at }, mark, at + window)
+            }
+            Operation::Credit { cost } => {
+                let given = self.used(window, now).min(cost.into());
+                if given == 0 {
+                    return status.unchanged(done(0));
+                }
+                let now = self.effective(now);
+                let mut missing = given;
+                let mut left = Vec::new();
+                for instant in self.instants(window, now) {
+                    let here = self.requests.iter().filter(|(at, _)| *at == instant);
+                    let held: Big = here.map(|(_, cost)| cost).sum();
+                    let taken = missing.min(held);
+                    missing -= taken;
+                    if held > taken || !left.is_empty() {
+                        left.push((instant, held - taken));
+                    }
+                }
+                self.requests = left;
+                let status = self.status(numbers, now, self.room(numbers, now));
+                match self.newest() {
+                    Some(newest) => status.written(done(given), Mark::None, newest + window),
+                    None => status.amended(given),
+                }
+            }
             _ => status.declined(Decline::NotSupported),
         }
     }

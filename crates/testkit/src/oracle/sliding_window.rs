@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Decline, Mark, Operation, Time};
 
-use super::{AT_ONCE, Big, END, Expected, Oracle, Status, big, ceil_div, first, floor, time};
+use super::{AT_ONCE, Big, Booked, END, Expected, Oracle, Status, big, ceil_div, done, first, floor, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl SlidingWindowOracle {
 
     /// Returns the units per bucket of this limit. Units of another bucket length go to the bucket that contains the last
     /// instant of their old bucket.
-    fn recut(&self, numbers: &Numbers) -> BTreeMap<Big, Big> {
+    fn rebucketed(&self, numbers: &Numbers) -> BTreeMap<Big, Big> {
         let mut units = BTreeMap::new();
         for (&start, &count) in &self.units {
             let bucket = floor((start + self.length - 1).min(END), numbers.bucket());
@@ -80,7 +80,7 @@ impl SlidingWindowOracle {
             }
             _ => 0,
         };
-        self.recut(numbers).iter().map(weigh).sum::<Big>().min(END)
+        self.rebucketed(numbers).iter().map(weigh).sum::<Big>().min(END)
     }
 
     fn status(&self, numbers: &Numbers, now: Big) -> Status {
@@ -96,9 +96,9 @@ impl SlidingWindowOracle {
         let bucket = numbers.bucket();
         let start = floor(self.effective(now), bucket);
         let oldest = start - Big::from(numbers.buckets) * bucket;
-        let recut = self.recut(numbers);
+        let rebucketed = self.rebucketed(numbers);
         self.units.clear();
-        for (at, count) in recut.into_iter().filter(|&(at, _)| at >= oldest) {
+        for (at, count) in rebucketed.into_iter().filter(|&(at, _)| at >= oldest) {
             let sum = self.units.entry(at.min(start)).or_insert(0);
             *sum = (*sum + count).min(numbers.most_per_bucket());
         }
@@ -110,7 +110,8 @@ impl Oracle for SlidingWindowOracle {
     type Numbers = Numbers;
 
     fn step(&mut self, numbers: &Numbers, now: Time, operation: &Operation) -> Expected {
-        let (limit, now) = (Big::from(numbers.limit), self.effective(big(now)));
+        let (asked_at, limit) = (big(now), Big::from(numbers.limit));
+        let now = self.effective(asked_at);
         let status = self.status(numbers, now);
         match *operation {
             Operation::Peek { cost } => {
@@ -148,6 +149,41 @@ impl Oracle for SlidingWindowOracle {
                 let before = self.used(numbers, now);
                 self.units.insert(big(at), held - held.min(cost.min(amount).into()));
                 self.status(numbers, now).amended(before - self.used(numbers, now))
+            }
+            Operation::Record { cost } => {
+                let mut next = self.clone();
+                next.write(numbers, now);
+                let (start, sum) = (next.newest.unwrap_or(0), next.units.values().sum::<Big>());
+                let newest = next.units.entry(start).or_insert(0);
+                let room = (numbers.most_per_bucket() - *newest).min(END - sum).max(0);
+                let amount = room.min(cost.into());
+                *newest += amount;
+                if amount > 0 {
+                    *self = next;
+                }
+                let overdraft = self.used(numbers, now) - limit;
+                let free_at = first(asked_at, |t| self.used(numbers, t) < limit);
+                let status = self.status(numbers, now);
+                let mark = Mark::Window { start: time(start) };
+                status.recorded(Booked { amount, overdraft, free_at }, mark, status.reset_at)
+            }
+            Operation::Credit { cost } => {
+                let before = self.used(numbers, now);
+                if before == 0 || cost == 0 {
+                    return status.unchanged(done(0));
+                }
+                self.write(numbers, now);
+                let mut missing = Big::from(cost);
+                for count in self.units.values_mut() {
+                    let taken = missing.min(*count);
+                    *count -= taken;
+                    missing -= taken;
+                }
+                let (status, after) = (self.status(numbers, now), self.used(numbers, now));
+                if after == 0 {
+                    return status.amended(before);
+                }
+                status.written(done(before - after), Mark::None, status.reset_at)
             }
             _ => status.declined(Decline::NotSupported),
         }

@@ -2,17 +2,19 @@
 //!
 //! The machine is a parameter, so that the same suite runs on core, on the Lua twins and on every planted mutant.
 
+mod holds;
+mod rates;
+mod windows;
+
 use std::fmt::Debug;
 
 use proptest::prelude::*;
-use tollgate_core::algorithm::bucket::BucketKind;
-use tollgate_core::algorithm::penalty::PenaltyNumbers;
-use tollgate_core::algorithm::quota::QuotaPeriod;
-use tollgate_core::algorithm::sliding_window::Counting;
-use tollgate_core::calendar::Periods;
-use tollgate_core::{Change, Limit, LimitError, Machine, Operation, Span, State, Step, Time};
+use tollgate_core::{Change, Limit, LimitError, Machine, Operation, State, Step, Time};
 
-use crate::oracle::{self, Oracle};
+pub use self::holds::{Concurrency, Quota, QuotaRule, Reservations};
+pub use self::rates::{Bucket, Meter, Penalty};
+pub use self::windows::{AnyBuckets, BucketRing, FixedWindow, SlidingLog, SlidingWindow};
+use crate::oracle::Oracle;
 
 /// What to try for one algorithm.
 pub trait Suite {
@@ -28,8 +30,21 @@ pub trait Suite {
     /// does not.
     const ASKS: &'static [Ask];
 
+    /// Largest cost of a record.
+    const RECORD_MAX: u64 = EXACT_MAX;
+
+    /// Largest number of steps in a history.
+    const STEPS_MAX: usize = 96;
+
     /// Whether every cost is from 1 to 3, so that many charges fit under a limit.
     const SMALL_COSTS: bool = false;
+
+    /// Number of steps with the first of `ASKS` before the generated ones, all at one instant. They fill a state that
+    /// generated steps would fill too seldom.
+    const FILL: u32 = 0;
+
+    /// Whether time mostly moves by small parts of the span, so that a filled state stays filled.
+    const STEADY: bool = false;
 
     /// Generates numbers, including extremes.
     fn rules() -> BoxedStrategy<Self::Rule>;
@@ -50,6 +65,10 @@ pub enum Ask {
     ChargeKnown,
     /// A peek.
     Peek,
+    /// A record, mostly small, sometimes far above the capacity.
+    Record,
+    /// A credit, mostly small, sometimes of everything.
+    Credit,
     /// The refund of an earlier charge.
     Refund,
     /// A refund of another amount than was charged.
@@ -60,6 +79,8 @@ pub enum Ask {
     Release,
     /// A reservation.
     Reserve,
+    /// Extension of a reservation.
+    Extend,
     /// Settlement of a reservation.
     Settle,
     /// Cancellation of a reservation.
@@ -72,10 +93,7 @@ pub enum Ask {
     Success,
 }
 
-use Ask::{
-    Cancel, Charge, ChargeKnown, Failure, Lose, Peek, Refund, RefundOther, Release, Renew, Reserve, Settle,
-    Success,
-};
+use Ask::{Charge, Credit, Peek, Record, Refund, RefundOther, Release};
 
 const REFUNDABLE: &[Ask] = &[
     Charge,
@@ -91,6 +109,9 @@ const REFUNDABLE: &[Ask] = &[
     Refund,
     Refund,
     RefundOther,
+    Record,
+    Record,
+    Credit,
     Release,
 ];
 
@@ -230,371 +251,3 @@ fn amounts(max: u64) -> impl Strategy<Value = u64> {
 }
 
 const EXACT_MAX: u64 = (1 << 53) - 1;
-
-/// See [`oracle::fixed_window`].
-pub struct FixedWindow;
-
-impl Suite for FixedWindow {
-    type Rule = oracle::fixed_window::Numbers;
-    type Oracle = oracle::fixed_window::FixedWindowOracle;
-    const NAME: &'static str = "fixed-window";
-    const ASKS: &'static [Ask] = REFUNDABLE;
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        (amounts(EXACT_MAX), spans())
-            .prop_map(|(limit, window_us)| oracle::fixed_window::Numbers { limit, window_us })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.window_us
-    }
-}
-
-/// See [`oracle::sliding_window`].
-pub struct SlidingWindow;
-
-impl Suite for SlidingWindow {
-    type Rule = oracle::sliding_window::Numbers;
-    type Oracle = oracle::sliding_window::SlidingWindowOracle;
-    const NAME: &'static str = "sliding-window";
-    const ASKS: &'static [Ask] = REFUNDABLE;
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        let buckets = prop_oneof![4 => 1..=7_u64, 1 => prop::sample::select(vec![12_u64, 60])];
-        (amounts(EXACT_MAX), spans(), buckets, any::<bool>())
-            .prop_map(|(limit, bucket_us, buckets, strict)| oracle::sliding_window::Numbers {
-                limit,
-                window_us: bucket_us * buckets,
-                buckets,
-                counting: if strict { Counting::Strict } else { Counting::Interpolated },
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.window_us / rule.buckets
-    }
-}
-
-/// See [`oracle::bucket_ring`].
-pub struct BucketRing;
-
-impl Suite for BucketRing {
-    type Rule = oracle::sliding_window::Numbers;
-    type Oracle = oracle::bucket_ring::BucketRingOracle;
-    const NAME: &'static str = "bucket-ring";
-    const ASKS: &'static [Ask] = REFUNDABLE;
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        let buckets = prop::sample::select(vec![65_u64, 66, 100, 144, 1_440]);
-        (amounts(EXACT_MAX), spans(), buckets, any::<bool>())
-            .prop_map(|(limit, bucket_us, buckets, strict)| oracle::sliding_window::Numbers {
-                limit,
-                window_us: bucket_us * buckets,
-                buckets,
-                counting: if strict { Counting::Strict } else { Counting::Interpolated },
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    /// A few buckets, so that charges spread over many of them.
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.window_us / rule.buckets * 7
-    }
-}
-
-/// Sliding windows of few and of many buckets that share a key: the form of the state changes.
-pub struct AnyBuckets;
-
-impl Suite for AnyBuckets {
-    type Rule = oracle::sliding_window::Numbers;
-    type Oracle = oracle::sliding_window::SlidingWindowOracle;
-    const NAME: &'static str = "any-buckets";
-    const ASKS: &'static [Ask] = &[Charge, Charge, Charge, Peek, Release];
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        let buckets = prop::sample::select(vec![1_u64, 6, 64, 65, 100, 1_440]);
-        (1..1_000_u64, 1..10_000_000_u64, buckets, any::<bool>())
-            .prop_map(|(limit, bucket_us, buckets, strict)| oracle::sliding_window::Numbers {
-                limit,
-                window_us: bucket_us * buckets,
-                buckets,
-                counting: if strict { Counting::Strict } else { Counting::Interpolated },
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.window_us / rule.buckets * 3
-    }
-}
-
-/// See [`oracle::sliding_log`].
-pub struct SlidingLog;
-
-impl Suite for SlidingLog {
-    type Rule = oracle::sliding_log::Numbers;
-    type Oracle = oracle::sliding_log::SlidingLogOracle;
-    const NAME: &'static str = "sliding-log";
-    const ASKS: &'static [Ask] = REFUNDABLE;
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        (amounts(1 << 52), spans(), prop_oneof![2 => Just(1_000_u64), 1 => 1..=8_u64])
-            .prop_map(|(limit, window_us, entries)| oracle::sliding_log::Numbers {
-                limit,
-                window_us,
-                entries,
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.window_us
-    }
-}
-
-/// See [`oracle::bucket`]: token bucket, leaky meter and leaky shaper.
-pub struct Bucket;
-
-impl Suite for Bucket {
-    type Rule = oracle::bucket::Numbers;
-    type Oracle = oracle::bucket::BucketOracle;
-    const NAME: &'static str = "bucket";
-    const ASKS: &'static [Ask] = REFUNDABLE;
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        let kinds = prop::sample::select(vec![BucketKind::Tokens, BucketKind::Meter, BucketKind::Queue]);
-        (amounts(EXACT_MAX), spans(), amounts(1 << 52), kinds)
-            .prop_map(|(rate, period_us, capacity, kind)| oracle::bucket::Numbers {
-                rate,
-                period_us,
-                capacity,
-                kind,
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        (rule.period_us / rule.rate.min(rule.period_us)).max(1)
-    }
-}
-
-/// See [`oracle::concurrency`].
-pub struct Concurrency;
-
-impl Suite for Concurrency {
-    type Rule = oracle::concurrency::Numbers;
-    type Oracle = oracle::concurrency::ConcurrencyOracle;
-    const NAME: &'static str = "concurrency";
-    const ASKS: &'static [Ask] = &[
-        Charge,
-        Charge,
-        Charge,
-        Charge,
-        Charge,
-        Charge,
-        ChargeKnown,
-        Peek,
-        Renew,
-        Renew,
-        Release,
-        Release,
-        Settle,
-        Lose,
-    ];
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        (amounts(1 << 16), spans())
-            .prop_map(|(limit, lease_us)| oracle::concurrency::Numbers { limit, lease_us })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.lease_us
-    }
-}
-
-/// A quota rule with periods of one length: calendar periods of a caller, or rolling.
-#[derive(Clone, Copy, Debug)]
-pub struct QuotaRule {
-    allowance: u64,
-    grace: u64,
-    length_us: u64,
-    rolling: bool,
-}
-
-/// See [`oracle::quota`].
-pub struct Quota;
-
-impl Suite for Quota {
-    type Rule = QuotaRule;
-    type Oracle = oracle::quota::QuotaOracle;
-    const NAME: &'static str = "quota";
-    const ASKS: &'static [Ask] = &[
-        Charge,
-        Charge,
-        Charge,
-        Charge,
-        Charge,
-        Peek,
-        Refund,
-        RefundOther,
-        Reserve,
-        Reserve,
-        Reserve,
-        Settle,
-        Settle,
-        Cancel,
-        Cancel,
-        Renew,
-        Lose,
-    ];
-
-    fn rules() -> BoxedStrategy<QuotaRule> {
-        let grace = prop_oneof![Just(0_u64), 1..=5_u64];
-        (amounts(EXACT_MAX - 5), grace, spans(), any::<bool>())
-            .prop_map(|(allowance, grace, length_us, rolling)| QuotaRule {
-                allowance,
-                grace,
-                length_us,
-                rolling,
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &QuotaRule, now: Time) -> oracle::quota::Numbers {
-        let length = Span::from_us(rule.length_us);
-        let period = if rule.rolling {
-            QuotaPeriod::Rolling(length)
-        } else {
-            let current = now.floor(length).max(Time::ZERO.plus(length));
-            let next = current.plus(length);
-            let starts = [current.minus(length), current, next, next.plus(length)];
-            QuotaPeriod::Calendar(Periods::new(starts).expect("periods of one length are in order"))
-        };
-        oracle::quota::Numbers { allowance: rule.allowance, grace: rule.grace, period }
-    }
-
-    fn span_us(rule: &QuotaRule) -> u64 {
-        rule.length_us
-    }
-}
-
-/// Quotas with more reservations at once than there are ends.
-pub struct Reservations;
-
-impl Suite for Reservations {
-    type Rule = QuotaRule;
-    type Oracle = oracle::quota::QuotaOracle;
-    const NAME: &'static str = "reservations";
-    const SMALL_COSTS: bool = true;
-    const ASKS: &'static [Ask] = &[
-        Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve,
-        Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve, Reserve,
-        Reserve, Reserve, Reserve, Reserve, Settle, Cancel, Cancel, Peek,
-    ];
-
-    fn rules() -> BoxedStrategy<QuotaRule> {
-        (300..10_000_u64, 0..5_u64, 200_000_000..10_000_000_000_u64, any::<bool>())
-            .prop_map(|(allowance, grace, length_us, rolling)| QuotaRule {
-                allowance,
-                grace,
-                length_us,
-                rolling,
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &QuotaRule, now: Time) -> oracle::quota::Numbers {
-        Quota::numbers(rule, now)
-    }
-
-    fn span_us(rule: &QuotaRule) -> u64 {
-        rule.length_us
-    }
-}
-
-/// See [`oracle::meter`].
-pub struct Meter;
-
-impl Suite for Meter {
-    type Rule = oracle::meter::Numbers;
-    type Oracle = oracle::meter::MeterOracle;
-    const NAME: &'static str = "meter";
-    const ASKS: &'static [Ask] = REFUNDABLE;
-
-    fn rules() -> BoxedStrategy<Self::Rule> {
-        (prop::option::of(amounts(EXACT_MAX)), spans())
-            .prop_map(|(limit, expiry_us)| oracle::meter::Numbers { limit, expiry_us })
-            .boxed()
-    }
-
-    fn numbers(rule: &Self::Rule, _: Time) -> Self::Rule {
-        *rule
-    }
-
-    fn span_us(rule: &Self::Rule) -> u64 {
-        rule.expiry_us
-    }
-}
-
-/// See [`oracle::penalty`].
-pub struct Penalty;
-
-impl Suite for Penalty {
-    type Rule = PenaltyNumbers;
-    type Oracle = oracle::penalty::PenaltyOracle;
-    const NAME: &'static str = "penalty";
-    const ASKS: &'static [Ask] =
-        &[Charge, Charge, Charge, Peek, Failure, Failure, Failure, Failure, Success, Refund];
-
-    fn rules() -> BoxedStrategy<PenaltyNumbers> {
-        (0..=4_u64, spans(), 1..=5_u64, spans(), spans(), any::<bool>())
-            .prop_map(|(free, base, factor, longest, memory, count_refused)| PenaltyNumbers {
-                free,
-                base: Span::from_us(base),
-                factor,
-                longest: Span::from_us(longest.max(base)),
-                memory: Span::from_us(memory),
-                count_refused,
-            })
-            .boxed()
-    }
-
-    fn numbers(rule: &PenaltyNumbers, _: Time) -> PenaltyNumbers {
-        *rule
-    }
-
-    fn span_us(rule: &PenaltyNumbers) -> u64 {
-        rule.base.us()
-    }
-}

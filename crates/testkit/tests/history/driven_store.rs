@@ -33,6 +33,8 @@ pub(crate) fn kinds() -> Vec<Kind> {
         kind(tokens(999_999_937, 5_000_000_000_000, 1_000), 5_000_000),
         kind(shaper(2, 9, 4), 22),
         kind(concurrency(5, 32), 32),
+        // Ends are rounded up to 40 us.
+        kind(concurrency(5, 1_280), 1_280),
         kind(calendar(6, 1, [0, 300, 350, 1 << 50]), 48),
         kind(rolling(6, 32), 32),
         kind(meter(12, 20), 32),
@@ -67,6 +69,15 @@ pub(crate) struct Act {
     pub(crate) repeats: Option<u8>,
     /// For leases: releases or renews an earlier one instead.
     pub(crate) on_lease: Option<(u8, bool)>,
+    /// For the other limits: records or credits instead.
+    pub(crate) books: Option<Books>,
+}
+
+/// A change of consumption that asks for no admission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Books {
+    Record,
+    Credit,
 }
 
 pub(crate) fn act() -> impl Strategy<Value = Act> {
@@ -81,8 +92,10 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
     let width = || prop_oneof![Just(0), 0_u64..4, 0_u64..40];
     let repeats = proptest::option::weighted(0.2, any::<u8>());
     let on_lease = proptest::option::weighted(0.2, any::<(u8, bool)>());
-    (time, width(), width(), 0_u64..12, fate, repeats, on_lease).prop_map(
-        |((steps, jitter, back), before, after, cost, fate, repeats, on_lease)| Act {
+    let books =
+        proptest::option::weighted(0.15, prop_oneof![2 => Just(Books::Record), 1 => Just(Books::Credit)]);
+    (time, width(), width(), 0_u64..12, fate, repeats, on_lease, books).prop_map(
+        |((steps, jitter, back), before, after, cost, fate, repeats, on_lease, books)| Act {
             steps,
             jitter,
             back,
@@ -92,6 +105,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
             fate,
             repeats,
             on_lease,
+            books,
         },
     )
 }
@@ -169,6 +183,21 @@ impl Store {
                 (true, false) => held.released(start, end),
                 (false, _) => held,
             });
+            return;
+        }
+
+        if let (None, Some(books)) = (lease, act.books) {
+            // Up to twice the capacity. Not under an id.
+            let cost = act.cost * self.kind.cost_step * 2;
+            let (operation, answer) = match books {
+                Books::Record => (Operation::Record { cost }, CallResult::Recorded),
+                Books::Credit => (Operation::Credit { cost }, CallResult::Credited),
+            };
+            if act.fate != Fate::RequestLost
+                && !matches!(self.operate(at, &operation), StoreVerdict::Declined(_))
+            {
+                self.notes.push(Record::new(KEY, cost, answer, start, end).by(self.notes.len() as u32));
+            }
             return;
         }
 

@@ -29,7 +29,7 @@ use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
-use tollgate_core::calendar::Periods;
+use tollgate_core::time::calendar::Periods;
 use tollgate_core::{Account, Limit, Operation, Span, State, Time, Token, Verdict as StoreVerdict};
 use tollgate_testkit::history::{Broken, CallResult, Checker, Held, History, Record, Unchecked, Verdict};
 

@@ -165,3 +165,71 @@ fn huge_numbers_do_not_overflow() {
         assert!(!verdict.over_admitted.is_empty() || verdict.unchecked.len() == 1, "{limit:?}\n{verdict}");
     }
 }
+
+#[test]
+fn a_record_justifies_refusals_and_never_proves_over_admission() {
+    let recorded = |cost, start, end| call(CallResult::Recorded, cost, start, end);
+    for limit in [
+        fixed(5, 100),
+        log(5, 100),
+        strict(5, 100, 4),
+        interpolated(5, 100, 4),
+        tokens(1, 100, 5),
+        calendar(5, 0, [0, 100, 200, 300]),
+        rolling(5, 100),
+        meter(5, 100),
+    ] {
+        let overdrawn = vec![allow(4, 101, 101), recorded(12, 110, 115), refuse(1, 120, 120)];
+        let verdict = check(limit, overdrawn.clone());
+        assert!(verdict.is_clean(), "{limit:?}\n{verdict}");
+        assert_eq!(verdict.counts.recorded, 1);
+        // Not refused because of the record, but before it.
+        let early = vec![recorded(12, 110, 115), refuse(1, 109, 109)];
+        assert_eq!(wrongs(&check(limit, early)), [Wrong::Refused(109, 1, 5)], "{limit:?}");
+        // Admissions alone exceed the limit, with or without the record.
+        let above = [overdrawn, vec![allow(2, 118, 118)]].concat();
+        assert_eq!(check(limit, above).over_admitted.len(), 1, "{limit:?}");
+    }
+}
+
+#[test]
+fn the_debt_of_a_record_above_the_capacity_lasts() {
+    let recorded = call(CallResult::Recorded, 50, 100, 100);
+    // 50 units drain in 500 us. At 551 us one unit fits again, at 549 us none does.
+    let verdict = check(tokens(1, 10, 5), vec![recorded.clone(), refuse(1, 549, 549)]);
+    assert!(verdict.is_clean(), "{verdict}");
+    assert_eq!(
+        wrongs(&check(tokens(1, 10, 5), vec![recorded, refuse(1, 560, 560)])),
+        [Wrong::Refused(560, 5, 5)]
+    );
+}
+
+#[test]
+fn a_record_into_a_full_log_moves_older_entries() {
+    let few = Limit::SlidingLog(SlidingLog::with_entries(9, us(100), 2).unwrap());
+    let full = vec![allow(1, 100, 100), allow(7, 110, 110), call(CallResult::Recorded, 1, 190, 190)];
+    // The seven units moved to 190, so there is no room for two before 290.
+    let verdict = check(few, [full.clone(), vec![refuse(2, 250, 250)]].concat());
+    assert!(verdict.is_clean(), "{verdict}");
+    assert_eq!(wrongs(&check(few, [full, vec![refuse(2, 290, 290)]].concat())), [Wrong::Refused(290, 2, 9)]);
+}
+
+#[test]
+fn a_limit_holds_net_of_credits() {
+    let credited = call(CallResult::Credited, 3, 110, 120);
+    for limit in
+        [fixed(5, 100), log(5, 100), strict(5, 100, 4), tokens(1, 100, 5), meter(5, 100), rolling(5, 100)]
+    {
+        let again = vec![allow(5, 101, 101), credited.clone(), allow(3, 130, 130)];
+        let verdict = check(limit, again.clone());
+        assert!(verdict.is_clean(), "{limit:?}\n{verdict}");
+        assert_eq!(
+            check(limit, [again, vec![allow(1, 140, 140)]].concat()).over_admitted.len(),
+            1,
+            "{limit:?}"
+        );
+        // A credit that came later gave nothing before.
+        let early = vec![allow(5, 101, 101), allow(1, 105, 105), call(CallResult::Credited, 3, 2_000, 2_000)];
+        assert_eq!(check(limit, early).over_admitted.len(), 1, "{limit:?}");
+    }
+}

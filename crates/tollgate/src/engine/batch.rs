@@ -8,7 +8,7 @@ use tollgate_core::rules::Request;
 use tollgate_core::{Outcome, Plan, Store, StoreError};
 
 use super::active_rules::ActiveRules;
-use super::{CheckError, CheckInProgress, Decision, Engine, Intent, nonces};
+use super::{CheckError, CheckInProgress, Decision, Engine, Intent, nonces, postpaid};
 
 /// The indexes of one request's items in the Plan of all requests.
 type Indexes = SmallVec<[usize; 4]>;
@@ -18,6 +18,8 @@ struct Part<'q, 'r, S> {
     check: CheckInProgress<'q, S>,
     /// `None` if it was decided without the store.
     asked: Option<(Plan<'r>, Indexes)>,
+    /// What postpaid rules book, whatever the check decides.
+    records: Plan<'r>,
 }
 
 impl<S: Store> Engine<S> {
@@ -33,21 +35,38 @@ impl<S: Store> Engine<S> {
         for request in requests {
             let request = Request { id: None, ..*request };
             let check = CheckInProgress::new(&self.inner, &active.rules, request, Intent::Charge);
-            parts.push(Part { check, asked: None });
+            parts.push(Part { check, asked: None, records: Plan::new() });
         }
-        loop {
-            let plan = plan_all(&active, &mut parts, &mut decisions)?;
-            let outcome = self.inner.store.apply(&plan).await;
-            if conclude_all(&mut parts, outcome.as_ref(), &mut decisions)? {
-                let exactness = self.inner.store.exactness(&plan);
-                for decision in &mut decisions {
-                    decision.found.exactness = decision.found.exactness.max(exactness);
-                }
-                break;
+        let checked = self.check_parts(&active, &mut parts, &mut decisions).await;
+        if parts.iter().any(|part| !part.records.items().is_empty()) {
+            let requests: Vec<Request<'_>> = parts.iter().map(|part| part.check.request).collect();
+            let booked = self.book(&active, &requests, Intent::Charge, None).await?;
+            for (part, decision) in parts.iter().zip(&mut decisions) {
+                let Decision { found, accounts, .. } = decision;
+                postpaid::add(&booked, part.records.items(), found, accounts);
             }
         }
         drop(parts);
-        Ok(decisions)
+        checked.map(|()| decisions)
+    }
+
+    async fn check_parts<'r>(
+        &self,
+        active: &'r ActiveRules,
+        parts: &mut [Part<'_, 'r, S>],
+        decisions: &mut [Decision],
+    ) -> Result<(), CheckError> {
+        loop {
+            let plan = plan_all(active, parts, decisions)?;
+            let outcome = self.inner.store.apply(&plan).await;
+            if conclude_all(parts, outcome.as_ref(), decisions)? {
+                let exactness = self.inner.store.exactness(&plan);
+                for decision in decisions {
+                    decision.found.exactness = decision.found.exactness.max(exactness);
+                }
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -58,18 +77,31 @@ fn plan_all<'r, S: Store>(
     decisions: &mut [Decision],
 ) -> Result<Plan<'r>, CheckError> {
     let mut all = Plan::new();
-    let mut refused = false;
+    let (mut refused, mut invalid) = (false, None);
     for (part, decision) in parts.iter_mut().zip(decisions) {
         decision.accounts.clear();
         let mut plan = Plan::new();
         part.asked = None;
-        if part.check.plan(active, &mut plan, &mut decision.found)? {
-            let indexes: Result<Indexes, _> =
-                plan.items().iter().map(|item| all.push_or_merge(*item)).collect();
-            part.asked = Some((plan, indexes?));
+        let asks = if active.rules.has_postpaid() {
+            part.check.plan_postpaid(active, &mut plan, &mut part.records, &mut decision.found)
         } else {
-            refused |= !decision.found.allowed;
+            part.check.plan(active, &mut plan, &mut decision.found)
+        };
+        match asks {
+            Ok(true) => {
+                let indexes: Result<Indexes, _> =
+                    plan.items().iter().map(|item| all.push_or_merge(*item)).collect();
+                part.asked = Some((plan, indexes?));
+            }
+            Ok(false) => refused |= !decision.found.allowed,
+            // The records of the other requests are planned nevertheless.
+            Err(error) => {
+                invalid.get_or_insert(error);
+            }
         }
+    }
+    if let Some(error) = invalid {
+        return Err(error);
     }
     if refused {
         all.peek();

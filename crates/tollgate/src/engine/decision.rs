@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{Numbers, RetryAfter, RuleOutcome, Source};
+use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::rules::{Planned, Rule, RuleLimit};
 use tollgate_core::{
-    Algorithm, Exactness, Key, Limit, Mark, Nonce, Plan, PlanDecision, Receipt, Subject, Time,
+    Algorithm, Exactness, Item, Key, Limit, Mark, Nonce, Plan, PlanDecision, Receipt, Subject, Time,
 };
 
 use super::active_rules::ActiveRules;
@@ -58,6 +59,16 @@ impl Accounts {
         }
     }
 
+    /// Adds the keys to which costs were booked beside the Plan.
+    pub(super) fn note_records(&mut self, items: &[Item<'_>], booked_at: Option<Time>) {
+        for item in items {
+            self.of_items.push(Account { tag: item.key.tag(), subject: item.key.subject() });
+        }
+        if let Some(booked_at) = booked_at {
+            self.charged_at = self.charged_at.max(booked_at);
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.of_items.clear();
     }
@@ -69,11 +80,16 @@ impl Accounts {
 }
 
 /// A charge that a store has booked, with all that gives it back.
+#[derive(Clone, Copy)]
 pub(super) struct Charge<'k> {
     pub(super) key: Key<'k>,
     pub(super) limit: Limit,
     pub(super) mark: Mark,
     pub(super) cost: u64,
+    /// Whether the rule sets the cost itself.
+    pub(super) fixed_cost: bool,
+    /// Whether the rule can refuse.
+    pub(super) blocking: bool,
     pub(super) charged_at: Time,
     pub(super) nonce: Nonce,
 }
@@ -101,6 +117,7 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
             allowed: false,
             blocking: true,
             cost: 0,
+            by: AnsweredBy::Rule,
             numbers: None,
         }),
     }
@@ -165,8 +182,8 @@ impl Decision {
         self.found.exactness
     }
 
-    /// Whether the request is allowed although the store did not answer, because a rule says `on_failure: degraded`.
-    /// Callers can save work.
+    /// Whether the request is allowed although the store did not answer, because a rule says `on_failure: degraded` or
+    /// `open`. Callers can save work.
     #[inline]
     pub fn degraded(&self) -> bool {
         self.found.degraded
@@ -177,7 +194,7 @@ impl Decision {
         self.found.headline.map(|index| self.view(index))
     }
 
-    /// Every matched rule's own decision, in the order of the rules file.
+    /// Every matched rule's own decision, in the order of the rules file. Postpaid rules that booked a cost come last.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'_>> {
         (0..self.found.rules.len()).map(|index| self.view(index))
     }
@@ -205,7 +222,7 @@ impl Decision {
     /// receipt is enough to give its charge back, once, so treat receipts like secrets.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
-            .map(|Charge { key, limit, mark, cost, charged_at, nonce }| Receipt {
+            .map(|Charge { key, limit, mark, cost, fixed_cost, blocking, charged_at, nonce }| Receipt {
                 namespace: key.keyspace().namespace().to_owned(),
                 rule: key.keyspace().rule().to_owned(),
                 tag: key.tag(),
@@ -214,6 +231,8 @@ impl Decision {
                 mark,
                 charged_at,
                 cost,
+                fixed_cost,
+                blocking,
                 nonce,
             })
             .collect()
@@ -241,6 +260,8 @@ impl Decision {
                 limit,
                 mark,
                 cost: outcome.cost,
+                fixed_cost: rule.cost.is_fixed(),
+                blocking: outcome.blocking,
                 charged_at: self.accounts.charged_at,
                 nonce: *self.accounts.nonce.get_or_init(new_nonce),
             })

@@ -67,16 +67,16 @@ pub struct Counted {
 #[derive(Clone, Debug)]
 pub struct Account {
     /// The numbers before the request. `None` if the store did not answer.
-    pub before: Option<Standing>,
+    pub before: Option<ExplainedNumbers>,
     /// The rule's answer to the request.
     pub outcome: RuleOutcome,
     /// The numbers after a check. If any rule refuses the request, they equal those before.
-    pub after: Option<Standing>,
+    pub after: Option<ExplainedNumbers>,
 }
 
 /// Numbers, each with its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct ExplainedNumbers {
     /// The numbers.
     pub numbers: Numbers,
     /// One sentence for each number that matters.
@@ -115,16 +115,16 @@ fn accounts(index: usize, before: Option<&Decision>, answer: Option<&Decision>) 
     let mut before = before.into_iter().flat_map(Decision::rules).filter(of_rule);
     after
         .map(|after| Account {
-            before: before.next().and_then(|before| standing(&before)),
+            before: before.next().and_then(|before| explained_numbers(&before)),
             outcome: *after.outcome(),
-            after: standing(&after),
+            after: explained_numbers(&after),
         })
         .collect()
 }
 
-fn standing(rule: &RuleDecision<'_>) -> Option<Standing> {
+fn explained_numbers(rule: &RuleDecision<'_>) -> Option<ExplainedNumbers> {
     let (numbers, limit) = (rule.outcome().numbers?, rule.limit_in_force()?);
-    Some(Standing { numbers, why: reasons::reasons(&limit, &numbers, rule.cost()) })
+    Some(ExplainedNumbers { numbers, why: reasons::reasons(&limit, &numbers, rule.cost()) })
 }
 
 impl Explanation {

@@ -1,16 +1,30 @@
-//! Operations after a check: refund, renew, release, settle, cancel, report and reset.
+//! Operations after a check: record, credit, refund, renew, release, extend, settle, cancel, report, reset and usage.
+
+mod actual;
+mod extend;
+mod meters;
+mod once;
+mod record;
+mod settle;
+mod usage;
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 use tollgate_core::rules::{Planned, Request};
 use tollgate_core::{
-    Decline, Item, Keyspace, Limit, Mark, Operation, Plan, PlanError, Receipt, Report, Store, StoreError,
-    Token, Verdict,
+    Answer, Decline, Item, Keyspace, Limit, Mark, Operation, Plan, PlanError, Receipt, Report, Store,
+    StoreError, Token, Verdict,
 };
 
 use super::decision::Charge;
 use super::{CheckError, Decision, Engine};
+pub use actual::Actual;
+pub use extend::{Extension, RuleExtension};
+pub use meters::{MeterSum, MeterValue};
+pub(super) use once::{Answered, OnceId};
+pub use record::{Recorded, RuleRecord};
+pub use usage::RuleUsage;
 
 /// What one rule gave back after a refund, release, cancellation or settlement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +35,32 @@ pub struct Returned {
     pub amount: Result<u64, Decline>,
     /// Whether the charge was returned before. Then `amount` is what the rule gave back at that time.
     pub already_returned: bool,
+    /// Units that a settlement booked in addition to what was held: more was used, or the hold had ended.
+    pub recorded: u64,
+}
+
+impl Returned {
+    fn new(item: &Item<'_>, answer: &Answer, replayed: bool) -> Returned {
+        let (amount, recorded) = match answer.verdict {
+            Verdict::Done { amount } => (Ok(amount), 0),
+            Verdict::Recorded { amount, .. } => (Ok(0), amount),
+            Verdict::BookedLate { amount } => (Err(Decline::BookedLate), amount),
+            Verdict::Declined(why) => (Err(why), 0),
+            Verdict::Admitted { .. } | Verdict::Refused(_) => (Err(Decline::NotSupported), 0),
+        };
+        Returned { rule: item.key.keyspace().rule().to_owned(), amount, already_returned: replayed, recorded }
+    }
+
+    /// Adds the result of another receipt of the same reservation under the same rule.
+    fn add(&mut self, other: &Returned) {
+        self.amount = match (self.amount, other.amount) {
+            (Ok(one), Ok(other)) => Ok(one.saturating_add(other)),
+            (Err(_), Ok(given)) | (Ok(given), Err(_)) => Ok(given),
+            (Err(why), Err(_)) => Err(why),
+        };
+        self.already_returned &= other.already_returned;
+        self.recorded = self.recorded.saturating_add(other.recorded);
+    }
 }
 
 impl<S: Store> Engine<S> {
@@ -63,25 +103,13 @@ impl<S: Store> Engine<S> {
         self.by_receipts(leases(receipts), |charge| Operation::Release { token: token(charge.mark) }).await
     }
 
-    async fn by_receipts(
+    async fn by_receipts<'r>(
         &self,
-        receipts: impl Iterator<Item = &Receipt> + Send,
+        receipts: impl Iterator<Item = &'r Receipt> + Send,
         operation: impl Fn(&Charge<'_>) -> Operation + Send,
     ) -> Result<Vec<Returned>, StoreError> {
-        let mut accounts = Vec::new();
-        let mut declined = Vec::new();
-        for receipt in receipts {
-            match receipt.keyspace() {
-                Ok(keyspace) => accounts.push((keyspace, receipt)),
-                // Only a receipt that was not made by a limiter has such a name.
-                Err(_) => declined.push(Returned {
-                    rule: receipt.rule.clone(),
-                    amount: Err(Decline::NotHeld),
-                    already_returned: false,
-                }),
-            }
-        }
-        let charges = accounts.iter().map(|(keyspace, receipt)| charge_of(keyspace, receipt));
+        let (accounts, mut declined) = opened(receipts);
+        let charges = accounts.iter().map(charge_of);
         let mut returned =
             self.follow_up_each(&self.plans(charges, |charge| Some(operation(charge)))).await?;
         returned.append(&mut declined);
@@ -131,31 +159,6 @@ impl<S: Store> Engine<S> {
         Ok(self.follow_up(&plan).await?)
     }
 
-    /// Settles a reservation: quotas count `actual` instead of the estimate, other rules give back what was too much,
-    /// and leases are released.
-    pub(crate) async fn settle(&self, decision: &Decision, actual: u64) -> Result<Vec<Returned>, StoreError> {
-        let mut estimates = Vec::new();
-        let plans = self.plans(decision.charges(), |charge| {
-            let operation = match (charge.mark, charge.limit) {
-                (Mark::Held { token, .. }, Limit::Quota(_)) => Operation::Settle { token, actual },
-                (Mark::Held { token, .. }, _) => Operation::Release { token },
-                _ if actual < charge.cost => undo(charge, charge.cost - actual),
-                _ => return None,
-            };
-            estimates.push(charge.cost);
-            Some(operation)
-        });
-        let mut returned = self.follow_up_each(&plans).await?;
-        let items = plans.iter().flat_map(Plan::items);
-        for ((returned, item), estimate) in returned.iter_mut().zip(items).zip(estimates) {
-            // A store answers a settlement with what it counts now; callers get what was given back.
-            if let (Operation::Settle { .. }, Ok(counted)) = (item.operation, &mut returned.amount) {
-                *counted = estimate.saturating_sub(*counted);
-            }
-        }
-        Ok(returned)
-    }
-
     /// Renews the leases of a decision. Returns whether all of them are still held.
     pub(crate) async fn renew(&self, decision: &Decision) -> Result<bool, StoreError> {
         let renewed =
@@ -173,6 +176,13 @@ impl<S: Store> Engine<S> {
         self.follow_up_unawaited(&self.leases_of(decision, |token| Operation::Release { token }));
     }
 
+    /// Cancels a reservation by its receipts without waiting for the store.
+    pub(crate) fn cancel_receipts_unawaited(&self, receipts: &[Receipt]) {
+        let (accounts, _) = opened(receipts.iter());
+        let charges = accounts.iter().map(charge_of);
+        self.follow_up_unawaited(&self.plans(charges, |charge| Some(undo(charge, charge.cost))));
+    }
+
     /// Gives everything back without waiting for the store.
     pub(crate) fn refund_unawaited(&self, decision: &Decision) {
         self.follow_up_unawaited(&self.plans(decision.charges(), |charge| Some(undo(charge, charge.cost))));
@@ -188,9 +198,13 @@ impl<S: Store> Engine<S> {
         let plan = |charge: Charge<'k>| {
             let item = Item::new(charge.key, charge.limit, operation(&charge)?);
             let plan = match item.operation {
-                Operation::Refund { .. } => {
-                    Plan::returning(item, charge.nonce, charge.charged_at, self.inner.receipt_life)
-                }
+                Operation::Refund { .. } | Operation::Record { .. } => Plan::settling(
+                    item,
+                    charge.mark,
+                    charge.nonce,
+                    charge.charged_at,
+                    self.inner.receipt_life,
+                ),
                 // The token of a lease or reservation identifies it.
                 _ => Plan::of(item),
             };
@@ -229,17 +243,13 @@ impl<S: Store> Engine<S> {
         if plan.items().is_empty() {
             return Ok(Vec::new());
         }
-        let outcome = self.inner.store.apply(plan).await?;
-        let returned = plan.items().iter().zip(&outcome.answers).map(|(item, answer)| Returned {
-            rule: item.key.keyspace().rule().to_owned(),
-            amount: match answer.verdict {
-                Verdict::Done { amount } => Ok(amount),
-                Verdict::BookedLate { .. } => Err(Decline::BookedLate),
-                Verdict::Declined(why) => Err(why),
-                Verdict::Admitted { .. } | Verdict::Refused(_) => Err(Decline::NotSupported),
-            },
-            already_returned: outcome.replayed,
-        });
+        let outcome = match (self.inner.store.apply(plan).await, plan.other_return()) {
+            // The charge was returned before, by a refund instead of a record or the other way round.
+            (Err(StoreError::IdReused), Some(other)) => self.inner.store.apply(&other).await?,
+            (applied, _) => applied?,
+        };
+        let returned = plan.items().iter().zip(&outcome.answers);
+        let returned = returned.map(|(item, answer)| Returned::new(item, answer, outcome.replayed));
         Ok(returned.collect())
     }
 }
@@ -261,7 +271,7 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
     pending.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// A report or a reset failed.
+/// A record, a credit, an extension, a report or a reset failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowUpError {
     /// The request is invalid under these rules.
@@ -278,9 +288,11 @@ impl From<PlanError> for FollowUpError {
     }
 }
 
-/// The receipts of what is held under a token.
+/// The receipts of leases. Reservations are held under a token too, and are settled instead.
 fn leases(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
-    receipts.iter().filter(|receipt| receipt.token().is_some())
+    receipts
+        .iter()
+        .filter(|receipt| receipt.token().is_some() && matches!(receipt.limit, Limit::Concurrency(_)))
 }
 
 fn token(mark: Mark) -> Token {
@@ -290,13 +302,33 @@ fn token(mark: Mark) -> Token {
     }
 }
 
+/// The keyspaces of receipts, and what the receipts without one get.
+fn opened<'a>(receipts: impl Iterator<Item = &'a Receipt>) -> (Vec<(Keyspace, &'a Receipt)>, Vec<Returned>) {
+    let (mut accounts, mut declined) = (Vec::new(), Vec::new());
+    for receipt in receipts {
+        match receipt.keyspace() {
+            Ok(keyspace) => accounts.push((keyspace, receipt)),
+            // Only a receipt that was not made by a limiter has such a name.
+            Err(_) => declined.push(Returned {
+                rule: receipt.rule.clone(),
+                amount: Err(Decline::NotHeld),
+                already_returned: false,
+                recorded: 0,
+            }),
+        }
+    }
+    (accounts, declined)
+}
+
 /// The charge that a receipt proves.
-const fn charge_of<'k>(keyspace: &'k Keyspace, receipt: &Receipt) -> Charge<'k> {
+const fn charge_of<'k>((keyspace, receipt): &'k (Keyspace, &Receipt)) -> Charge<'k> {
     Charge {
         key: keyspace.key_tagged(receipt.tag, receipt.subject),
         limit: receipt.limit,
         mark: receipt.mark,
         cost: receipt.cost,
+        fixed_cost: receipt.fixed_cost,
+        blocking: receipt.blocking,
         charged_at: receipt.charged_at,
         nonce: receipt.nonce,
     }

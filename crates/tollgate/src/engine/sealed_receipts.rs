@@ -94,8 +94,13 @@ impl<S: Store> Engine<S> {
 
     /// Like [`sealed_receipts`](Engine::sealed_receipts), for an owner. The text names the owner.
     pub fn seal_receipts_of(&self, decision: &Decision, owner: Option<ReceiptOwner>) -> Option<String> {
-        let receipts = decision.receipts();
-        (!receipts.is_empty()).then(|| self.inner.seals.seal(owner, &receipts))
+        self.seal_receipts(&decision.receipts(), owner)
+    }
+
+    /// Receipts as one sealed text; `None` for an empty list. For receipts that no decision has, such as those of an
+    /// extended reservation.
+    pub fn seal_receipts(&self, receipts: &[Receipt], owner: Option<ReceiptOwner>) -> Option<String> {
+        (!receipts.is_empty()).then(|| self.inner.seals.seal(owner, receipts))
     }
 
     /// Opens a text that was sealed here or by another limiter with the same hash key. The owner is not checked.

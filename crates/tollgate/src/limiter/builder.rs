@@ -1,6 +1,7 @@
 //! Settings of a limiter.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::rules::RuleSet;
@@ -11,6 +12,7 @@ use super::store_adapter::CustomStore;
 use super::{Backing, BuildError, Limiter, LocalLimiter};
 use crate::clock::{AnyClock, Clock};
 use crate::engine::Setup;
+use crate::guard::{FleetSize, Guarded};
 use crate::store::memory::MemoryStore;
 
 /// Builds a [`LocalLimiter`].
@@ -28,6 +30,8 @@ pub struct LocalLimiterBuilder {
 pub struct LimiterBuilder {
     setup: Setup,
     store: StoreChoice,
+    /// 0 if it is not stated.
+    servers: u32,
 }
 
 #[derive(Default)]
@@ -155,9 +159,15 @@ impl LimiterBuilder {
         LimiterBuilder { store: StoreChoice::Custom(CustomStore::new(store)), ..self }
     }
 
+    /// States how many servers share the store. The failure policy `local fair` gives each an equal share of a limit.
+    pub fn servers(self, servers: u32) -> LimiterBuilder {
+        LimiterBuilder { servers, ..self }
+    }
+
     /// Builds the limiter. Waits until the store has answered.
     pub async fn build(self) -> Result<Limiter, BuildError> {
-        let LimiterBuilder { setup, store } = self;
+        let LimiterBuilder { setup, store, servers } = self;
+        let fleet = Arc::new(FleetSize::stated(servers));
         let backing = match store {
             StoreChoice::Memory => memory(setup)?,
             StoreChoice::Url(url) => match scheme(&url) {
@@ -165,7 +175,7 @@ impl LimiterBuilder {
                 #[cfg(feature = "redis")]
                 scheme if is_redis(scheme) => {
                     let settings = crate::store::redis::RedisSettings::url(&url);
-                    redis(setup, settings.map_err(|error| BuildError::Store(Box::new(error)))?).await?
+                    redis(setup, settings.map_err(|error| BuildError::Store(Box::new(error)))?, fleet).await?
                 }
                 #[cfg(not(feature = "redis"))]
                 scheme if is_redis(scheme) => {
@@ -174,8 +184,8 @@ impl LimiterBuilder {
                 scheme => return Err(BuildError::UnknownStore { scheme: scheme.to_owned() }),
             },
             #[cfg(feature = "redis")]
-            StoreChoice::Redis(settings) => redis(setup, *settings).await?,
-            StoreChoice::Custom(store) => Backing::Custom(setup.build(store)?),
+            StoreChoice::Redis(settings) => redis(setup, *settings, fleet).await?,
+            StoreChoice::Custom(store) => Backing::Custom(setup.build(Guarded::new(store, fleet))?),
         };
         Ok(Limiter { backing })
     }
@@ -187,12 +197,16 @@ fn memory(setup: Setup) -> Result<Backing, BuildError> {
 }
 
 #[cfg(feature = "redis")]
-async fn redis(setup: Setup, settings: crate::store::redis::RedisSettings) -> Result<Backing, BuildError> {
+async fn redis(
+    setup: Setup,
+    settings: crate::store::redis::RedisSettings,
+    fleet: Arc<FleetSize>,
+) -> Result<Backing, BuildError> {
     if !setup.has_hash_key() {
         return Err(BuildError::HashKeyMissing);
     }
     let store = settings.connect().await.map_err(|error| BuildError::Store(Box::new(error)))?;
-    Ok(Backing::Redis(setup.build(store)?))
+    Ok(Backing::Redis(setup.build(Guarded::new(store, fleet))?))
 }
 
 /// What is before `://`, or the whole text up to the first character that cannot be part of a scheme.

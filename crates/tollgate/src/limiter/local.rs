@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 use tollgate_core::{Receipt, Report, StoreError, SubjectHashers};
 
 use super::{
-    AcquireError, BuildError, CheckError, Decision, Explanation, FollowUpError, InvalidReceipts,
-    LocalLimiterBuilder, LocalPermit, LocalReservation, Returned, all_held, applied,
+    AcquireError, Actual, BuildError, CheckError, Decision, Explanation, Extension, FollowUpError,
+    InvalidReceipts, LocalLimiterBuilder, LocalPermit, LocalReservation, Recorded, Returned, RuleUsage,
+    all_held, applied,
 };
 use crate::clock::AnyClock;
 use crate::engine::{Engine, poll_ready};
@@ -101,7 +102,7 @@ impl LocalLimiter {
     ) -> Result<LocalReservation, CheckError> {
         let request = request.into();
         let decision = poll_ready(self.engine.reserve(request.as_core(), hold.into()))?;
-        Ok(LocalReservation::new(self.clone(), decision))
+        Ok(LocalReservation::new(self.clone(), decision, hold))
     }
 
     /// Gives back what the decision charged, because the request was not carried out. Returns what each rule gave back:
@@ -140,6 +141,52 @@ impl LocalLimiter {
     /// Releases the leases among the receipts. What other rules were charged stays charged.
     pub fn release_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
         poll_ready(self.engine.release_receipts(receipts))
+    }
+
+    /// Books the cost of work that was already done. It never refuses: consumption may exceed the limit. See
+    /// [`Limiter::record`](crate::Limiter::record).
+    pub fn record<'a>(&self, request: impl Into<Request<'a>>) -> Result<Recorded, FollowUpError> {
+        let request = request.into();
+        poll_ready(self.engine.record(request.as_core()))
+    }
+
+    /// Takes consumption back without a receipt, never below zero. See [`Limiter::credit`](crate::Limiter::credit).
+    pub fn credit<'a>(&self, request: impl Into<Request<'a>>) -> Result<Vec<Returned>, FollowUpError> {
+        let request = request.into();
+        poll_ready(self.engine.credit(request.as_core()))
+    }
+
+    /// Holds `more` units under a reservation by its receipts, all rules or none. See
+    /// [`Limiter::extend_receipts`](crate::Limiter::extend_receipts).
+    pub fn extend_receipts(
+        &self,
+        receipts: &[Receipt],
+        more: u64,
+        hold: Duration,
+        id: Option<&str>,
+    ) -> Result<Extension, FollowUpError> {
+        poll_ready(self.engine.extend_receipts(receipts, more, hold.into(), id))
+    }
+
+    /// Settles a reservation by its receipts. See [`Limiter::settle_receipts`](crate::Limiter::settle_receipts).
+    pub fn settle_receipts(
+        &self,
+        receipts: &[Receipt],
+        actual: impl Into<Actual>,
+    ) -> Result<Vec<Returned>, StoreError> {
+        poll_ready(self.engine.settle_receipts(receipts, &actual.into()))
+    }
+
+    /// Cancels a reservation by its receipts: every rule gives back what it can, once.
+    pub fn cancel_receipts(&self, receipts: &[Receipt]) -> Result<Vec<Returned>, StoreError> {
+        poll_ready(self.engine.cancel_receipts(receipts))
+    }
+
+    /// Returns what the request's subjects have used under every rule that matches the request. Changes nothing. The
+    /// cost of the request does not matter.
+    pub fn usage<'a>(&self, request: impl Into<Request<'a>>) -> Result<Vec<RuleUsage>, FollowUpError> {
+        let request = request.into();
+        poll_ready(self.engine.usage(request.as_core()))
     }
 
     /// The [receipts](Decision::receipts) of a decision as one text; `None` if nothing can be given back. The text is
@@ -198,7 +245,7 @@ impl LocalLimiter {
     }
 
     /// How many keys the memory store holds, and how many it can hold.
-    pub fn usage(&self) -> Usage {
+    pub fn keys(&self) -> Usage {
         self.engine.store().usage()
     }
 

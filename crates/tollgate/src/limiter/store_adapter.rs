@@ -9,6 +9,7 @@ trait ObjectStore: Send + Sync {
     fn apply<'a>(&'a self, plan: &'a Plan<'_>) -> Applying<'a>;
     fn apply_unawaited(&self, plan: &Plan<'_>);
     fn exactness(&self, plan: &Plan<'_>) -> Exactness;
+    fn may_lose_answers(&self) -> bool;
     fn now(&self) -> Time;
 }
 
@@ -25,6 +26,10 @@ impl<S: Store + Send + Sync> ObjectStore for S {
 
     fn exactness(&self, plan: &Plan<'_>) -> Exactness {
         Store::exactness(self, plan)
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        Store::may_lose_answers(self)
     }
 
     fn now(&self) -> Time {
@@ -52,6 +57,10 @@ impl Store for CustomStore {
 
     fn exactness(&self, plan: &Plan<'_>) -> Exactness {
         self.0.exactness(plan)
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        self.0.may_lose_answers()
     }
 
     fn now(&self) -> Time {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_core::path::{PATH, PathCase, canonical_pattern};
+use tollgate_core::request::path::{PATH, PathCase, canonical_pattern};
 use tollgate_core::rules::{AmbiguousPaths, Normalization, Preparation, Test};
 
 use super::{expression, notation};

@@ -155,6 +155,13 @@ fn with_optional_keys(rule: Fields) -> Fields {
             cost(),
             "The cost of a request. Default: the cost in the request, or 1; under a concurrency limit always 1.",
         )
+        .optional(
+            "postpaid",
+            Shape::Bool,
+            "Whether costs are known only after the work, like tokens or bytes. A request without a cost asks with cost \
+             0: it is admitted while anything is left. A cost is booked without asking, also above the limit. Default: \
+             false.",
+        )
         .optional("on_failure", on_failure(), "What happens when the store cannot answer. Default: closed.")
         .optional("mode", mode(), "Whether the rule counts and refuses. Default: enforce.")
         .optional(

@@ -8,8 +8,8 @@ use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
-use tollgate_core::calendar::{Calendar, CalendarError, Period, Weekday};
 use tollgate_core::rules::RuleLimit;
+use tollgate_core::time::calendar::{Calendar, CalendarError, Period, Weekday};
 use tollgate_core::{Limit, LimitError, Span};
 
 use super::{file_shape, notation};

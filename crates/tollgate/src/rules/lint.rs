@@ -232,10 +232,10 @@ pub const LINTS: &[LintInfo] = &[
         run: overrides::temporary_lowering,
     },
     LintInfo {
-        code: "unsupported-failure-policy",
-        summary: "A rule with `on_failure: local` or `on_failure: cap`.",
-        why: "These policies do not work yet: while the store does not answer, requests are refused.",
-        run: failure_policies::unsupported,
+        code: "indivisible-limit",
+        summary: "`on_failure: local` on a limit that cannot be divided: concurrency, a queue, a penalty.",
+        why: "A share of such a limit means nothing, so requests would be refused while the store does not answer.",
+        run: failure_policies::indivisible,
     },
     LintInfo {
         code: "unmatched-refuse",

@@ -9,7 +9,7 @@ use crate::shorthand;
 use tollgate_document::{quote, suggest};
 
 /// The forms of `on_failure`, for messages.
-pub(super) const FAILURE_FORMS: &str = "open, closed, degraded, `local N%` or `cap N/period`";
+pub(super) const FAILURE_FORMS: &str = "open, closed, degraded, `local N%`, `local fair` or `cap N/period`";
 
 /// Parses `25%` or `12.5%` to hundredths of a percent.
 pub(super) fn percent(text: &str) -> Result<u16, String> {
@@ -156,7 +156,7 @@ fn duration_fault(text: &str) -> String {
     }
 }
 
-/// Parses a failure policy: `open`, `closed`, `degraded`, `local 25%`, `cap 10/s`.
+/// Parses a failure policy: `open`, `closed`, `degraded`, `local 25%`, `local fair`, `cap 10/s`.
 pub(super) fn on_failure(text: &str) -> Result<OnFailure, String> {
     let invalid = || {
         let near = suggest(text, ["open", "closed", "degraded", "local", "cap"]);
@@ -170,9 +170,10 @@ pub(super) fn on_failure(text: &str) -> Result<OnFailure, String> {
             "degraded" => Ok(OnFailure::Degraded),
             _ => Err(invalid()),
         },
+        Some(("local", share)) if share.trim() == "fair" => Ok(OnFailure::Local { percent: None }),
         Some(("local", share)) => match percent(share)? {
             points if points % 100 == 0 && points > 0 => {
-                Ok(OnFailure::Local { percent: (points / 100) as u8 })
+                Ok(OnFailure::Local { percent: Some((points / 100) as u8) })
             }
             _ => Err(format!("invalid share {}; use a whole percentage from 1% to 100%", quote(share))),
         },
@@ -206,7 +207,8 @@ mod tests {
 
     #[test]
     fn on_failure_parses_every_policy() {
-        assert_eq!(on_failure("local 25%"), Ok(OnFailure::Local { percent: 25 }));
+        assert_eq!(on_failure("local 25%"), Ok(OnFailure::Local { percent: Some(25) }));
+        assert_eq!(on_failure("local fair"), Ok(OnFailure::Local { percent: None }));
         assert!(matches!(on_failure("cap 10/s"), Ok(OnFailure::Cap { amount: 10, .. })));
         for text in ["opne", "local", "local 0%", "local 12.5%", "cap", "cap 0/s", "cap 5/0s", "cap ten"] {
             assert!(on_failure(text).is_err(), "{text}");

@@ -34,7 +34,7 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "expensive-export",
-        summary: "Exports: a monthly quota per tenant, and two at a time.",
+        summary: "Exports: rows and exports per month and tenant, and two exports at a time.",
         text: include_str!("presets/expensive-export.yaml"),
     },
     Preset {
@@ -44,7 +44,7 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "llm-tokens",
-        summary: "LLM token budget: per minute and per month, at the cost of each request.",
+        summary: "LLM token budget: per minute and per month, reserved before or booked after each request.",
         text: include_str!("presets/llm-tokens.yaml"),
     },
     Preset {

@@ -11,7 +11,7 @@ use tollgate_core::rules::{
 };
 use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
 
-use super::{attributes, expression, limit, notation, presets};
+use super::{attributes, expression, limit, notation, postpaid, presets};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// The namespace of a file that does not set one.
@@ -156,12 +156,12 @@ impl Rules {
         let rules = self.presets.values().flat_map(RuleSet::rules);
         let of_rule = |rule: &Rule| -> Vec<String> {
             let conditions = rule.conditions.iter().map(|condition| condition.attribute.clone());
-            let priced_by = match &rule.cost {
+            let cost_attributes = match &rule.cost {
                 Cost::Table { attribute, .. } => vec![attribute.clone()],
                 Cost::Expression { text, .. } => expression::attributes(text),
                 Cost::FromRequest | Cost::One | Cost::Constant(_) => Vec::new(),
             };
-            conditions.chain(rule.per.parts.iter().flatten().cloned()).chain(priced_by).collect()
+            conditions.chain(rule.per.parts.iter().flatten().cloned()).chain(cost_attributes).collect()
         };
         rules.flat_map(of_rule).collect()
     }
@@ -250,12 +250,16 @@ impl FileReader<'_> {
             },
             limit: limit?,
             cost: cost?,
+            postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
             on_failure: on_failure?,
             mode: mode(node).unwrap_or_default(),
             rollout: rollout?,
             tags: tags.iter().filter_map(|tag| tag.scalar().map(str::to_owned)).collect(),
             origin: self.origin(node),
         };
+        if rule.postpaid {
+            return postpaid::check(rule, node, problems);
+        }
         if let Some(limit_node) = node.get("limit") {
             check_cost_fits(&rule.cost, &rule.limit, limit_node, node.get("cost"), problems);
         }
@@ -327,7 +331,12 @@ impl FileReader<'_> {
             ));
             return None;
         }
-        check_cost_fits(&rule.cost, &limit, limit_node, None, problems);
+        let limit = if rule.postpaid {
+            postpaid::with_room(limit, limit_node, problems)?
+        } else {
+            check_cost_fits(&rule.cost, &limit, limit_node, None, problems);
+            limit
+        };
         let until = match until {
             Some(until) => Some(until?),
             None => None,

@@ -18,7 +18,7 @@ fn rules(text: &str) -> RuleSet {
 fn plan<'r>(rules: &'r RuleSet, attributes: &[(&'static str, &'static str)]) -> Planned<'r> {
     let mut all = Attributes::new();
     attributes.iter().for_each(|(name, value)| all.set(name, value));
-    let request = Request { attributes: &all, cost: 1, token: Token(1), id: None };
+    let request = Request::new(&all).token(Token(1));
     rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap()
 }
 
@@ -184,7 +184,7 @@ fn a_rollout_enforces_the_rule_for_its_share_of_subjects() {
             .filter(|user| {
                 let name = user.to_string();
                 let attributes = Attributes::new().with("user", &name);
-                let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
+                let request = Request::new(&attributes).token(Token(1));
                 let planned = rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap();
                 let Planned::Plan { plan, .. } = planned else { panic!("a Plan") };
                 plan.items()[0].blocking
@@ -240,7 +240,7 @@ fn login_protection_counts_account_and_address() {
 fn during_a_hash_key_change_every_rule_is_charged_under_both_keys() {
     let rules = rules("version: 1\nrules:\n  - { id: a, per: user, limit: { fixed-window: 5/s } }\n");
     let attributes = Attributes::new().with("user", "u");
-    let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
+    let request = Request::new(&attributes).token(Token(1));
     let (old, new) = (SubjectHasher::with_id(1, [1; 32]), SubjectHasher::with_id(2, [2; 32]));
     let both = tollgate_core::key::SubjectHashers::rotating(new, old).unwrap();
     let Planned::Plan { plan, .. } = rules.plan(&request, &both, NOW).unwrap() else { panic!("a Plan") };
@@ -310,7 +310,7 @@ overrides:
     );
     let mut attributes = Attributes::new();
     attributes.set("user", "u");
-    let request = Request { attributes: &attributes, cost: 5, token: Token(1), id: None };
+    let request = Request::new(&attributes).cost(5).token(Token(1));
     let planned = rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap();
     let costs: Vec<_> = items(planned).into_iter().map(|(rule, cost, _)| (rule, cost)).collect();
     let expected = [("quota", 5), ("plain", 1), ("fixed", 3), ("weighted", 5), ("changed", 1)];

@@ -7,32 +7,26 @@
 //! # The life of a Plan
 //!
 //! 1. The caller reads the clock before any lock.
-//! 2. A Plan of one item may be answered by the last refusal of the key's shard, without a lock (`last_refusal.rs`).
+//! 2. A Plan of one item may be answered by the last refusal of the key's shard, without a lock (`fast_path/last_refusal.rs`).
 //! 3. The store locks the shards of all keys in ascending order, so that two Plans never deadlock (`locked_shard.rs`,
 //!    `locked_shards.rs`).
 //! 4. If every key has state and every charge is admitted, as in nearly every check, the store writes the new states,
-//!    unlocks, and then computes the answers (`admitted_charge.rs`, `plan_charges.rs`).
+//!    unlocks, and then computes the answers (`fast_path/`).
 //! 5. Any other Plan is decided under the locks: one item by its algorithm, several by `evaluate`.
 //!
 //! Steps 2 and 4 are fast paths. Each states its measured gain in its file; docs/decisions/0004 has the table.
 
-mod admitted_charge;
+mod books;
 mod capacity;
 mod classes;
+mod fast_path;
 mod heap;
-mod holds;
-mod last_refusal;
 mod locked_shard;
 mod locked_shards;
-mod plan_charges;
-mod request_ids;
-mod returns;
 mod shard;
-mod slot;
 mod snapshot;
 mod state_key;
 mod sync;
-mod table;
 
 use std::future::{Future, ready};
 
@@ -43,14 +37,14 @@ use tollgate_core::{
 };
 
 use crate::clock::{Clock, FastClock};
+use books::request_ids::RequestIds;
 use capacity::Capacity;
 pub use capacity::Usage;
 pub(crate) use classes::ClassId;
 use classes::{ClassKey, Classes, Form};
+use fast_path::plan_charges::PlanCharges;
 use locked_shard::{LockedShard, ShardLock};
 use locked_shards::{ItemLocation, LockedShards};
-use plan_charges::PlanCharges;
-use request_ids::RequestIds;
 use shard::StoredState;
 pub use snapshot::{RestoreError, Restored};
 use state_key::StateKey;
@@ -190,7 +184,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// The class of the keys of this limit that belong to no rule.
     pub(crate) fn class_of(&self, limit: &Limit) -> ClassId {
-        let form = if slot::is_packed(limit) { Form::Packed(*limit) } else { Form::Heap };
+        let form = if shard::slot::is_packed(limit) { Form::Packed(*limit) } else { Form::Heap };
         self.classes.intern(&ClassKey { keyspace: 0, anonymous: false, form })
     }
 }
@@ -300,6 +294,10 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn apply_unawaited(&self, plan: &Plan<'_>) {
         // A request id that was used for another Plan applies nothing, and no caller waits to hear of it.
         drop(self.apply_once(plan));
+    }
+
+    fn may_lose_answers(&self) -> bool {
+        false
     }
 
     #[inline]

@@ -40,12 +40,12 @@ pub use settings::{OpenError, RedisSettings, TOLERANCE_DEFAULT, TimeSource};
 pub use topology::url::{RedisUrl, RedisUrlError};
 
 use crate::clock::{Clock, FastClock};
-use client::node::Node;
+use client::node::{ClientContext, Node};
 use client::pending_plan::{PendingPlan, ReplySender};
-use client::permits::{Permit, PermitPool};
+use client::permits::Permit;
 use protocol::plan_codec::{Attempt, EncodedPlan, ITEMS_MAX, PlanReply, decode};
 use router::Router;
-use topology::multi_slot::may_span_hash_slots;
+use topology::multi_slot::{may_span_hash_slots, plans_by_hash_slot};
 
 /// Keeps state in Redis or Valkey. Cheap to clone: all clones share the same connections.
 pub struct RedisStore<C = FastClock> {
@@ -60,7 +60,7 @@ impl<C> Clone for RedisStore<C> {
 
 struct Inner<C> {
     router: Router,
-    permits: PermitPool,
+    context: Arc<ClientContext>,
     prefix: String,
     deadline: Duration,
     time: TimeSource,
@@ -88,7 +88,7 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
             let result = if spans_hash_slots {
                 self.apply_per_hash_slot(plan, deadline).await
             } else {
-                let permit = self.inner.permits.take()?;
+                let permit = self.inner.context.permits.take()?;
                 self.call(plan, deadline, Attempt::Unnumbered, Some(permit)).await
             };
             match result {
@@ -115,11 +115,11 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
 
     /// Does not send the Plan if too many are in flight: a lease that is not released expires by itself.
     fn apply_unawaited(&self, plan: &Plan<'_>) {
-        let Ok(permit) = self.inner.permits.take() else { return };
+        let Ok(permit) = self.inner.context.permits.take() else { return };
         if self.spans_hash_slots(plan) {
-            // The items of a follow-up do not depend on each other.
-            for index in 0..plan.items().len() {
-                self.send_unawaited(&plan.subset(|kept| kept == index), Attempt::Unnumbered, None);
+            // The items of a follow-up do not depend on each other. A hash slot applies one Plan under an id.
+            for plan in plans_by_hash_slot(plan) {
+                self.send_unawaited(&plan, Attempt::Unnumbered, None);
             }
         } else {
             self.send_unawaited(plan, Attempt::Unnumbered, Some(permit));
@@ -188,6 +188,7 @@ impl<C: Clock> RedisStore<C> {
         Ok(PendingPlan {
             plan,
             hash_slot,
+            queued: Instant::now(),
             deadline,
             reply_to,
             redirects: Default::default(),
@@ -265,7 +266,13 @@ impl<C: Clock> RedisStore<C> {
 
     /// Returns the number of checks in flight.
     pub fn in_flight(&self) -> usize {
-        self.inner.permits.taken()
+        self.inner.context.permits.taken()
+    }
+
+    /// Returns how many checks can be in flight now so that Redis answers within half of the deadline. It follows the
+    /// latency of replies. More checks are sent too, but wait longer.
+    pub fn in_flight_target(&self) -> usize {
+        self.inner.context.permits.window()
     }
 }
 

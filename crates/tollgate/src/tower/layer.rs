@@ -8,8 +8,8 @@ use http::request::Parts;
 use tower_layer::Layer;
 
 use super::{Description, Rejection, TollgateService};
-use crate::headers::Dialect;
 use crate::limiter::Limiter;
+use crate::wire::headers::Dialect;
 
 /// Puts a limiter in front of services whose responses have bodies of type `B`. Cheap to clone.
 pub struct TollgateLayer<B> {

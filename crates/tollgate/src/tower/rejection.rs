@@ -4,7 +4,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 
 use crate::limiter::{CheckError, Decision};
-use crate::problem::{MEDIA_TYPE, Problem};
+use crate::wire::problem::{MEDIA_TYPE, Problem};
 
 /// Why a request does not reach the inner service.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@ use tower_service::Service;
 
 use super::layer::Gate;
 use super::{Description, Rejection};
-use crate::headers::Fields;
 use crate::limiter::{CheckError, Permit};
+use crate::wire::headers::Fields;
 
 /// A service behind a limiter, made by [`TollgateLayer`](super::TollgateLayer).
 pub struct TollgateService<I, B> {

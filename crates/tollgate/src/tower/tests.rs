@@ -16,8 +16,8 @@ use tollgate_core::Time;
 use tower_layer::Layer;
 
 use super::*;
-use crate::headers::{Dialect, Reset};
 use crate::store::down::DownStore;
+use crate::wire::headers::{Dialect, Reset};
 use crate::{Limiter, LocalLimiter, ManualClock};
 
 type Answered = Result<Response<String>, Infallible>;
@@ -302,7 +302,7 @@ rules:
     });
     let limiter = Limiter::builder().custom_store(DownStore).rules_yaml(rules).build().await.unwrap();
     let service = TollgateLayer::new(limiter).layer(inner);
-    for (path, body) in [("/soft", "degraded: true"), ("/open", "degraded: false")] {
+    for (path, body) in [("/soft", "degraded: true"), ("/open", "degraded: true")] {
         let response = service.clone().oneshot(get(path)).await.unwrap();
         assert_eq!(response.body(), body);
         assert_eq!(shown(response.headers()), [""; 0]);

@@ -109,7 +109,7 @@ fn check_requests(rules: &RuleSet) {
         [("path", path), ("action", action), ("method", "GET")]
             .iter()
             .for_each(|(name, value)| attributes.set(name, value));
-        let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
+        let request = Request::new(&attributes).token(Token(1));
         for now in [Time::ZERO, Time::from_us(1_790_000_000_000_000), Time::MAX] {
             // Too many rules for one Plan are an error of the request, not of the file.
             drop(rules.plan(&request, &hasher.clone().into(), now));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tollgate::store::redis::RedisSettings;
 use tollgate_core::{Item, Keyspace, Limit, Operation, Plan, Span, Subject, SubjectHasher, Token};
-use tollgate_testkit::redis::{Server, no_orphans};
+use tollgate_testkit::redis::{Cluster, Server, no_orphans, slot_of};
 
 pub(crate) const LIMIT: u64 = 1_000;
 /// Longer than any test.
@@ -50,4 +50,18 @@ pub(crate) fn shared() -> &'static Keyspace {
 /// Checks that every key expires and contains no subject in plain text. Returns the number of keys.
 pub(crate) fn clean(server: &Server) -> usize {
     no_orphans(&mut server.admin().unwrap(), "tg:1:", TTL_MAX, &[USER, "jane.doe"]).unwrap()
+}
+
+/// Returns two subjects of one rule whose keys are on different servers of a cluster.
+pub(crate) fn on_different_servers(cluster: &Cluster) -> [(usize, Subject); 2] {
+    let found = |wanted: &dyn Fn(usize) -> bool| {
+        let candidates = (0..).map(|number| subject(&format!("user {number}")));
+        let placed = candidates.map(|subject| {
+            let key = shared().key(subject).to_string();
+            (cluster.owner(slot_of(key.as_bytes())).unwrap(), subject)
+        });
+        placed.into_iter().find(|(owner, _)| wanted(*owner)).unwrap()
+    };
+    let first = found(&|_| true);
+    [first, found(&|owner| owner != first.0)]
 }

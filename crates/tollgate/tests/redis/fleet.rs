@@ -8,16 +8,19 @@ use tokio::runtime::Runtime;
 use tollgate::store::redis::{OpenError, RedisError, RedisSettings, TimeSource};
 use tollgate::{HashKey, Limiter};
 use tollgate_core::algorithm::concurrency::Concurrency;
-use tollgate_core::{Exactness, Item, Limit, Operation, Plan, Span, Store, StoreError, Subject, Token};
+use tollgate_core::{Exactness, Item, Limit, Operation, Plan, Span, Store, StoreError, Token};
 use tollgate_testkit::conformance::{
     Slots, apply_concurrently, check_against_model, check_three_mixed_rules, counting_limits,
 };
 use tollgate_testkit::drill::{
     Fault, cluster_failover, control, median, move_slots, sentinel_failovers, stop_for,
 };
-use tollgate_testkit::redis::{Admin, Cluster, Cut, Flavour, SentinelSet, Server, Value, slot_of};
+use tollgate_testkit::redis::{Admin, Cluster, Cut, Flavour, SentinelSet, Server, Value};
 
-use crate::common::{LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, runtime, settings, shared, subject};
+use crate::common::{
+    LIMIT, LONG, TTL_MAX, USER, WINDOW, charge, clean, on_different_servers, runtime, settings, shared,
+    subject,
+};
 
 /// Longest time that the store may need after the promotion, for which the servers are responsible.
 const RECOVERY_MAX: Duration = Duration::from_millis(250);
@@ -231,20 +234,6 @@ fn a_decision_over_several_slots_is_conservative_and_one_in_one_slot_is_exact() 
         }
     }
     cluster.no_orphans("tg:1:", TTL_MAX, &[USER, "acme"]).unwrap();
-}
-
-/// Returns two subjects of one rule whose keys are on different servers of a cluster.
-fn on_different_servers(cluster: &Cluster) -> [(usize, Subject); 2] {
-    let found = |wanted: &dyn Fn(usize) -> bool| {
-        let candidates = (0..).map(|number| subject(&format!("user {number}")));
-        let placed = candidates.map(|subject| {
-            let key = shared().key(subject).to_string();
-            (cluster.owner(slot_of(key.as_bytes())).unwrap(), subject)
-        });
-        placed.into_iter().find(|(owner, _)| wanted(*owner)).unwrap()
-    };
-    let first = found(&|_| true);
-    [first, found(&|owner| owner != first.0)]
 }
 
 /// A dead server must not prevent another from refusing, or from accepting a release.

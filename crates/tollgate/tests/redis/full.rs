@@ -1,6 +1,7 @@
 //! A full Redis: charges fail with a typed error, and follow-ups still succeed.
 
 use std::error::Error;
+use std::time::{Duration, Instant};
 
 use tollgate::core::decision::Source;
 use tollgate::{HashKey, Limiter, Request};
@@ -9,24 +10,32 @@ use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::{
-    Item, Keyspace, Limit, Nonce, Operation, Plan, Report, Span, Store, StoreError, Token, Verdict,
+    Answer, Item, Keyspace, Limit, Mark, Nonce, Operation, Plan, Report, Span, Store, StoreError, Subject,
+    Token, Verdict,
 };
-use tollgate_testkit::redis::{Flavour, Server};
+use tollgate_testkit::conformance::counting_limits;
+use tollgate_testkit::fault_proxy::{Faults, Line};
+use tollgate_testkit::redis::{Admin, Cluster, Flavour, Server};
 
-use crate::common::{USER, runtime, settings, subject};
+use crate::common::{LONG, USER, on_different_servers, runtime, settings, shared, subject};
 
 const LIFE: Span = Span::from_secs(3_600);
 
 /// Fills the server beyond its memory limit, so that it refuses commands that need memory.
 fn fill(server: &Server) {
-    let mut admin = server.admin().unwrap();
+    fill_beside(&mut server.admin().unwrap(), "filling");
+}
+
+/// Fills a server with keys of this prefix.
+fn fill_beside(admin: &mut Admin, prefix: &str) {
     let value = vec![b'x'; 64 << 10];
     for number in 0..64 {
-        admin.command(&[b"SET", format!("filling:{number}").as_bytes(), &value]).unwrap();
+        admin.command(&[b"SET", format!("{prefix}:{number}").as_bytes(), &value]).unwrap();
     }
     admin.command(&[b"CONFIG", b"SET", b"maxmemory-policy", b"noeviction"]).unwrap();
     admin.command(&[b"CONFIG", b"SET", b"maxmemory", b"2mb"]).unwrap();
-    assert!(admin.command(&[b"SET", b"one more", b"x"]).is_err(), "the server takes more keys");
+    let one_more = admin.command(&[b"SET", format!("{prefix}:more").as_bytes(), b"x"]);
+    assert!(one_more.is_err(), "the server takes more keys");
 }
 
 #[test]
@@ -90,6 +99,135 @@ fn follow_ups_succeed_while_redis_is_full() {
         assert_eq!(done(1, window, Operation::Reset { receipt_life: LIFE }), 0);
         let still = ask(1, window, Operation::charge(1)).unwrap_err();
         assert!(still.source().unwrap().to_string().contains("OOM"), "the server is still full");
+    }
+}
+
+/// A record must not be lost, and what it adds to a full Redis is small. So it is booked, on old accounts and new ones.
+#[test]
+fn records_and_credits_are_booked_once_while_redis_is_full() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour).unwrap();
+        let runtime = runtime();
+        let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+        let limits = counting_limits(9, Span::from_secs(3_600)).unwrap();
+        let keyspaces: Vec<Keyspace> =
+            (0..limits.len()).map(|rule| Keyspace::new("test", &format!("r{rule}")).unwrap()).collect();
+        let ask = |rule: usize, name: &str, operation, id: Option<&str>| {
+            let item = Item::new(keyspaces[rule].key(subject(name)), limits[rule], operation);
+            let mut plan = Plan::of(item).unwrap();
+            if let Some(id) = id {
+                plan.set_request_id(subject(id), Span::from_secs(60), 1);
+            }
+            runtime.block_on(store.apply(&plan)).map(|outcome| (outcome.answers[0], outcome.replayed))
+        };
+        let charge = Operation::Charge { cost: 4, token: Token(1) };
+        let charged: Vec<Answer> =
+            (0..limits.len()).map(|rule| ask(rule, USER, charge, None).unwrap().0).collect();
+        fill(&server);
+
+        for (rule, limit) in limits.iter().enumerate() {
+            let name = format!("{}: {limit:?}", flavour.name());
+            assert!(ask(rule, "new", charge, None).is_err(), "{name}: a charge succeeded");
+            if matches!(limit, Limit::Concurrency(_)) {
+                continue;
+            }
+            // An undo of a lost race over several hash slots is a refund without an id.
+            let undo = charged[rule].mark.undo(4, limit);
+            if charged[rule].mark != Mark::None {
+                let (answer, _) = ask(rule, USER, undo, None).unwrap();
+                // Some of the last unit has drained from a bucket since the charge.
+                let amount = if matches!(limit, Limit::Bucket(_)) { 3 } else { 4 };
+                assert_eq!(answer.verdict, Verdict::Done { amount }, "{name}");
+            }
+            for account in [USER, "new"] {
+                let id = format!("{rule} {account}");
+                let record = || ask(rule, account, Operation::Record { cost: 20 }, Some(&id)).unwrap();
+                let ((first, replayed), (again, replayed_again)) = (record(), record());
+                let Verdict::Recorded { amount, overdraft, .. } = first.verdict else {
+                    panic!("{name}: {first:?}")
+                };
+                let before = if charged[rule].mark == Mark::None && account == USER { 4 } else { 0 };
+                assert_eq!((amount, overdraft), (20, 11 + before), "{name}");
+                assert_eq!((again, replayed, replayed_again), (first, false, true), "{name}");
+                if charged[rule].mark != Mark::None {
+                    let (answer, _) = ask(rule, account, Operation::Credit { cost: 15 }, None).unwrap();
+                    assert_eq!(answer.verdict, Verdict::Done { amount: 15 }, "{name}");
+                    assert_eq!(answer.remaining, 4, "{name}");
+                }
+            }
+        }
+        assert!(ask(0, USER, charge, None).is_err(), "the server is still full");
+    }
+}
+
+/// An extension needs memory like any check. While Redis is full it fails, and the reservation stays as it was.
+#[test]
+fn an_extension_fails_while_redis_is_full_and_the_reservation_stays() {
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&server.url()).connect()).unwrap();
+    let hour = Span::from_secs(3_600);
+    let quota = Limit::Quota(Quota::new(9, 0, QuotaPeriod::Rolling(hour)).unwrap());
+    let ask = |operation| {
+        let item = Item::new(shared().key(subject(USER)), quota, operation);
+        runtime.block_on(store.apply(&Plan::of(item).unwrap())).map(|outcome| outcome.answers[0])
+    };
+    let token = Token(1);
+    assert!(ask(Operation::Reserve { cost: 3, token, hold: hour }).unwrap().is_admitted());
+    fill(&server);
+    let error = ask(Operation::Extend { token, more: 2, hold: hour }).unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("OOM"), "{error:?}");
+    assert_eq!(ask(Operation::Cancel { token }).unwrap().verdict, Verdict::Done { amount: 3 });
+}
+
+/// One server is charged, the other one fails. The charge is refunded although its server is full by then.
+#[test]
+fn a_lost_race_over_several_slots_is_undone_while_redis_is_full() {
+    let cluster = Cluster::builder(Flavour::Redis70).proxied().start().unwrap();
+    let runtime = runtime();
+    let store = runtime.block_on(settings(&cluster.url()).connect()).unwrap();
+    // The store charges hash slots in the order of their tags.
+    let mut subjects = on_different_servers(&cluster);
+    subjects.sort_by_key(|(_, subject)| shared().key(*subject).tag().to_u128());
+    let [(first_server, first), (second_server, second)] = subjects;
+    let limit = Limit::FixedWindow(FixedWindow::new(9, Span::from_secs(3_600)).unwrap());
+    let plan_of = |subjects: &[Subject], operation| {
+        let mut plan = Plan::new();
+        for subject in subjects {
+            plan.push(Item::new(shared().key(*subject), limit, operation)).unwrap();
+        }
+        plan
+    };
+    let remaining = |subject| {
+        let plan = plan_of(&[subject], Operation::Peek { cost: 0 });
+        runtime.block_on(store.apply(&plan)).unwrap().answers[0].remaining
+    };
+    assert_eq!([remaining(first), remaining(second)], [9, 9]);
+    // Time to fill both servers between the charge of the first and that of the second.
+    let delay = Line { delay: Duration::from_secs(2), ..Line::default() };
+    cluster.proxy(second_server).unwrap().set(Faults { requests: delay, ..Faults::default() }).unwrap();
+    let charge = plan_of(&[first, second], Operation::charge(4));
+    let failed = std::thread::scope(|scope| {
+        let charged = scope.spawn(|| runtime.block_on(store.apply(&charge)));
+        let (key, until) = (shared().key(first).to_string(), Instant::now() + LONG);
+        let mut admin = cluster.admin(first_server).unwrap();
+        while admin.pttl(key.as_bytes()).unwrap() < 0 {
+            assert!(Instant::now() < until && !charged.is_finished(), "the first server was not charged");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        fill_beside(&mut admin, &key);
+        let other = shared().key(second).to_string();
+        fill_beside(&mut cluster.admin(second_server).unwrap(), &other);
+        assert!(!charged.is_finished(), "both servers were filled too late");
+        charged.join().unwrap()
+    });
+    let error = failed.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("not every server"), "{error:?}");
+    cluster.proxy(second_server).unwrap().set(Faults::default()).unwrap();
+    let until = Instant::now() + LONG;
+    while remaining(first) < 9 {
+        assert!(Instant::now() < until, "the charge was not refunded");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

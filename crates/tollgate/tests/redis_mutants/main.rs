@@ -18,9 +18,9 @@ use table::MUTANTS;
 const STEPS: u64 = 60_000;
 const SEED: u64 = 1;
 
-fn hunt(file: &str) -> Result<Tally, Difference> {
+fn find_difference(file: &str) -> Result<Tally, Difference> {
     if file == "ring" {
-        return differential::hunt::<suite::SlidingLog, Twin>(
+        return differential::find_difference::<suite::SlidingLog, Twin>(
             make_twin!(sliding_log, SlidingLog),
             STEPS,
             SEED,
@@ -28,21 +28,27 @@ fn hunt(file: &str) -> Result<Tally, Difference> {
     }
     if file == "bucket_ring" {
         let make = |numbers: &Numbers| make_twin!(sliding_window, SlidingWindow)(numbers);
-        return differential::hunt::<suite::BucketRing, Twin>(make, STEPS, SEED);
+        return differential::find_difference::<suite::BucketRing, Twin>(make, STEPS, SEED);
     }
     if file == "holds" {
-        return differential::hunt::<suite::Reservations, Twin>(make_twin!(quota, Quota), STEPS, SEED)
-            .and_then(|_| differential::hunt::<suite::Quota, Twin>(make_twin!(quota, Quota), STEPS, SEED));
+        return differential::find_difference::<suite::Reservations, Twin>(
+            make_twin!(quota, Quota),
+            STEPS,
+            SEED,
+        )
+        .and_then(|_| {
+            differential::find_difference::<suite::Quota, Twin>(make_twin!(quota, Quota), STEPS, SEED)
+        });
     }
-    macro_rules! hunt {
+    macro_rules! find_difference {
         ($($file:ident $kind:ident),+ $(,)?) => {
             match file {
-                $(stringify!($file) => differential::hunt::<suite::$kind, Twin>(make_twin!($file, $kind), STEPS, SEED),)+
+                $(stringify!($file) => differential::find_difference::<suite::$kind, Twin>(make_twin!($file, $kind), STEPS, SEED),)+
                 other => panic!("no suite for {other}"),
             }
         };
     }
-    hunt![
+    find_difference![
         fixed_window FixedWindow,
         sliding_window SlidingWindow,
         sliding_log SlidingLog,
@@ -64,7 +70,7 @@ fn every_planted_mutant_of_a_twin_is_caught() {
         let planted = move |name: &str, source: &str| {
             if name == file { source.replacen(right_text, wrong_text, 1) } else { source.to_owned() }
         };
-        if on_server(server.port(), planted, || hunt(file)).is_ok() {
+        if on_server(server.port(), planted, || find_difference(file)).is_ok() {
             survivors.push(format!("{file}: {wrong}"));
         }
     }

@@ -10,7 +10,8 @@ pub(super) fn all(report: &Report) -> Vec<Titled> {
     titled([
         ("1,000 keys, different ones in each call", compared_with_plain_scripts(report, "many")),
         ("One key", compared_with_plain_scripts(report, "hot")),
-        ("Every algorithm of Tollgate, 1,000 keys", algorithms(report)),
+        ("Every algorithm of Tollgate, 1,000 keys", one_and_sixteen_per_call(report, "algorithms")),
+        ("Check, record and reserve, 1,000 keys", one_and_sixteen_per_call(report, "operations")),
     ])
 }
 
@@ -29,8 +30,8 @@ fn compared_with_plain_scripts(report: &Report, row: &str) -> Table {
     table
 }
 
-/// A line per algorithm, with one check per call and with sixteen.
-fn algorithms(report: &Report) -> Table {
+/// A line per contender, with one check per call and with sixteen.
+fn one_and_sixteen_per_call(report: &Report, row: &str) -> Table {
     let mut table = Table::new([
         "one check",
         "1 per call: Redis CPU ns",
@@ -38,7 +39,7 @@ fn algorithms(report: &Report) -> Table {
         "16 per call: Redis CPU ns",
         "x plain GCRA",
     ]);
-    let Some(row) = report.row("algorithms") else { return table };
+    let Some(row) = report.row(row) else { return table };
     for measured in &row.results {
         let contender = measured.contender.as_str();
         let name = match contender.strip_suffix(", 1 per call") {
@@ -85,7 +86,7 @@ mod tests {
             rows: vec![row],
             memory: Vec::new(),
         };
-        let lines = algorithms(&report).lines;
+        let lines = one_and_sixteen_per_call(&report, "algorithms").lines;
         assert_eq!(lines[0], ["a", "4.00 (4.00..4.00)", "2.00", "1.00 (1.00..1.00)", "0.50"]);
         assert_eq!(lines[1], [YARDSTICK, "2.00 (2.00..2.00)", "1.00", "-", "-"]);
         assert_eq!(lines.len(), 2);

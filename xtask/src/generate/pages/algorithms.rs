@@ -165,14 +165,17 @@ pub(super) fn refunds(algorithms: &[Algorithm]) -> String {
 /// Shows which algorithm supports which operation, by trying every operation.
 pub(super) fn operations(algorithms: &[Algorithm]) -> String {
     let (token, now) = (Token(1), Time::MAX.minus(MINUTE));
-    let groups: [(&str, &[Operation]); 6] = [
+    let groups: [(&str, &[Operation]); 8] = [
         ("charge, peek", &[Operation::charge(1), Operation::Peek { cost: 1 }]),
+        ("record", &[Operation::Record { cost: 1 }]),
+        ("credit", &[Operation::Credit { cost: 1 }]),
         ("refund", &[Operation::refund(Mark::None, 1)]),
         ("renew, release", &[Operation::Renew { token }, Operation::Release { token }]),
         (
-            "reserve, settle, cancel",
+            "reserve, extend, settle, cancel",
             &[
                 Operation::Reserve { cost: 1, token, hold: MINUTE },
+                Operation::Extend { token, more: 1, hold: MINUTE },
                 Operation::Settle { token, actual: 1 },
                 Operation::Cancel { token },
             ],

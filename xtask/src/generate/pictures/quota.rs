@@ -5,7 +5,7 @@ use super::script::{Gauge, ORIGIN, Sampling, Step, run};
 use crate::svg::Look;
 use anyhow::Result;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
-use tollgate_core::calendar::{Calendar, Period};
+use tollgate_core::time::calendar::{Calendar, Period};
 use tollgate_core::{Limit, Operation, Span, Time, Token};
 
 const HOUR_MS: u64 = 3_600_000;

@@ -1,5 +1,6 @@
 //! Authentication and authorisation of callers. They are the same on every transport.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ impl AccessPolicy {
         Ok(Caller { scopes, token, is_certified: peer.is_certified, in_flight })
     }
 
-    /// Who a caller is, if it may do what has these needs. What needs nothing is open to everybody, whatever they send.
+    /// Returns the caller, if it has what an action needs. An action that needs nothing accepts any credentials.
     pub(crate) fn authorize(
         &self,
         peer: &Peer,
@@ -137,7 +138,7 @@ impl Caller {
     pub(crate) const NOBODY: Caller =
         Caller { scopes: Scopes::NONE, token: None, is_certified: false, in_flight: None };
 
-    /// Whether it may do what has these needs.
+    /// Checks that it has what an action needs.
     #[inline]
     pub(crate) fn authorize(&self, needs: Needs) -> Result<(), AuthError> {
         match needs {
@@ -183,6 +184,14 @@ impl Caller {
         match self.bound() {
             None => Ok(request),
             Some(bound) => bind(bound, request),
+        }
+    }
+
+    /// A request id, separate from the same id of callers with other bound attributes.
+    pub(crate) fn scoped_id<'a>(&self, id: &'a str) -> Cow<'a, str> {
+        match self.bound() {
+            None => Cow::Borrowed(id),
+            Some(bound) => Cow::Owned(format!("{}:{id}", bound.id())),
         }
     }
 

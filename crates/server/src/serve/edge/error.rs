@@ -1,8 +1,9 @@
 //! Errors of requests, and how each transport reports them. This is the only place that maps one to the other.
 
 use http::StatusCode;
-use tollgate::core::{PlanError, StoreError};
-use tollgate::limiter::{CheckError, FollowUpError};
+use tollgate::core::{Decline, PlanError, StoreError};
+use tollgate::headers::FALLBACK_RETRY_S;
+use tollgate::limiter::{CheckError, FollowUpError, InvalidReceipts};
 use tonic::{Code, Status};
 
 use super::auth::AuthError;
@@ -36,6 +37,18 @@ enum ErrorKind {
     LeaseWithoutReceipt,
     /// No rule matches, so there is nothing to reset.
     NothingMatched,
+    /// The receipt was changed, or belongs to another caller or another hash key.
+    UnknownReceipt,
+    /// A meter has no room for an addition.
+    MeterFull,
+    /// No concurrency rule matches, or the receipt holds no lease.
+    NoLease,
+    /// The lease has ended, and its holder must stop.
+    LeaseLost,
+    /// The reservation has ended and cannot be extended.
+    ReservationEnded,
+    /// A settlement names a rule that the receipt does not have, or leaves one out.
+    UnknownRule,
     /// The request id was used for another request.
     IdReused,
     /// The caller has too many calls in flight.
@@ -66,6 +79,64 @@ impl EdgeError {
             ),
         };
         EdgeError { kind: ErrorKind::NothingMatched, message }
+    }
+
+    /// A call on meters that matches none.
+    pub(crate) fn no_meter(rule: Option<&str>) -> EdgeError {
+        let message = match rule {
+            None => "no meter matches these attributes; send the attributes of a check, or add a rule with a meter".to_owned(),
+            Some(rule) => format!(
+                "rule {} is not a meter that matches these attributes; send the id of a rule with a meter",
+                Excerpt::of(rule)
+            ),
+        };
+        EdgeError { kind: ErrorKind::NothingMatched, message }
+    }
+
+    /// An addition to a meter that has room for less.
+    pub(crate) fn meter_full(rule: &str, room: &str) -> EdgeError {
+        let message = format!(
+            "the meter of rule {rule:?} has room for {room} more, so nothing was added; subtract first, or add less"
+        );
+        EdgeError { kind: ErrorKind::MeterFull, message }
+    }
+
+    /// A request for a lease that no concurrency rule matches.
+    pub(crate) fn no_lease_rule() -> EdgeError {
+        let message = "no rule with a concurrency limit matches these attributes, so there is no lease; add such a rule, or \
+                       use a check";
+        EdgeError { kind: ErrorKind::NoLease, message: message.to_owned() }
+    }
+
+    /// A receipt without a lease, where one is needed.
+    pub(crate) fn no_lease() -> EdgeError {
+        let message = "this receipt holds no lease; use the receipt of a lease, or refund this one";
+        EdgeError { kind: ErrorKind::NoLease, message: message.to_owned() }
+    }
+
+    /// A lease that cannot be renewed.
+    pub(crate) fn lease_lost(rule: &str, why: Decline) -> EdgeError {
+        let message = format!("the lease of rule {rule:?} is lost: {why}; stop, or request a new one");
+        EdgeError { kind: ErrorKind::LeaseLost, message }
+    }
+
+    /// A reservation that cannot be extended.
+    pub(crate) fn reservation_ended(rule: &str, why: Decline) -> EdgeError {
+        let message = format!("the reservation of rule {rule:?} has ended: {why}; stop, or make a new one");
+        EdgeError { kind: ErrorKind::ReservationEnded, message }
+    }
+
+    /// A settlement with an amount for a rule that the receipt does not have.
+    pub(crate) fn not_reserved(rule: &str) -> EdgeError {
+        let message = format!("the receipt has no rule {}; name rules of the reservation", Excerpt::of(rule));
+        EdgeError { kind: ErrorKind::UnknownRule, message }
+    }
+
+    /// A settlement without an amount for a rule of the receipt.
+    pub(crate) fn unsettled(rule: &str) -> EdgeError {
+        let message =
+            format!("the settlement has no amount for rule {rule:?}; name it, or send a common amount");
+        EdgeError { kind: ErrorKind::UnknownRule, message }
     }
 
     /// A message of more bytes than a transport reads.
@@ -134,11 +205,23 @@ impl EdgeError {
             // A gateway denies what gets this status.
             ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorKind::NothingMatched => StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorKind::IdReused => StatusCode::CONFLICT,
-            ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            ErrorKind::NothingMatched
+            | ErrorKind::UnknownReceipt
+            | ErrorKind::NoLease
+            | ErrorKind::UnknownRule => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::IdReused | ErrorKind::LeaseLost | ErrorKind::ReservationEnded => StatusCode::CONFLICT,
+            ErrorKind::MeterFull | ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Undecided => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Seconds after which a retry may succeed; `None` if waiting does not help.
+    pub(crate) const fn retry_after_s(&self) -> Option<u64> {
+        match self.kind {
+            ErrorKind::Overloaded => Some(1),
+            ErrorKind::StoreUnavailable => Some(FALLBACK_RETRY_S),
+            _ => None,
         }
     }
 
@@ -152,6 +235,12 @@ impl EdgeError {
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
             ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::NothingMatched => "nothing-matched",
+            ErrorKind::UnknownReceipt => "receipt-unknown",
+            ErrorKind::MeterFull => "meter-full",
+            ErrorKind::NoLease => "no-lease",
+            ErrorKind::LeaseLost => "lease-lost",
+            ErrorKind::ReservationEnded => "reservation-ended",
+            ErrorKind::UnknownRule => "rule-unknown",
             ErrorKind::IdReused => "request-id-reused",
             ErrorKind::Overloaded => "too-many-in-flight",
             ErrorKind::Undecided => "undecided",
@@ -168,11 +257,16 @@ impl EdgeError {
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
             ErrorKind::Overloaded => "OVERLOADED",
+            ErrorKind::LeaseLost | ErrorKind::ReservationEnded => "NOTHELD",
+            ErrorKind::UnknownReceipt => "NORECEIPT",
+            ErrorKind::MeterFull => "FULL",
             ErrorKind::BadRequest
             | ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::NothingMatched
+            | ErrorKind::NoLease
+            | ErrorKind::UnknownRule
             | ErrorKind::IdReused
             | ErrorKind::Undecided => "ERR",
         }
@@ -187,9 +281,14 @@ impl EdgeError {
             | ErrorKind::CostAboveCapacity
             | ErrorKind::Bound
             | ErrorKind::LeaseWithoutReceipt
+            | ErrorKind::MeterFull
             | ErrorKind::Overloaded => return None,
             ErrorKind::BadRequest => Code::InvalidArgument,
-            ErrorKind::NothingMatched => Code::NotFound,
+            ErrorKind::NothingMatched
+            | ErrorKind::UnknownReceipt
+            | ErrorKind::NoLease
+            | ErrorKind::UnknownRule => Code::NotFound,
+            ErrorKind::LeaseLost | ErrorKind::ReservationEnded => Code::FailedPrecondition,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => Code::Unauthenticated,
             ErrorKind::Forbidden => Code::PermissionDenied,
             ErrorKind::IdReused | ErrorKind::Undecided => Code::Internal,
@@ -259,6 +358,12 @@ impl From<&StoreError> for EdgeError {
     }
 }
 
+impl From<InvalidReceipts> for EdgeError {
+    fn from(error: InvalidReceipts) -> EdgeError {
+        EdgeError { kind: ErrorKind::UnknownReceipt, message: error.to_string() }
+    }
+}
+
 impl From<&FollowUpError> for EdgeError {
     fn from(error: &FollowUpError) -> EdgeError {
         match error {
@@ -318,6 +423,22 @@ mod tests {
             (Overloaded.into(), (429, "too-many-in-flight"), "OVERLOADED", None),
             (EdgeError::lease_without_receipt("exports"), (403, "lease-without-receipt"), "ERR", None),
             ((&CheckError::IdReused).into(), (409, "request-id-reused"), "ERR", Some(Code::Internal)),
+            (InvalidReceipts.into(), (422, "receipt-unknown"), "NORECEIPT", Some(Code::NotFound)),
+            (EdgeError::meter_full("r", "0"), (429, "meter-full"), "FULL", None),
+            (EdgeError::no_lease(), (422, "no-lease"), "ERR", Some(Code::NotFound)),
+            (EdgeError::not_reserved("r"), (422, "rule-unknown"), "ERR", Some(Code::NotFound)),
+            (
+                EdgeError::lease_lost("r", Decline::NotHeld),
+                (409, "lease-lost"),
+                "NOTHELD",
+                Some(Code::FailedPrecondition),
+            ),
+            (
+                EdgeError::reservation_ended("r", Decline::NotHeld),
+                (409, "reservation-ended"),
+                "NOTHELD",
+                Some(Code::FailedPrecondition),
+            ),
             ((&transient).into(), (503, "store-unavailable"), "UNAVAILABLE", Some(Code::Unavailable)),
         ] {
             let error: EdgeError = error;

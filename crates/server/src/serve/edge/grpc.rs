@@ -3,6 +3,7 @@
 //!
 //! hyper serves the connections instead of tonic's server, so that limits, shutdown and access work as on other transports.
 
+mod credit;
 pub(crate) mod descriptor_request;
 mod health;
 pub(crate) mod message;

@@ -3,24 +3,19 @@
 //! HTTP/1.1 without a router: the most frequent paths are compared first. A check goes from the bytes of its body to the
 //! bytes of its response without a tree of values in between.
 
-mod authorize;
 mod body;
-mod check;
 mod error;
-mod explain;
-mod follow_up;
-mod pages;
 pub(crate) mod request_body;
 mod response;
 mod route;
-mod status_page;
+mod routes;
 mod surface;
 mod timeout_stream;
+mod turn;
 
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::{HeaderMap, HeaderValue, header};
 use hyper::body::Incoming;
@@ -38,13 +33,11 @@ use response::HttpResponse;
 use route::Route;
 pub(crate) use surface::{Surface, is_loopback};
 use timeout_stream::{PhaseCell, RequestPhase, TimeoutStream};
+use turn::Turns;
 
 const HEADERS_MAX: usize = 64;
 /// Bytes of a request head that are read, and of responses that wait to be sent.
 const BUFFER_MAX: usize = 32 * 1024;
-
-/// Requests of one connection that are answered before other connections of its thread get their turn.
-const REQUESTS_PER_TURN: u32 = 8;
 
 /// Serves one connection until the client or the server closes it.
 pub(crate) async fn serve<T>(stream: T, peer: Peer, surface: Surface, state: Arc<ServerState>)
@@ -57,9 +50,10 @@ where
         phase.set(RequestPhase::Head);
     }
     let stream = TokioIo::new(TimeoutStream::new(stream, phase.clone()));
-    let answered = AtomicU32::new(0);
+    let turns = Turns::default();
     let service = service_fn(|request: http::Request<Incoming>| {
-        let answered = &answered;
+        let turns = &turns;
+        let is_batch = Route::of(request.uri().path()) == Some(Route::Batch);
         let (phase, state, peer) = (&phase, &*state, &peer);
         async move {
             phase.set(RequestPhase::Body);
@@ -69,24 +63,24 @@ where
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             phase.set(RequestPhase::Idle);
-            // A pipeline ends its turn, so that other connections of this thread get theirs.
-            if answered.fetch_add(1, Ordering::Relaxed) % REQUESTS_PER_TURN == REQUESTS_PER_TURN - 1 {
-                tokio::task::yield_now().await;
-            }
+            turns.answered(if is_batch { turn::REQUESTS_MAX } else { 1 }).await;
             Ok::<HttpResponse, Infallible>(response)
         }
     });
     let mut http = http1::Builder::new();
     http.max_headers(HEADERS_MAX).max_buf_size(BUFFER_MAX).half_close(true).header_read_timeout(None);
     let mut connection = pin!(http.serve_connection(stream, service));
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = state.ending.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let until_closed = async {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = state.ending.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
     };
+    let ended = turns.run(until_closed).await;
     // A client that disconnects in the middle of a request needs no report.
     drop(ended);
 }
@@ -115,27 +109,9 @@ async fn respond(
     phase.set(RequestPhase::Response);
     // A batch counts as its checks.
     let calls = usize::from(route.asks_store() && route != Route::Batch);
-    let _work = state.work.enter(caller, calls).map_err(EdgeError::from)?;
-    match route {
-        Route::Check => check::check(&parts.headers, &body, caller, state).await,
-        Route::Authorize => authorize::authorize(&parts, peer, caller, state).await,
-        Route::Batch => check::batch(&body, caller, state).await,
-        Route::Peek => check::peek(&body, caller, state).await,
-        Route::Lease => check::lease(&body, caller, state).await,
-        Route::Renew => follow_up::renew(&body, caller, state).await,
-        Route::Release => follow_up::release(&body, caller, state).await,
-        Route::Refund => follow_up::refund(&body, caller, state).await,
-        Route::Report => follow_up::report(&body, caller, state).await,
-        Route::Reset => follow_up::reset(&body, caller, state).await,
-        Route::Rules => Ok(pages::rules(state)),
-        Route::Health => Ok(pages::health()),
-        Route::Ready => Ok(pages::ready(state)),
-        Route::Metrics => Ok(pages::metrics(state)),
-        Route::Explain => explain::explain(&body, state).await,
-        Route::OpenApi => Ok(pages::openapi()),
-        Route::Status => Ok(status_page::page(state)),
-        Route::Style => Ok(status_page::style()),
-    }
+    let work = state.work.enter(caller, calls).map_err(EdgeError::from)?;
+    let _turn = work.turn().await.map_err(EdgeError::from)?;
+    routes::respond(route, &parts, &body, (peer, caller), state).await
 }
 
 fn authorize_caller(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate::core::rules::Request;
-use tollgate::core::{Attributes, EXACT_MAX};
+use tollgate::core::{Attributes, EXACT_MAX, Span};
 
 use super::excerpt::Excerpt;
 
@@ -18,13 +18,18 @@ pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const ID_BYTES_MAX: usize = 256;
 /// The largest cost. Every store counts up to it exactly.
 pub(crate) const COST_MAX: u64 = EXACT_MAX;
+/// The longest time in milliseconds for which a reservation can be held: a week.
+pub(crate) const TTL_MS_MAX: u64 = 7 * 86_400_000;
+/// How long a reservation is held if the request does not say.
+pub(crate) const TTL_MS_DEFAULT: u64 = 60_000;
 
 /// A request that keeps the limits: what every transport makes of what it received.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckRequest<'a> {
     attributes: Attributes<'a>,
     count: usize,
-    cost: u64,
+    /// `None` if the request does not say.
+    cost: Option<u64>,
     id: Option<Cow<'a, str>>,
 }
 
@@ -49,6 +54,17 @@ pub(crate) enum RequestError {
     IdTooLong(usize),
     #[error("cost {0} exceeds the maximum {COST_MAX}")]
     CostTooLarge(u64),
+    #[error("amount {0} is out of range; send a whole number from 1 to {COST_MAX}")]
+    AmountOutOfRange(u64),
+    #[error(
+        "amount {found} is invalid; send a decimal number above 0 with at most {digits} digits after the point, and at most \
+         {COST_MAX} units"
+    )]
+    Amount { found: Excerpt, digits: u32 },
+    #[error("scale {0} exceeds the maximum 15; send the number of digits after the point")]
+    ScaleTooLarge(u64),
+    #[error("ttl {0} ms is out of range; send a whole number of milliseconds from 1 to {TTL_MS_MAX}")]
+    TtlOutOfRange(u64),
     #[error(
         "the token is bound to another value of attribute {0}; send that value, or leave the attribute out"
     )]
@@ -63,7 +79,11 @@ impl RequestError {
             | RequestError::ValueTooLong { .. }
             | RequestError::TooManyAttributes
             | RequestError::IdTooLong(_)
-            | RequestError::CostTooLarge(_) => true,
+            | RequestError::CostTooLarge(_)
+            | RequestError::AmountOutOfRange(_)
+            | RequestError::Amount { .. }
+            | RequestError::ScaleTooLarge(_)
+            | RequestError::TtlOutOfRange(_) => true,
             RequestError::NoName
             | RequestError::Duplicate(_)
             | RequestError::EmptyId
@@ -73,9 +93,9 @@ impl RequestError {
 }
 
 impl<'a> CheckRequest<'a> {
-    /// A request without attributes and id, of cost 1.
+    /// A request without attributes, cost and id.
     pub(crate) fn new() -> CheckRequest<'a> {
-        CheckRequest { attributes: Attributes::new(), count: 0, cost: 1, id: None }
+        CheckRequest { attributes: Attributes::new(), count: 0, cost: None, id: None }
     }
 
     /// Adds an attribute. A name can be added once.
@@ -109,19 +129,13 @@ impl<'a> CheckRequest<'a> {
         if cost > COST_MAX {
             return Err(RequestError::CostTooLarge(cost));
         }
-        self.cost = cost;
+        self.cost = Some(cost);
         Ok(())
     }
 
     pub(crate) fn set_id(&mut self, id: &'a str) -> Result<(), RequestError> {
-        match id.len() {
-            0 => Err(RequestError::EmptyId),
-            1..=ID_BYTES_MAX => {
-                self.id = Some(Cow::Borrowed(id));
-                Ok(())
-            }
-            len => Err(RequestError::IdTooLong(len)),
-        }
+        self.id = Some(Cow::Borrowed(self::id(id)?));
+        Ok(())
     }
 
     /// Separates the request id from the same id of callers with another scope.
@@ -135,18 +149,52 @@ impl<'a> CheckRequest<'a> {
         &self.attributes
     }
 
-    pub(crate) const fn cost(&self) -> u64 {
-        self.cost
+    /// Its cost, which is 1 if it does not say.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost.unwrap_or(1)
     }
 
     /// The request as the limiter takes it.
     #[inline]
     pub(crate) fn request(&self) -> Request<'_> {
-        let request = Request::new(&self.attributes).cost(self.cost);
+        let mut request = Request::new(&self.attributes);
+        if let Some(cost) = self.cost {
+            request = request.cost(cost);
+        }
         match &self.id {
             Some(id) => request.id(id),
             None => request,
         }
+    }
+}
+
+/// How long a reservation is held, if the time is in range.
+pub(crate) fn hold(ttl_ms: Option<u64>) -> Result<Span, RequestError> {
+    match ttl_ms.unwrap_or(TTL_MS_DEFAULT) {
+        ms @ 1..=TTL_MS_MAX => Ok(Span::from_ms(ms)),
+        ms => Err(RequestError::TtlOutOfRange(ms)),
+    }
+}
+
+/// Units to add or to give back, of which there is at least one.
+pub(crate) const fn amount(units: u64) -> Result<u64, RequestError> {
+    match units {
+        1..=COST_MAX => Ok(units),
+        _ => Err(RequestError::AmountOutOfRange(units)),
+    }
+}
+
+/// Units that were used, which may be none.
+pub(crate) const fn used(units: u64) -> Result<u64, RequestError> {
+    if units <= COST_MAX { Ok(units) } else { Err(RequestError::CostTooLarge(units)) }
+}
+
+/// The request id of a call without attributes.
+pub(crate) const fn id(text: &str) -> Result<&str, RequestError> {
+    match text.len() {
+        0 => Err(RequestError::EmptyId),
+        1..=ID_BYTES_MAX => Ok(text),
+        len => Err(RequestError::IdTooLong(len)),
     }
 }
 

@@ -1,17 +1,13 @@
 //! RESP: the Redis protocol, so that any Redis client can send checks.
 
-pub(crate) mod check;
-mod command;
+pub(crate) mod commands;
 mod connection;
 pub(crate) mod frame;
-mod info;
-mod limit_command;
 mod output_budget;
 mod pending;
 pub(crate) mod reply;
 mod session;
 mod text;
-pub(crate) mod throttle;
 mod turn;
 
 use std::pin::pin;
@@ -190,7 +186,5 @@ where
     progress
 }
 
-#[cfg(test)]
-mod redis_cell_tests;
 #[cfg(test)]
 mod tests;

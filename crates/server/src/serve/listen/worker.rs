@@ -62,7 +62,16 @@ async fn serve(listeners: Vec<Listener>, state: &Arc<ServerState>, grace: Durati
     Ok(timeout(grace, tasks.wait()).await.is_ok())
 }
 
+/// After this many polls of tasks, a runtime looks for connections that have become ready, and for wake-ups by other
+/// threads. With the defaults, 61 and 31, a connection could wait for that many polls of a busy one.
+const POLLS_BETWEEN_EVENTS: u32 = 8;
+
 /// A runtime for the current thread.
 pub(crate) fn runtime() -> Result<Runtime> {
-    Builder::new_current_thread().enable_all().build().context("cannot start a runtime")
+    Builder::new_current_thread()
+        .enable_all()
+        .event_interval(POLLS_BETWEEN_EVENTS)
+        .global_queue_interval(POLLS_BETWEEN_EVENTS)
+        .build()
+        .context("cannot start a runtime")
 }

@@ -1,7 +1,6 @@
 //! Latency and errors of store calls.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::core::StoreError;
@@ -18,12 +17,7 @@ const OUTCOMES: [&str; 5] = ["ok", "transient", "misconfigured", "corrupt", "id_
 pub(crate) struct StoreCalls {
     by_outcome: [Histogram; OUTCOMES.len()],
     failures: LogThrottle,
-    /// The moving average of the latency of answered calls.
-    typical_latency_us: AtomicU64,
 }
-
-/// The weight of one call in the average is one in this many.
-const AVERAGE_OF: i64 = 8;
 
 impl StoreCalls {
     pub(crate) fn note(&self, took: Duration, error: Option<&StoreError>) {
@@ -35,12 +29,6 @@ impl StoreCalls {
             Some(StoreError::IdReused) => 4,
         };
         self.by_outcome[outcome].note(took);
-        // A call that failed says nothing about how busy the store is.
-        if error.is_none() {
-            let average = self.typical_latency_us.load(Ordering::Relaxed) as i64;
-            let next = average + (took.as_micros() as i64 - average) / AVERAGE_OF;
-            self.typical_latency_us.store(next.unsigned_abs(), Ordering::Relaxed);
-        }
         // The caller gets the error of a reused id.
         if let Some(error) = error.filter(|error| !matches!(error, StoreError::IdReused))
             && let Some(suppressed) = self.failures.pass(1)
@@ -55,16 +43,6 @@ impl StoreCalls {
                 "{error}; failure policies answer"
             );
         }
-    }
-
-    /// How long an answered call typically takes.
-    pub(crate) fn typical_latency_us(&self) -> u64 {
-        self.typical_latency_us.load(Ordering::Relaxed)
-    }
-
-    /// Sets the typical latency until calls are measured.
-    pub(crate) fn expect_latency(&self, latency: Duration) {
-        self.typical_latency_us.store(latency.as_micros() as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {

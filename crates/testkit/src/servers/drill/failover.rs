@@ -121,7 +121,7 @@ fn sentinel_failover(
     let gone = Instant::now();
     // Waits for answers that were in flight. There are no others before a promotion.
     sleep(Duration::from_millis(20));
-    let lost = unheard_of(&load, &mut set.node(replica).admin()?, &load.admitted())?;
+    let lost = charges_not_replicated(&load, &mut set.node(replica).admin()?, &load.admitted())?;
     let promotion = set.wait_promoted(old, PROMOTION_MAX)?;
     let answered = load.answered_after(promotion.at, PROMOTION_MAX).ok_or("no check was answered again")?;
     sleep(AFTER);
@@ -163,7 +163,7 @@ pub fn cluster_failover(
     let mut heard = cluster.admin(replica)?;
     // A cluster replica answers for its primary's slots only after READONLY.
     heard.command(&[b"READONLY"])?;
-    let lost = unheard_of(&load, &mut heard, &admitted)?;
+    let lost = charges_not_replicated(&load, &mut heard, &admitted)?;
     let promotion = cluster.wait_promoted(replica, PROMOTION_MAX)?;
     let before = load.tally(|number| hit[number]);
     let until = Instant::now() + PROMOTION_MAX;
@@ -194,12 +194,12 @@ pub fn cluster_failover(
 }
 
 /// Returns the admissions that a replica never received.
-fn unheard_of(load: &Load, replica: &mut Admin, admitted: &[u64]) -> Result<u64, DrillError> {
+fn charges_not_replicated(load: &Load, replica: &mut Admin, admitted: &[u64]) -> Result<u64, DrillError> {
     let now = Time::from_us(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as u64);
     let mut lost = 0;
     for (number, admitted) in admitted.iter().enumerate().filter(|(_, admitted)| **admitted > 0) {
         let charged = match replica.command(&[b"GET", load.keys(number)[0].as_bytes()])? {
-            Value::Bulk(bytes) => load.book().charged_in(&bytes, now)?,
+            Value::Bulk(bytes) => load.record().charged_in(&bytes, now)?,
             _ => 0,
         };
         lost += admitted.saturating_sub(charged);
@@ -208,5 +208,5 @@ fn unheard_of(load: &Load, replica: &mut Admin, admitted: &[u64]) -> Result<u64,
 }
 
 pub(super) fn excess(load: &Load) -> u64 {
-    load.admitted().into_iter().map(|admitted| admitted.saturating_sub(load.book().most)).sum()
+    load.admitted().into_iter().map(|admitted| admitted.saturating_sub(load.record().most)).sum()
 }

@@ -24,13 +24,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Tasks that send checks until they are stopped.
 pub struct Load {
-    book: Arc<Book>,
+    record: Arc<LoadRecord>,
     stopped: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 /// The rules and subjects of the load, and all answers.
-pub(super) struct Book {
+pub(super) struct LoadRecord {
     pub(super) limit: Limit,
     pub(super) most: u64,
     /// One per item of a Plan.
@@ -74,40 +74,40 @@ pub struct Tally {
 impl Load {
     /// Starts the load.
     pub fn start(runtime: &Runtime, store: &RedisStore, shape: Shape, seed: u64) -> Result<Load, DrillError> {
-        let book = Arc::new(Book::new(shape, seed)?);
+        let record = Arc::new(LoadRecord::new(shape, seed)?);
         let stopped = Arc::new(AtomicBool::new(false));
         let tasks = (0..shape.tasks).map(|task| {
-            let (book, stopped, store) = (Arc::clone(&book), Arc::clone(&stopped), store.clone());
+            let (record, stopped, store) = (Arc::clone(&record), Arc::clone(&stopped), store.clone());
             runtime.spawn(async move {
                 let mut random = Random::new(seed ^ (task as u64) << 32);
                 while !stopped.load(Ordering::Relaxed) {
-                    book.check(&store, random.below(book.accounts.len())).await;
+                    record.check(&store, random.below(record.accounts.len())).await;
                     tokio::time::sleep(PAUSE).await;
                 }
             })
         });
         let tasks = tasks.collect();
-        Ok(Load { book, stopped, tasks })
+        Ok(Load { record, stopped, tasks })
     }
 
     /// Returns the answers so far, for the subjects that `which` selects by number.
     pub fn tally(&self, which: impl Fn(usize) -> bool) -> Tally {
-        self.book.tally(which)
+        self.record.tally(which)
     }
 
     /// Returns the keys of a subject.
     pub fn keys(&self, number: usize) -> Vec<String> {
-        self.book.keys(number)
+        self.record.keys(number)
     }
 
     /// Waits until a check after `from` is admitted or refused. Returns `None` if that takes longer than `within`.
     pub fn answered_after(&self, from: Instant, within: Duration) -> Option<Instant> {
-        let from_us = self.book.us(from);
+        let from_us = self.record.us(from);
         let until = Instant::now() + within;
         while Instant::now() < until {
-            let last_us = self.book.last_success_us.load(Ordering::Relaxed);
+            let last_us = self.record.last_success_us.load(Ordering::Relaxed);
             if last_us > from_us {
-                return Some(self.book.began + Duration::from_micros(last_us));
+                return Some(self.record.began + Duration::from_micros(last_us));
             }
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -116,21 +116,21 @@ impl Load {
 
     /// Returns the longest time without an answer since the last call.
     pub fn widest_gap(&self) -> Duration {
-        Duration::from_micros(self.book.widest_gap_us.swap(0, Ordering::Relaxed))
+        Duration::from_micros(self.record.widest_gap_us.swap(0, Ordering::Relaxed))
     }
 
     /// Returns the longest time that any check took.
     pub fn slowest(&self) -> Duration {
-        Duration::from_micros(self.book.slowest_us.load(Ordering::Relaxed))
+        Duration::from_micros(self.record.slowest_us.load(Ordering::Relaxed))
     }
 
     /// Returns the admissions so far, by subject.
     pub(super) fn admitted(&self) -> Vec<u64> {
-        self.book.accounts.iter().map(|account| account.admitted.load(Ordering::Relaxed)).collect()
+        self.record.accounts.iter().map(|account| account.admitted.load(Ordering::Relaxed)).collect()
     }
 
-    pub(super) fn book(&self) -> &Book {
-        &self.book
+    pub(super) fn record(&self) -> &LoadRecord {
+        &self.record
     }
 
     /// Stops the load and waits for the last answers.
@@ -158,8 +158,8 @@ pub struct Shape {
     pub with_ids: bool,
 }
 
-impl Book {
-    fn new(shape: Shape, seed: u64) -> Result<Book, DrillError> {
+impl LoadRecord {
+    fn new(shape: Shape, seed: u64) -> Result<LoadRecord, DrillError> {
         let hasher = SubjectHasher::new([9; 32]);
         let account = |number: usize| Account {
             subject: hasher.subject([("user", format!("{seed}-{number}").as_str())]),
@@ -169,7 +169,7 @@ impl Book {
             failed: AtomicU64::new(0),
         };
         let keyspaces = (0..shape.rules).map(|rule| Keyspace::new("drill", &format!("rule-{rule}")));
-        Ok(Book {
+        Ok(LoadRecord {
             limit: Limit::FixedWindow(FixedWindow::new(shape.most, WINDOW)?),
             most: shape.most,
             keyspaces: keyspaces.collect::<Result<_, _>>()?,

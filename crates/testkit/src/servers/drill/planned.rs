@@ -21,6 +21,8 @@ const AFTER: Duration = Duration::from_millis(1_500);
 const REACHED_MAX: Duration = Duration::from_secs(20);
 /// The excess may be at most what is written in this time.
 const LEFT_WITHIN: Duration = Duration::from_millis(50);
+/// Longer than a store needs to subscribe to all sentinels, with one repeated attempt.
+const SUBSCRIBED: Duration = Duration::from_secs(2);
 const SUBJECTS: usize = 40;
 const SHAPE: Shape = Shape { tasks: 16, subjects: SUBJECTS, most: 400, rules: 1, with_ids: false };
 
@@ -75,6 +77,8 @@ pub fn planned_sentinel_failovers(
     seed: u64,
 ) -> Result<Vec<Planned>, DrillError> {
     let store = store(runtime, &set.url())?;
+    // A store that has just connected may not have subscribed to every sentinel yet.
+    sleep(SUBSCRIBED);
     let round = |round| {
         set.wait_replicas_in_sync()?;
         let with_ids = round % 2 == 1;
@@ -132,7 +136,7 @@ fn under_load(
     load.stop(runtime)?;
     let mut lost = 0;
     for (number, admitted) in load.admitted().into_iter().enumerate() {
-        let charged = runtime.block_on(load.book().charged(store, number))?;
+        let charged = runtime.block_on(load.record().charged(store, number))?;
         lost += admitted.saturating_sub(charged);
     }
     let answered = |tally: &Tally| tally.admitted + tally.refused;

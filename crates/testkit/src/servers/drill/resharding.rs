@@ -66,7 +66,7 @@ pub fn move_slots(
     load.stop(runtime)?;
     let (mut lost, mut extra) = (0, 0);
     for (number, admitted) in load.admitted().into_iter().enumerate() {
-        let charged = runtime.block_on(load.book().charged(&store, number))?;
+        let charged = runtime.block_on(load.record().charged(&store, number))?;
         lost += admitted.saturating_sub(charged);
         extra += charged.saturating_sub(admitted);
     }

@@ -110,6 +110,7 @@ fn send(shared: &Shared, direction: Direction, pieces: &Sender<Piece>, bytes: Ve
 }
 
 fn write_requests(shared: &Shared, connection: &Connection, pieces: &Receiver<Piece>) -> io::Result<()> {
+    let mut free_at = Instant::now();
     for Piece { due, bytes } in pieces {
         if !connection.gate.open_until(due) {
             return Err(closed());
@@ -117,13 +118,14 @@ fn write_requests(shared: &Shared, connection: &Connection, pieces: &Receiver<Pi
         if !shared.drops_bytes(connection) {
             // Counted before the server can answer it.
             shared.count(Event::Request);
-            write(shared, connection, Direction::Requests, &bytes)?;
+            free_at = write(shared, connection, Direction::Requests, &bytes, free_at.max(due))?;
         }
     }
     Ok(())
 }
 
 fn write_replies(shared: &Shared, connection: &Connection, pieces: &Receiver<Piece>) -> io::Result<()> {
+    let mut free_at = Instant::now();
     for Piece { due, bytes } in pieces {
         if !connection.gate.open_until(due) {
             return Err(closed());
@@ -132,7 +134,9 @@ fn write_replies(shared: &Shared, connection: &Connection, pieces: &Receiver<Pie
             continue;
         }
         match fate(shared) {
-            Fate::Passed => write(shared, connection, Direction::Replies, &bytes)?,
+            Fate::Passed => {
+                free_at = write(shared, connection, Direction::Replies, &bytes, free_at.max(due))?;
+            }
             Fate::Lost => {
                 shared.count(Event::LostReply);
                 connection.close();
@@ -161,28 +165,41 @@ fn fate(shared: &Shared) -> Fate {
     }
 }
 
-/// Writes at the rate that is currently set.
-fn write(shared: &Shared, connection: &Connection, direction: Direction, bytes: &[u8]) -> io::Result<()> {
+/// Bytes that are due within this time leave together.
+const STEP: Duration = Duration::from_millis(1);
+
+/// Writes at the rate that is currently set, on a line that is free from this instant. Returns when it is free again.
+fn write(
+    shared: &Shared,
+    connection: &Connection,
+    direction: Direction,
+    bytes: &[u8],
+    mut free_at: Instant,
+) -> io::Result<Instant> {
     let (mut to, slow) = match direction {
         Direction::Requests => (&connection.server, Event::SlowRequest),
         Direction::Replies => (&connection.client, Event::SlowReply),
     };
-    let mut is_counted = false;
-    for at in 0..bytes.len() {
+    let (mut rest, mut is_counted) = (bytes, false);
+    while !rest.is_empty() {
         let Some(rate) = direction.line(&shared.faults()).bytes_per_sec else {
-            return to.write_all(&bytes[at..]);
+            to.write_all(rest)?;
+            return Ok(Instant::now());
         };
         if !is_counted {
             shared.count(slow);
             is_counted = true;
         }
         let pause = Duration::from_secs(1) / rate.get();
-        if !connection.gate.open_until(Instant::now() + pause) {
+        let next = STEP.as_nanos().div_ceil(pause.as_nanos().max(1)).clamp(1, rest.len() as u128) as u32;
+        if !connection.gate.open_until(free_at + pause * next) {
             return Err(closed());
         }
-        to.write_all(&bytes[at..=at])?;
+        let (due, later) = rest.split_at(next as usize);
+        to.write_all(due)?;
+        (rest, free_at) = (later, free_at + pause * next);
     }
-    Ok(())
+    Ok(free_at)
 }
 
 fn closed() -> io::Error {

@@ -59,7 +59,7 @@ fn uses(context: &Context<'_>) -> Vec<(String, SourceSpan)> {
             };
             uses.push((name.clone(), span));
         }
-        uses.extend(priced_by(written));
+        uses.extend(cost_attributes(written));
         if let Some((name, _)) = &written.rule.on_failure.by {
             uses.push((name.clone(), by_span(written, "on_failure", name)));
         }
@@ -85,7 +85,7 @@ fn keys(conditions: &[WrittenCondition<'_>], node: Option<&Node>) -> Vec<(String
 }
 
 /// The attributes that a cost depends on.
-fn priced_by(written: &WrittenRule<'_>) -> Vec<(String, SourceSpan)> {
+fn cost_attributes(written: &WrittenRule<'_>) -> Vec<(String, SourceSpan)> {
     match &written.rule.cost {
         Cost::FromRequest | Cost::One | Cost::Constant(_) => Vec::new(),
         Cost::Table { attribute, .. } => vec![(attribute.clone(), by_span(written, "cost", attribute))],

@@ -1,27 +1,30 @@
-//! Lints about failure policies that do not work yet.
+//! Lints about failure policies that a rule's limit cannot have.
 
-use tollgate_core::OnFailure;
+use tollgate_core::{Algorithm, OnFailure};
 
 use super::Findings;
 use super::context::Context;
 
-pub(super) fn unsupported(context: &Context<'_>, found: &mut Findings<'_>) {
+/// `local` needs a limit that can be divided.
+pub(super) fn indivisible(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         let policy = &written.rule.on_failure;
         let mut policies =
             std::iter::once(&policy.default).chain(policy.by.iter().flat_map(|(_, by)| by.values()));
-        let name = policies.find_map(|policy| match policy {
-            OnFailure::Local { .. } => Some("local"),
-            OnFailure::Cap { .. } => Some("cap"),
-            OnFailure::Open | OnFailure::Closed | OnFailure::Degraded => None,
-        });
-        if let Some(name) = name {
+        let has_local = policies.any(|policy| matches!(policy, OnFailure::Local { .. }));
+        let what = match written.rule.limit.algorithm() {
+            Some(Algorithm::Concurrency) => "leases are held in the store",
+            Some(Algorithm::LeakyShaper) => "a queue has one order for all servers",
+            Some(Algorithm::Penalty) => "failures are counted in the store",
+            _ => continue,
+        };
+        if has_local {
             let message = format!(
-                "the failure policy `{name}` of rule `{}` does not work yet: while the store does not answer, requests are \
-                 refused, as with `closed`",
+                "the failure policy `local` of rule `{}` cannot work: {what}, and a share of it means nothing; while the store \
+                 does not answer, requests would be refused",
                 written.id(),
             );
-            let fix = "write `closed`, `open` or `degraded`";
+            let fix = "write `closed`, `open`, `degraded` or `cap N/period`";
             found.push(found.warning(written.span_of("on_failure"), message, fix));
         }
     }

@@ -3,8 +3,8 @@
 use tollgate_core::algorithm::bucket::{Bucket, BucketKind};
 use tollgate_core::algorithm::sliding_log::{ENTRIES_MAX, SlidingLog};
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
-use tollgate_core::calendar::Period;
 use tollgate_core::rules::{Cost, RuleLimit};
+use tollgate_core::time::calendar::Period;
 use tollgate_core::{Limit, Span};
 
 use super::Findings;

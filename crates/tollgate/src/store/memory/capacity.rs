@@ -4,7 +4,7 @@
 //! subject for which there is no room is counted under its rule's overflow subject, so that a flood of made-up subjects
 //! shares one limit.
 
-use tollgate_core::{Operation, Time};
+use tollgate_core::{Mark, Operation, Time};
 
 use super::locked_shard::LockedShard;
 use super::shard::Shard;
@@ -129,6 +129,8 @@ impl<C> MemoryStore<C> {
         let overflows = match operation {
             Operation::Charge { .. }
             | Operation::Peek { .. }
+            | Operation::Record { .. }
+            | Operation::LeaveAtMost { .. }
             | Operation::Reserve { .. }
             | Operation::Report { .. } => {
                 let rule_has_room = key.ip_subjects_max.is_none_or(|ip_subjects_max| {
@@ -139,10 +141,12 @@ impl<C> MemoryStore<C> {
             // Tokens are unique: one that is unknown here may have been booked under the overflow subject.
             Operation::Renew { .. }
             | Operation::Release { .. }
+            | Operation::Extend { .. }
+            | Operation::Refund { mark: Mark::Held { .. }, .. }
             | Operation::Settle { .. }
             | Operation::Cancel { .. } => self.capacity.overflowed.load(Ordering::Relaxed) > 0,
-            // A refund names no holder: under the overflow subject it could give back what others were charged.
-            Operation::Refund { .. } | Operation::Reset { .. } => false,
+            // These name no holder: under the overflow subject they could give back what others were charged.
+            Operation::Refund { .. } | Operation::Credit { .. } | Operation::Reset { .. } => false,
         };
         self.capacity.overflowed.fetch_add(u64::from(overflows), Ordering::Relaxed);
         overflows

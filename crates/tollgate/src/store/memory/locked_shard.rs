@@ -12,11 +12,11 @@ use std::ops::{Deref, DerefMut};
 
 use tollgate_core::Time;
 
-use super::admitted_charge::AdmittedCharge;
 use super::classes::Classes;
-use super::last_refusal::LastRefusal;
+use super::fast_path::admitted_charge::AdmittedCharge;
+use super::fast_path::last_refusal::LastRefusal;
 use super::shard::Shard;
-use super::slot::Slot;
+use super::shard::slot::Slot;
 use super::state_key::StateKey;
 use super::sync::{Mutex, MutexGuard};
 
@@ -163,8 +163,8 @@ mod tests {
     use tollgate_core::algorithm::fixed_window::FixedWindow;
     use tollgate_core::{Limit, Operation, Span};
 
-    use super::super::table::Table;
     use super::*;
+    use crate::store::memory::shard::table::Table;
 
     const NOW: Time = Time::from_us(7_000_000);
 

@@ -2,21 +2,24 @@
 //!
 //! Packed state is stored in the key's slot of the table, larger state on the shard's heap.
 
+pub(crate) mod slot;
+pub(crate) mod table;
+
 use tollgate_core::{
     Answer, Change, Decline, Hold, HoldChange, HoldLookup, HoldWrite, Limit, Operation, Span, State, Step,
     Time, Write,
 };
 
-use super::admitted_charge::AdmittedCharge;
+use super::books::holds::{HoldId, Holds};
+use super::books::returns::ReturnBook;
 use super::classes::{ClassId, ClassKey, Classes, Form};
+use super::fast_path::admitted_charge::AdmittedCharge;
+use super::fast_path::plan_charges::HeapCharge;
 use super::heap::Heap;
-use super::holds::{HoldId, Holds};
-use super::plan_charges::HeapCharge;
-use super::returns::ReturnBook;
-use super::slot::{self, PackedState, Slot, pack, unpack};
 use super::state_key::StateKey;
 use super::sync::Ordering;
-use super::table::Table;
+use slot::{PackedState, Slot, pack, unpack};
+use table::Table;
 
 /// Expired state is kept this much longer, so that a clock set back by less finds everything as it was.
 pub(super) const EXPIRED_KEPT: Span = Span::from_secs(60);

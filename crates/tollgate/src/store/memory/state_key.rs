@@ -2,9 +2,9 @@
 
 use tollgate_core::{Item, Limit, Subject, Time};
 
-use super::admitted_charge::{PackedCharge, charge_packed};
 use super::classes::{ClassId, Classes};
-use super::slot::Slot;
+use super::fast_path::admitted_charge::{PackedCharge, charge_packed};
+use super::shard::slot::Slot;
 
 /// A key, and what the store must know to read and write its state.
 #[derive(Clone, Copy)]

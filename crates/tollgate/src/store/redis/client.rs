@@ -7,3 +7,4 @@ pub(crate) mod multiplexer;
 pub(crate) mod node;
 pub(crate) mod pending_plan;
 pub(crate) mod permits;
+pub(crate) mod window;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tollgate_core::{Span, StoreError};
 
 use super::client::connector::Connector;
+use super::client::multiplexer::{PIPELINE_PLANS_MAX, PIPELINES_MAX};
 use super::client::node::ClientContext;
 use super::client::permits::PermitPool;
 use super::protocol::batch::CallSettings;
 use super::protocol::script::Scripts;
 use super::router::Router;
-use super::topology::url::{RedisUrl, RedisUrlError};
+use super::topology::url::{RedisUrl, RedisUrlError, Topology};
 use super::{Inner, RedisStore};
 use crate::clock::{Clock, FastClock};
 
@@ -73,6 +74,8 @@ const IN_FLIGHT_DEFAULT: usize = 4_096;
 const IN_FLIGHT_MAX: usize = 1 << 20;
 const CONNECTIONS_DEFAULT_MAX: usize = 8;
 const CONNECTIONS_MAX: usize = 64;
+/// Plans that one connection can have in flight, and those of its next pipeline.
+const CONNECTION_PLANS_MAX: usize = (PIPELINES_MAX + 1) * PIPELINE_PLANS_MAX;
 const MARGIN_DEFAULT: Duration = Duration::from_secs(1);
 
 impl RedisSettings {
@@ -136,18 +139,28 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
         let connections = self
             .connections
             .unwrap_or_else(|| runtime.metrics().num_workers().clamp(1, CONNECTIONS_DEFAULT_MAX));
+        let permits = PermitPool::new(
+            self.in_flight_max,
+            match topology {
+                // Further Plans would only wait for a connection.
+                Topology::Server(_) | Topology::Sentinels { .. } => connections * CONNECTION_PLANS_MAX,
+                Topology::Cluster(_) => self.in_flight_max,
+            },
+            self.deadline,
+        );
         let context = Arc::new(ClientContext {
             connector: Connector::new(options).map_err(OpenError::Certificates)?,
             call_settings: CallSettings::new(self.time, self.margin),
             scripts: Scripts::new(),
             deadline: self.deadline,
             connections,
+            permits,
             runtime,
             jitter,
         });
         let inner = Inner {
-            router: Router::open(context, topology)?,
-            permits: PermitPool::new(self.in_flight_max),
+            router: Router::open(Arc::clone(&context), topology)?,
+            context,
             prefix,
             deadline: self.deadline,
             time: self.time,

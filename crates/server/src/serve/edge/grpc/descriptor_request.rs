@@ -10,7 +10,7 @@ use super::proto::RateLimitOverride;
 use crate::config::AttributeNames;
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::lossless_text::lossless_text;
-use crate::serve::edge::request::{ATTRIBUTES_MAX, CheckRequest, RequestError};
+use crate::serve::edge::request::{ATTRIBUTES_MAX, COST_MAX, CheckRequest, RequestError};
 
 /// Bytes of a message.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -45,8 +45,16 @@ pub(crate) struct DescriptorRequest<'m> {
     numbered: Vec<(usize, String)>,
     /// Entries under other names, by their index.
     renamed: Vec<(&'m str, usize, Option<Address>)>,
-    /// The number of hits.
-    pub(crate) cost: u64,
+    pub(crate) hits: Hits,
+}
+
+/// What a descriptor does with its subjects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hits {
+    /// Charges them. Without a cost it is 1, or 0 under a postpaid rule.
+    Charge(Option<u64>),
+    /// Gives them back units, as `is_negative_hits` asks.
+    Credit(u64),
 }
 
 /// The address of a client, and the block that is counted.
@@ -71,6 +79,10 @@ pub(crate) enum MessageError {
     NoKey(usize),
     #[error("the limit of descriptor {0} has an unknown unit")]
     NoUnit(usize),
+    #[error(
+        "the limit of descriptor {0} has a unit_multiplier of 0, or one that makes its window longer than 366 days"
+    )]
+    UnitMultiplier(usize),
     #[error(transparent)]
     Request(RequestError),
 }
@@ -110,11 +122,36 @@ pub(crate) fn read<'m>(
         if descriptor.entries.iter().any(|entry| entry.key.is_empty()) {
             return Err(MessageError::NoKey(index));
         }
-        // 0 is the default of a message and means 1. In a descriptor, 0 is explicit: it charges nothing.
-        let cost = descriptor.hits_addend.unwrap_or(u64::from((*hits_addend).max(1)));
-        Ok(DescriptorRequest::new(domain, INDEXES[index], descriptor, cost, names, prefixes))
+        let hits = Hits::of(descriptor, *hits_addend);
+        Ok(DescriptorRequest::new(domain, INDEXES[index], descriptor, hits, names, prefixes))
     };
     descriptors.iter().enumerate().map(request).collect()
+}
+
+impl Hits {
+    /// In a message, 0 is the default and states no cost. In a descriptor, 0 is stated: it asks and charges nothing.
+    fn of(descriptor: &RateLimitDescriptor, of_message: u32) -> Hits {
+        let of_message = || (of_message > 0).then(|| u64::from(of_message));
+        let stated = descriptor.hits_addend.or_else(of_message);
+        if descriptor.is_negative_hits {
+            // Nothing counts more than this, so more gives back no more.
+            Hits::Credit(stated.unwrap_or(1).min(COST_MAX))
+        } else {
+            Hits::Charge(stated)
+        }
+    }
+
+    /// The cost under a limit that the descriptor carries.
+    pub(super) fn own_cost(self) -> u64 {
+        match self {
+            Hits::Charge(cost) => cost.unwrap_or(1),
+            Hits::Credit(units) => units,
+        }
+    }
+
+    pub(super) const fn is_credit(self) -> bool {
+        matches!(self, Hits::Credit(_))
+    }
 }
 
 impl<'m> DescriptorRequest<'m> {
@@ -122,7 +159,7 @@ impl<'m> DescriptorRequest<'m> {
         domain: &'m [u8],
         index: &'static str,
         descriptor: &'m RateLimitDescriptor,
-        cost: u64,
+        hits: Hits,
         names: &'m AttributeNames,
         prefixes: Prefixes,
     ) -> DescriptorRequest<'m> {
@@ -160,7 +197,7 @@ impl<'m> DescriptorRequest<'m> {
             keys,
             numbered,
             renamed,
-            cost,
+            hits,
         }
     }
 
@@ -197,7 +234,11 @@ impl<'m> DescriptorRequest<'m> {
                 None => request.add(name, &self.entries[*index].1)?,
             }
         }
-        request.set_cost(self.cost)?;
+        match self.hits {
+            Hits::Charge(None) => (),
+            Hits::Charge(Some(cost)) => request.set_cost(cost)?,
+            Hits::Credit(units) => request.set_cost(units)?,
+        }
         Ok(request)
     }
 
@@ -230,6 +271,7 @@ mod tests {
             entries: entries.iter().map(entry).collect(),
             limit: None,
             hits_addend: None,
+            is_negative_hits: false,
         };
         RateLimitRequest {
             domain: "shop".into(),
@@ -326,16 +368,24 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_the_descriptors_or_the_messages_or_one() {
-        for (of_message, of_descriptor, cost) in
-            [(0, None, 1), (7, None, 7), (7, Some(3), 3), (7, Some(0), 0), (0, Some(u64::MAX), u64::MAX)]
-        {
+    fn hits_are_the_descriptors_or_the_messages_or_unstated() {
+        for (of_message, of_descriptor, stated) in [
+            (0, None, None),
+            (7, None, Some(7)),
+            (7, Some(3), Some(3)),
+            (7, Some(0), Some(0)),
+            (0, Some(u64::MAX), Some(u64::MAX)),
+        ] {
             let mut message = message(&[&[("a", "b")]]);
             message.hits_addend = of_message;
             message.descriptors[0].hits_addend = of_descriptor;
             let names = AttributeNames::default();
             let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
-            assert_eq!(requests[0].cost, cost);
+            assert_eq!(requests[0].hits, Hits::Charge(stated));
+            message.descriptors[0].is_negative_hits = true;
+            let requests = read(&message, &names, Prefixes::default()).expect("it is valid");
+            assert_eq!(requests[0].hits, Hits::Credit(stated.unwrap_or(1).min(COST_MAX)));
+            assert!(requests[0].check_request().is_ok(), "no credit is too large");
         }
     }
 

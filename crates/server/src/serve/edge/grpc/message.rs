@@ -25,6 +25,8 @@ pub(crate) struct RateLimitDescriptor {
     pub(crate) limit: Option<RateLimitOverride>,
     #[prost(message, optional, tag = "3")]
     pub(crate) hits_addend: Option<u64>,
+    #[prost(bool, tag = "4")]
+    pub(crate) is_negative_hits: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
@@ -49,8 +51,12 @@ mod tests {
         assert_eq!((&read.domain[..], read.hits_addend), (&b"shop"[..], 3));
         let descriptor = &read.descriptors[0];
         assert_eq!(
-            (descriptor.hits_addend, descriptor.limit.map(|limit| limit.requests_per_unit)),
-            (Some(7), Some(5))
+            (
+                descriptor.hits_addend,
+                descriptor.is_negative_hits,
+                descriptor.limit.map(|limit| (limit.requests_per_unit, limit.unit_multiplier))
+            ),
+            (Some(7), true, Some((5, Some(3))))
         );
         assert_eq!(
             (&descriptor.entries[0].key[..], &descriptor.entries[0].value[..]),

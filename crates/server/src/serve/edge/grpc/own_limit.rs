@@ -10,6 +10,9 @@ use super::proto::{RateLimitOverride, RateLimitUnit};
 use crate::serve::edge::auth::Caller;
 use crate::serve::gate::{Edge, Gate, Throttled};
 
+/// The longest window in seconds: a leap year, as for other limits that callers send along.
+const WINDOW_MAX_S: u64 = 366 * 86_400;
+
 /// The limit of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OwnLimit {
@@ -36,7 +39,7 @@ impl OwnLimit {
         descriptor: &DescriptorRequest<'_>,
     ) -> Result<Option<OwnLimit>, MessageError> {
         let Some(limit) = descriptor.own_limit() else { return Ok(None) };
-        let window = window(limit).ok_or(MessageError::NoUnit(index))?;
+        let window = window(index, limit)?;
         let window = FixedWindow::new(u64::from(limit.requests_per_unit), window);
         // The only invalid fixed window is one that allows nothing.
         Ok(Some(window.map_or(OwnLimit::Nothing, |window| OwnLimit::Some(Limit::FixedWindow(window)))))
@@ -44,10 +47,10 @@ impl OwnLimit {
 }
 
 /// A month has 30 days and a year 365, as in Envoy's reference service.
-fn window(limit: &RateLimitOverride) -> Option<Span> {
+fn window(index: usize, limit: &RateLimitOverride) -> Result<Span, MessageError> {
     const DAY_S: u64 = 86_400;
-    let seconds = match RateLimitUnit::try_from(limit.unit).ok()? {
-        RateLimitUnit::Unknown => return None,
+    let unit = match RateLimitUnit::try_from(limit.unit).unwrap_or(RateLimitUnit::Unknown) {
+        RateLimitUnit::Unknown => return Err(MessageError::NoUnit(index)),
         RateLimitUnit::Second => 1,
         RateLimitUnit::Minute => 60,
         RateLimitUnit::Hour => 3_600,
@@ -55,7 +58,10 @@ fn window(limit: &RateLimitOverride) -> Option<Span> {
         RateLimitUnit::Month => 30 * DAY_S,
         RateLimitUnit::Year => 365 * DAY_S,
     };
-    Some(Span::from_secs(seconds))
+    match unit * u64::from(limit.unit_multiplier.unwrap_or(1)) {
+        seconds @ 1..=WINDOW_MAX_S => Ok(Span::from_secs(seconds)),
+        _ => Err(MessageError::UnitMultiplier(index)),
+    }
 }
 
 impl Charged {
@@ -73,7 +79,7 @@ pub(super) async fn charge(
 ) -> Vec<Charged> {
     let mut charged: Vec<Charged> = Vec::new();
     for (index, limit) in limits {
-        let (key, cost) = (descriptors[index].own_key(), descriptors[index].cost);
+        let (key, cost) = (descriptors[index].own_key(), descriptors[index].hits.own_cost());
         let are_admitted = charged.iter().all(Charged::is_admitted);
         let operation = if are_admitted { Operation::charge(cost) } else { Operation::Peek { cost } };
         let found = match limit {

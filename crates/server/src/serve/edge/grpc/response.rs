@@ -8,6 +8,7 @@ use tollgate::core::{Limit, Time};
 use tollgate::headers::{Dialect, Fields};
 use tonic::body::Body;
 
+use super::credit::Credited;
 use super::own_limit::{Charged, OwnLimit};
 use super::proto::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
 use super::unary;
@@ -24,14 +25,27 @@ pub(super) fn from_decisions(decisions: &[Decision], dialect: Dialect) -> RateLi
         statuses,
         response_headers_to_add: headers.into_iter().map(|field| header(field.name, field.value)).collect(),
         dynamic_metadata: leading.and_then(|leading| metadata(&decisions[leading])),
-        ..RateLimitResponse::default()
     }
 }
 
-/// Adds the results of the descriptors with limits, each at its index.
-pub(super) fn with_own_limits(mut response: RateLimitResponse, charged: &[Charged]) -> RateLimitResponse {
-    for charged in charged {
-        response.statuses.insert(charged.index, own_status(charged));
+/// Adds the results of the descriptors with limits and of those that give back, each at its index.
+pub(super) fn with_others(
+    mut response: RateLimitResponse,
+    charged: &[Charged],
+    credited: &[Credited],
+) -> RateLimitResponse {
+    let own_limits = charged.iter().map(|charged| (charged.index, own_status(charged)));
+    let credits = credited.iter().map(|credited| (credited.index, credit_status()));
+    let mut others: Vec<(usize, DescriptorStatus)> = own_limits.chain(credits).collect();
+    others.sort_unstable_by_key(|(index, _)| *index);
+    for (index, status) in others {
+        response.statuses.insert(index, status);
+    }
+    if let Some(failure) = credited.iter().find_map(|credited| credited.failure.as_ref()) {
+        let metadata = response.dynamic_metadata.get_or_insert_default();
+        let reason = format!("nothing was given back: {}", failure.message());
+        let reason = Value { kind: Some(Kind::StringValue(reason)) };
+        metadata.fields.entry("reason".to_owned()).or_insert(reason);
     }
     response.overall_code = overall(&response.statuses).into();
     let wait = charged.iter().filter_map(own_wait_s).max();
@@ -95,6 +109,11 @@ fn own_status(charged: &Charged) -> DescriptorStatus {
     status
 }
 
+/// A credit is never refused, and has no numbers.
+fn credit_status() -> DescriptorStatus {
+    DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }
+}
+
 /// The wait for the caller's own limit, if it refused.
 fn own_wait_s(charged: &Charged) -> Option<u64> {
     let Throttled { now, answer } = charged.found.filter(|_| !charged.is_admitted())?;
@@ -143,7 +162,7 @@ fn wait(decision: &Decision) -> RetryAfter {
 }
 
 fn header(name: &str, value: String) -> HeaderValue {
-    HeaderValue { key: name.to_owned(), value, raw_value: Vec::new() }
+    HeaderValue { key: name.to_owned(), value }
 }
 
 fn is_retry_after(header: &HeaderValue) -> bool {

@@ -8,12 +8,15 @@ use tollgate::core::rules::Request;
 use tollgate::limiter::CheckError;
 use tonic::body::Body;
 
+use super::credit::Credit;
 use super::descriptor_request::{DescriptorRequest, MESSAGE_BYTES_MAX, read};
 use super::message::RateLimitRequest;
 use super::own_limit::{self, Charged, OwnLimit};
 use super::proto::RateLimitResponse;
 use super::{response, unary};
-use crate::serve::edge::auth::Caller;
+use crate::access::Scopes;
+use crate::protocol::Protocol;
+use crate::serve::edge::auth::{Caller, Needs};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::request::CheckRequest;
 use crate::serve::gate::{Edge, Origin};
@@ -34,14 +37,21 @@ pub(super) async fn respond(
         Err(status) => return status.into_http(),
     };
     let origin = Origin::from_headers(Edge::Grpc, &head.headers);
-    let _work = match state.work.enter(caller, message.descriptors.len()) {
-        Ok(work) => work,
-        Err(overloaded) => return response::error(&overloaded.into(), message.descriptors.len()),
-    };
-    match decide(&message, origin, caller, &state).await {
+    match decide_in_turn(&message, origin, caller, &state).await {
         Ok(decided) => unary::response(&decided),
         Err(error) => response::error(&error, message.descriptors.len()),
     }
+}
+
+async fn decide_in_turn(
+    message: &RateLimitRequest,
+    origin: Origin<'_>,
+    caller: &Caller,
+    state: &ServerState,
+) -> Result<RateLimitResponse, EdgeError> {
+    let work = state.work.enter(caller, message.descriptors.len())?;
+    let _turn = work.turn().await?;
+    decide(message, origin, caller, state).await
 }
 
 async fn decide(
@@ -52,7 +62,7 @@ async fn decide(
 ) -> Result<RateLimitResponse, EdgeError> {
     let descriptors = read(message, &state.grpc.names, state.prefixes)?;
     match descriptors.as_slice() {
-        [only] if only.own_limit().is_none() => {
+        [only] if only.own_limit().is_none() && !only.hits.is_credit() => {
             let request = caller.bind(only.check_request()?)?;
             refuse_leases(std::slice::from_ref(&request), state)?;
             let decided = state.gate.check(origin, request.request()).finish().await;
@@ -64,17 +74,24 @@ async fn decide(
     }
 }
 
-/// Decides several descriptors as one: all are charged or none. Those with limits come first.
+/// Decides several descriptors as one: all are charged or none. Those with limits come first. Those that give back do so in
+/// any case, and last: what they give back does not help the others.
 async fn decide_together(
     descriptors: &[DescriptorRequest<'_>],
     origin: Origin<'_>,
     caller: &Caller,
     state: &ServerState,
 ) -> Result<RateLimitResponse, EdgeError> {
-    let mut limits = Vec::new();
+    let (mut limits, mut credits) = (Vec::new(), Vec::new());
     let mut requests: Vec<CheckRequest<'_>> = Vec::new();
     for (index, descriptor) in descriptors.iter().enumerate() {
         let request = caller.bind(descriptor.check_request()?)?;
+        if descriptor.hits.is_credit() {
+            let needs = Needs::Scope(Scopes::RECORD);
+            caller.authorize(needs).map_err(|error| state.auth_failures.note(error, Protocol::Grpc))?;
+            credits.push(Credit::new(index, descriptor, request)?);
+            continue;
+        }
         match OwnLimit::of(index, descriptor)? {
             Some(limit) => limits.push((index, limit)),
             None => requests.push(request),
@@ -93,8 +110,12 @@ async fn decide_together(
     if !are_admitted || !decided.as_ref().is_ok_and(all_allowed) {
         own_limit::refund(&charged, caller, &state.gate).await;
     }
+    let mut credited = Vec::new();
+    for credit in &credits {
+        credited.push(credit.apply(caller, &state.gate).await);
+    }
     let decisions = decided.as_ref().map_err(EdgeError::from)?;
-    Ok(response::with_own_limits(response::from_decisions(decisions, state.dialect), &charged))
+    Ok(response::with_others(response::from_decisions(decisions, state.dialect), &charged, &credited))
 }
 
 /// Envoy does not say when a request ends, so nothing could release a lease.

@@ -2,7 +2,6 @@
 
 use http::{HeaderValue, StatusCode, header};
 use tollgate::core::StoreError;
-use tollgate::headers::FALLBACK_RETRY_S;
 use tollgate::limiter::{CheckError, FollowUpError, InvalidReceipts};
 
 use super::request_body::BodyError;
@@ -93,10 +92,8 @@ impl From<EdgeError> for HttpError {
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static(r#"Bearer realm="tollgate""#);
             http.field = Some((header::WWW_AUTHENTICATE, scheme));
-        } else if status == StatusCode::TOO_MANY_REQUESTS {
-            http.field = Some((header::RETRY_AFTER, HeaderValue::from_static("1")));
-        } else if status == StatusCode::SERVICE_UNAVAILABLE {
-            http.field = Some((header::RETRY_AFTER, HeaderValue::from(FALLBACK_RETRY_S)));
+        } else if let Some(wait_s) = error.retry_after_s() {
+            http.field = Some((header::RETRY_AFTER, HeaderValue::from(wait_s)));
         }
         http
     }
@@ -132,6 +129,6 @@ impl From<FollowUpError> for HttpError {
 
 impl From<InvalidReceipts> for HttpError {
     fn from(error: InvalidReceipts) -> HttpError {
-        HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, "receipt-unknown", error.to_string())
+        EdgeError::from(error).into()
     }
 }

@@ -1,13 +1,18 @@
 //! Reads the JSON body of a request. Text is borrowed from the body unless it contains escapes.
 
+mod members;
+
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use tollgate::core::Report;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use tollgate::core::{Report, Span};
 
+use crate::serve::edge::calls::holds::Settlement;
+use crate::serve::edge::calls::meters::Scale;
 use crate::serve::edge::excerpt::Excerpt;
-use crate::serve::edge::request::{ATTRIBUTES_MAX, COST_MAX, CheckRequest, RequestError};
+use crate::serve::edge::request::{self, CheckRequest, RequestError};
+use members::{Amount, AmountsOfRules, AttemptResult, AttributesSeed, Decimal, Text, Whole};
 
 /// Checks in one batch, so that the response to all of them stays small.
 pub(crate) const BATCH_MAX: usize = 64;
@@ -27,6 +32,18 @@ pub(crate) enum BodyKind {
     Refund,
     /// `attributes`, `rule?`.
     Reset,
+    /// `attributes`.
+    Usage,
+    /// `attributes`, `cost?`, `ttl_ms?`, `id?`.
+    Reserve,
+    /// `receipt`, `more`, `ttl_ms?`, `id?`.
+    Extend,
+    /// `receipt`, and `actual` or `rules` or both.
+    Settle,
+    /// `attributes`, `amount`, `scale?`, `rule?`, `id?`.
+    MeterChange,
+    /// `attributes`, `scale?`, `rule?`.
+    MeterRead,
 }
 
 /// One body. Members that its kind does not have are absent.
@@ -39,6 +56,12 @@ pub(crate) struct RequestBody<'b> {
     receipt: Option<Cow<'b, str>>,
     amount: Option<u64>,
     rule: Option<Cow<'b, str>>,
+    more: Option<u64>,
+    ttl_ms: Option<u64>,
+    actual: Option<u64>,
+    rules: Vec<(Cow<'b, str>, u64)>,
+    decimal: Option<Cow<'b, str>>,
+    scale: Option<u64>,
 }
 
 /// Why a body is invalid.
@@ -62,14 +85,27 @@ impl BodyKind {
             BodyKind::Receipt => &["receipt"],
             BodyKind::Refund => &["receipt", "amount"],
             BodyKind::Reset => &["attributes", "rule"],
+            BodyKind::Usage => &["attributes"],
+            BodyKind::Reserve => &["attributes", "cost", "ttl_ms", "id"],
+            BodyKind::Extend => &["receipt", "more", "ttl_ms", "id"],
+            BodyKind::Settle => &["receipt", "actual", "rules"],
+            BodyKind::MeterChange => &["attributes", "amount", "scale", "rule", "id"],
+            BodyKind::MeterRead => &["attributes", "scale", "rule"],
         }
     }
 
     const fn required(self) -> &'static [&'static str] {
         match self {
-            BodyKind::Check | BodyKind::Peek | BodyKind::Reset => &["attributes"],
+            BodyKind::Check
+            | BodyKind::Peek
+            | BodyKind::Reset
+            | BodyKind::Usage
+            | BodyKind::Reserve
+            | BodyKind::MeterRead => &["attributes"],
+            BodyKind::Extend => &["receipt", "more"],
+            BodyKind::MeterChange => &["attributes", "amount"],
             BodyKind::Report => &["attributes", "result"],
-            BodyKind::Receipt | BodyKind::Refund => &["receipt"],
+            BodyKind::Receipt | BodyKind::Refund | BodyKind::Settle => &["receipt"],
         }
     }
 
@@ -116,6 +152,38 @@ impl RequestBody<'_> {
     pub(crate) fn amount(&self) -> u64 {
         self.amount.unwrap_or(u64::MAX)
     }
+
+    /// How long a reservation is held.
+    pub(crate) fn hold(&self) -> Result<Span, BodyError> {
+        Ok(request::hold(self.ttl_ms)?)
+    }
+
+    /// The units by which a reservation is extended.
+    pub(crate) fn more(&self) -> Result<u64, BodyError> {
+        Ok(request::amount(self.more.unwrap_or(0))?)
+    }
+
+    /// The request id of a call without attributes.
+    pub(crate) fn id(&self) -> Result<Option<&str>, BodyError> {
+        Ok(self.id.as_deref().map(request::id).transpose()?)
+    }
+
+    /// What a reservation really used.
+    pub(crate) fn settlement(&self) -> Result<Settlement<'_>, BodyError> {
+        let actual = self.actual.map(request::used).transpose()?;
+        let named = self.rules.iter().map(|(rule, amount)| Ok((&**rule, request::used(*amount)?)));
+        Ok(Settlement { actual, named: named.collect::<Result<_, RequestError>>()? })
+    }
+
+    /// The number of decimal digits that a meter counts.
+    pub(crate) fn scale(&self) -> Result<Scale, BodyError> {
+        Ok(Scale::new(self.scale.unwrap_or(0))?)
+    }
+
+    /// The units that are added to a meter or subtracted from it.
+    pub(crate) fn meter_amount(&self) -> Result<u64, BodyError> {
+        Ok(self.scale()?.amount(self.decimal.as_deref().unwrap_or_default())?)
+    }
 }
 
 fn read<'b, S: DeserializeSeed<'b>>(body: &'b [u8], seed: S) -> Result<S::Value, BodyError> {
@@ -161,7 +229,15 @@ impl<'b> Visitor<'b> for BodyKind {
             seen |= 1 << index;
             match &*name {
                 "attributes" => body.attributes = map.next_value_seed(AttributesSeed)?,
-                "cost" => body.cost = Some(map.next_value_seed(Cost)?),
+                "cost" => body.cost = Some(map.next_value_seed(Whole("cost"))?),
+                "more" => body.more = Some(map.next_value_seed(Whole("more"))?),
+                "ttl_ms" => body.ttl_ms = Some(map.next_value_seed(Whole("ttl_ms"))?),
+                "actual" => body.actual = Some(map.next_value_seed(Whole("actual"))?),
+                "scale" => body.scale = Some(map.next_value_seed(Whole("scale"))?),
+                "rules" => body.rules = map.next_value_seed(AmountsOfRules)?,
+                "amount" if self == BodyKind::MeterChange => {
+                    body.decimal = Some(map.next_value_seed(Decimal)?);
+                }
                 "amount" => body.amount = Some(map.next_value_seed(Amount)?),
                 "id" => body.id = Some(map.next_value_seed(Text)?),
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
@@ -173,6 +249,9 @@ impl<'b> Visitor<'b> for BodyKind {
             if seen & 1 << index == 0 && self.required().contains(name) {
                 return Err(A::Error::custom(format_args!("{name} is missing; add it")));
             }
+        }
+        if self == BodyKind::Settle && body.actual.is_none() && body.rules.is_empty() {
+            return Err(A::Error::custom("actual is missing; add it, or an amount for each rule in rules"));
         }
         Ok(body)
     }
@@ -209,187 +288,6 @@ impl<'b> Visitor<'b> for ListOf {
             return Err(A::Error::custom("the list is empty; send at least one check"));
         }
         Ok(bodies)
-    }
-}
-
-/// Names and values.
-struct AttributesSeed;
-
-impl<'b> DeserializeSeed<'b> for AttributesSeed {
-    type Value = Vec<(Cow<'b, str>, Cow<'b, str>)>;
-
-    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<Self::Value, D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'b> Visitor<'b> for AttributesSeed {
-    type Value = Vec<(Cow<'b, str>, Cow<'b, str>)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("attributes as an object of strings, whole numbers, true and false")
-    }
-
-    fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::with_capacity(8);
-        while let Some(name) = map.next_key_seed(Text)? {
-            // One more than allowed is enough for `CheckRequest` to report it.
-            if entries.len() > ATTRIBUTES_MAX {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let value = map.next_value_seed(AttributeValue)?;
-            entries.push((name, value));
-        }
-        Ok(entries)
-    }
-}
-
-/// Any string.
-struct Text;
-
-impl<'b> DeserializeSeed<'b> for Text {
-    type Value = Cow<'b, str>;
-
-    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<Cow<'b, str>, D::Error> {
-        json.deserialize_str(self)
-    }
-}
-
-impl<'b> Visitor<'b> for Text {
-    type Value = Cow<'b, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string in quotes")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'b str) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-}
-
-/// A string, a whole number, `true` or `false`. Each has exactly one text, so that one value is always one subject.
-///
-/// A whole number may be written with a decimal point or an exponent, as some languages do. A number of more than 64 bits
-/// would be rounded, so that two ids would share a count; it is an error, and so are fractions and `null`.
-struct AttributeValue;
-
-impl<'b> DeserializeSeed<'b> for AttributeValue {
-    type Value = Cow<'b, str>;
-
-    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<Cow<'b, str>, D::Error> {
-        json.deserialize_any(self)
-    }
-}
-
-impl<'b> Visitor<'b> for AttributeValue {
-    type Value = Cow<'b, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, a whole number of at most 64 bits, true or false; write other values as a string in quotes")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'b str) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Cow<'b, str>, E> {
-        // Exclusive: the parser rounds larger whole numbers to these bounds.
-        const BELOW: f64 = -9_223_372_036_854_775_808.0;
-        const ABOVE: f64 = 18_446_744_073_709_551_616.0;
-        if number.fract() != 0.0 || number <= BELOW || number >= ABOVE {
-            return Err(E::invalid_value(serde::de::Unexpected::Float(number), &self));
-        }
-        Ok(Cow::Owned(if number < 0.0 { (number as i64).to_string() } else { (number as u64).to_string() }))
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Cow<'b, str>, E> {
-        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
-    }
-}
-
-/// A whole number. `CheckRequest` checks its maximum.
-struct Cost;
-
-impl<'b> DeserializeSeed<'b> for Cost {
-    type Value = u64;
-
-    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<u64, D::Error> {
-        json.deserialize_u64(self)
-    }
-}
-
-impl Visitor<'_> for Cost {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cost as a whole number from 0 to {COST_MAX}, without quotes")
-    }
-
-    fn visit_u64<E: Error>(self, cost: u64) -> Result<u64, E> {
-        Ok(cost)
-    }
-
-    fn visit_i64<E: Error>(self, cost: i64) -> Result<u64, E> {
-        u64::try_from(cost).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(cost), &self))
-    }
-
-    /// Some languages write every number with a decimal point.
-    fn visit_f64<E: Error>(self, cost: f64) -> Result<u64, E> {
-        if cost.fract() != 0.0 || !(0.0..=COST_MAX as f64).contains(&cost) {
-            return Err(E::invalid_value(serde::de::Unexpected::Float(cost), &self));
-        }
-        Ok(cost as u64)
-    }
-}
-
-/// Units to give back.
-struct Amount;
-
-impl<'b> DeserializeSeed<'b> for Amount {
-    type Value = u64;
-
-    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<u64, D::Error> {
-        match Cost.deserialize(json) {
-            Ok(amount @ 1..=COST_MAX) => Ok(amount),
-            _ => Err(D::Error::custom(format_args!(
-                "amount must be a whole number from 1 to {COST_MAX}, without quotes"
-            ))),
-        }
-    }
-}
-
-/// The result of an attempt.
-struct AttemptResult;
-
-impl<'b> DeserializeSeed<'b> for AttemptResult {
-    type Value = Report;
-
-    fn deserialize<D: Deserializer<'b>>(self, json: D) -> Result<Report, D::Error> {
-        match &*Text.deserialize(json)? {
-            "success" => Ok(Report::Success),
-            "failure" => Ok(Report::Failure),
-            other => {
-                let other = Excerpt::of(other);
-                Err(D::Error::custom(format_args!("result is {other}; it must be success or failure")))
-            }
-        }
     }
 }
 

@@ -17,6 +17,17 @@ pub(super) enum Route {
     Renew,
     Release,
     Report,
+    Record,
+    Credit,
+    Usage,
+    Reserve,
+    Extend,
+    Settle,
+    Cancel,
+    Meters,
+    MeterAdd,
+    MeterSubtract,
+    MeterReset,
     Reset,
     Authorize,
     Rules,
@@ -60,8 +71,18 @@ impl Route {
             | Route::Renew
             | Route::Release
             | Route::Report
+            | Route::Record
+            | Route::Credit
+            | Route::Usage
+            | Route::Reserve
+            | Route::Extend
+            | Route::Settle
+            | Route::Cancel
+            | Route::Meters
+            | Route::MeterAdd
+            | Route::MeterSubtract
             | Route::Authorize => RouteKind::Check,
-            Route::Reset | Route::Status | Route::Style => RouteKind::Control,
+            Route::Reset | Route::MeterReset | Route::Status | Route::Style => RouteKind::Control,
             Route::Explain
             | Route::Rules
             | Route::Metrics
@@ -73,7 +94,8 @@ impl Route {
 
     /// Whether it asks the store.
     pub(super) const fn asks_store(self) -> bool {
-        matches!(self.kind(), RouteKind::Check) || matches!(self, Route::Explain | Route::Reset)
+        matches!(self.kind(), RouteKind::Check)
+            || matches!(self, Route::Explain | Route::Reset | Route::MeterReset)
     }
 
     /// Whether it reports the health of the server.
@@ -99,6 +121,17 @@ impl Route {
             "/v1/leases/renew" => Route::Renew,
             "/v1/leases/release" => Route::Release,
             "/v1/report" => Route::Report,
+            "/v1/record" => Route::Record,
+            "/v1/credit" => Route::Credit,
+            "/v1/usage" => Route::Usage,
+            "/v1/reservations" => Route::Reserve,
+            "/v1/reservations/extend" => Route::Extend,
+            "/v1/reservations/settle" => Route::Settle,
+            "/v1/reservations/cancel" => Route::Cancel,
+            "/v1/meters" => Route::Meters,
+            "/v1/meters/add" => Route::MeterAdd,
+            "/v1/meters/subtract" => Route::MeterSubtract,
+            "/v1/meters/reset" => Route::MeterReset,
             "/v1/reset" => Route::Reset,
             "/v1/rules" => Route::Rules,
             "/metrics" => Route::Metrics,
@@ -123,6 +156,17 @@ impl Route {
             | Route::Renew
             | Route::Release
             | Route::Report
+            | Route::Record
+            | Route::Credit
+            | Route::Usage
+            | Route::Reserve
+            | Route::Extend
+            | Route::Settle
+            | Route::Cancel
+            | Route::Meters
+            | Route::MeterAdd
+            | Route::MeterSubtract
+            | Route::MeterReset
             | Route::Reset => Methods::Post,
             Route::Rules
             | Route::Metrics
@@ -137,19 +181,27 @@ impl Route {
     /// The access that a caller needs.
     pub(super) const fn needs(self) -> Needs {
         Needs::Scope(match self {
-            // A caller that may take a lease may also release it.
+            // A caller that may take a lease may also release it. To read numbers needs no more than a peek.
             Route::Check
             | Route::Batch
             | Route::Peek
             | Route::Lease
             | Route::Renew
             | Route::Release
+            | Route::Reserve
+            | Route::Extend
+            | Route::Usage
+            | Route::Meters
+            | Route::MeterAdd
             | Route::Authorize => Scopes::CHECK,
-            Route::Refund => Scopes::REFUND,
+            // What gives back a charge needs this scope, also for the charges of the caller itself.
+            Route::Refund | Route::Settle | Route::Cancel => Scopes::REFUND,
+            // What books beyond a limit, and what gives back without a receipt.
+            Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
             Route::Explain | Route::Rules | Route::Status => Scopes::READ,
-            Route::Reset => Scopes::CHANGE,
+            Route::Reset | Route::MeterReset => Scopes::CHANGE,
             Route::Health | Route::Ready | Route::OpenApi | Route::Style => return Needs::Nothing,
         })
     }

@@ -4,10 +4,13 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::ATTRIBUTES_MAX;
 
-/// Strings of a command: its name, the attributes and two options.
-pub(crate) const WORDS_MAX: usize = 1 + 2 * ATTRIBUTES_MAX + 4;
+/// Options of a command, each with its value.
+pub(crate) const OPTIONS_MAX: usize = 4;
+/// Strings of a command: its name, the attributes and the options.
+pub(crate) const WORDS_MAX: usize = 1 + 2 * ATTRIBUTES_MAX + 2 * OPTIONS_MAX;
 
 /// Bytes of a command.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
@@ -45,6 +48,12 @@ pub(crate) struct WordSpans {
 pub(crate) struct Words<'b, 'p> {
     bytes: &'b [u8],
     spans: &'p [(u32, u32)],
+}
+
+/// The strings of one command, as text. Bytes that are not UTF-8 became characters, without loss.
+pub(crate) struct LosslessWords {
+    text: String,
+    spans: Vec<(u32, u32)>,
 }
 
 /// Invalid bytes. The next command cannot be found after them, so the connection is closed.
@@ -145,6 +154,23 @@ impl<'b, 'p> Words<'b, 'p> {
 
     pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = &'b [u8]> + use<'b, 'p> {
         (0..self.len()).filter_map(move |index| self.get(index))
+    }
+}
+
+impl LosslessWords {
+    pub(crate) fn new(words: Words<'_, '_>) -> LosslessWords {
+        let (mut text, mut spans) = (String::new(), Vec::with_capacity(words.len()));
+        for word in words.iter() {
+            let start = text.len() as u32;
+            text.push_str(&lossless_text(word));
+            // A character is at most four times as long as its byte, so these fit.
+            spans.push((start, text.len() as u32));
+        }
+        LosslessWords { text, spans }
+    }
+
+    pub(crate) fn words(&self) -> Words<'_, '_> {
+        Words { bytes: self.text.as_bytes(), spans: &self.spans }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use serde_json::Value;
+
 use crate::serve::edge::error::EdgeError;
 
 /// The protocol version of a connection.
@@ -105,6 +107,35 @@ impl<'o> Reply<'o> {
         match self.version {
             RespVersion::Resp2 => self.head(b'*', len),
             RespVersion::Resp3 => self.head(b'~', len),
+        }
+    }
+
+    /// Names and values of any depth. Numbers are whole.
+    pub(crate) fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.null(),
+            Value::Bool(value) => self.boolean(*value),
+            Value::Number(number) => self.integer(number.as_i64().unwrap_or(i64::MAX)),
+            Value::String(text) => self.bulk(text.as_bytes()),
+            Value::Array(values) => {
+                self.array(values.len());
+                values.iter().for_each(|value| self.value(value));
+            }
+            Value::Object(members) => {
+                self.map(members.len());
+                for (name, value) in members {
+                    self.bulk(name.as_bytes());
+                    self.value(value);
+                }
+            }
+        }
+    }
+
+    /// A number, or null.
+    pub(crate) fn number_or_null(&mut self, number: Option<u64>) {
+        match number {
+            Some(number) => self.count(number),
+            None => self.null(),
         }
     }
 

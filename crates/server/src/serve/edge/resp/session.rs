@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use super::command::{self, Command, Entry, UnknownCommand};
-use super::frame::{Limits, Words};
-use super::limit_command::LimitCommand;
+use super::commands::info;
+use super::commands::limit_command::LimitCommand;
+use super::commands::table::{self, Command, Entry, UnknownCommand};
+use super::commands::throttle::LastLimit;
+use super::frame::{Limits, LosslessWords, Words};
 use super::reply::{Reply, RespVersion};
 use super::text::Quoted;
-use super::throttle::{LastLimit, ThrottleRequest};
-use super::{check, info};
 use crate::access::Digest;
 use crate::protocol::Protocol;
 use crate::serve::edge::auth::{AccessPolicy, AuthError, Caller, Credentials, Needs, Peer};
 use crate::serve::edge::error::EdgeError;
+use crate::serve::gate::Edge;
 use crate::serve::server_state::ServerState;
 
 /// Bytes of a connection's name.
@@ -105,7 +106,7 @@ impl Session {
         }
         let before = out.len();
         let version = self.version;
-        let step = self.dispatch(state, words, others_wait, &mut Reply::new(out, version));
+        let step = self.dispatch(state, words, (others_wait, is_silent), &mut Reply::new(out, version));
         if is_silent {
             return self.suppress_reply(step, out, before);
         }
@@ -141,7 +142,7 @@ impl Session {
         &mut self,
         state: &ServerState,
         words: Words<'b, '_>,
-        others_wait: bool,
+        (others_wait, is_silent): (bool, bool),
         reply: &mut Reply<'_>,
     ) -> Step<'b> {
         let name = words.get(0).unwrap_or_default();
@@ -158,32 +159,33 @@ impl Session {
             return Step::Done;
         }
         let rest = words.from(1);
-        let command = match entry.command {
-            Command::Throttle => match ThrottleRequest::read(rest, &mut self.last_limit) {
-                Ok(request) => LimitCommand::Throttle(request),
-                Err(error) => return write_argument_error(error, reply),
-            },
-            _ if !entry.takes(words.len()) => {
-                write_usage(entry, reply);
-                return Step::Done;
-            }
-            Command::Check | Command::Peek | Command::DeleteState => match check::read(entry.usage, rest) {
-                Ok(request) => match entry.command {
-                    Command::Check => LimitCommand::Check(request),
-                    Command::Peek => LimitCommand::Peek(request),
-                    _ => LimitCommand::DeleteState(request),
-                },
-                Err(error) => return write_argument_error(error, reply),
-            },
-            Command::Quit => {
+        // The arguments of this one are counted where they are read.
+        if entry.command != Command::Throttle && !entry.takes(words.len()) {
+            write_usage(entry, reply);
+            return Step::Done;
+        }
+        if !entry.command.asks_gate() {
+            if entry.command == Command::Quit {
                 reply.simple("OK");
                 return Step::Quit;
             }
-            _ => {
-                self.run_connection_command(entry, state, rest, reply);
-                return Step::Done;
+            self.run_connection_command(entry, state, rest, reply);
+            return Step::Done;
+        }
+        let command = match LimitCommand::read(entry, rest, &mut self.last_limit, false) {
+            Ok(command) => command,
+            Err(error) if error.is_not_text() => {
+                LimitCommand::Lossless { entry, words: Box::new(LosslessWords::new(rest)) }
             }
+            Err(error) => return write_argument_error(error, reply),
         };
+        // Without a reply there is no receipt, and nothing could release a lease.
+        if is_silent
+            && let LimitCommand::Check(request) = &command
+            && state.gate.unreturnable_lease(Edge::Resp, request.attributes()).is_some()
+        {
+            return Step::Done;
+        }
         if !others_wait && command.run_now(&state.gate, &self.caller, reply) {
             return Step::Done;
         }
@@ -207,7 +209,7 @@ impl Session {
             }
             (Command::Hello, ..) => self.hello(entry, state, rest, reply),
             (Command::Client, Some(what), _) => self.client(entry, what, rest.from(1), reply),
-            (Command::Describe, ..) if command::answer(rest, reply) => (),
+            (Command::Describe, ..) if table::answer(rest, reply) => (),
             (Command::Info, ..) => info::info(rest, &state.connections, reply),
             (Command::Config, Some(get), _) if get.eq_ignore_ascii_case(b"GET") => {
                 info::config(rest.from(1), reply);

@@ -226,8 +226,13 @@ fn unread_output_is_bounded_and_the_remaining_commands_run_later() {
         assert!(progress == Progress::Full);
         let waiting = connection.output.len();
         assert!((OUTPUT_MAX..OUTPUT_MAX + 2_000).contains(&waiting), "{waiting} bytes wait");
-        connection.output.clear();
-        let progress = run_all(&mut connection, &mut session, &state).await;
+        let mut progress = progress;
+        for _ in 0..3 {
+            if progress == Progress::Full {
+                connection.output.clear();
+                progress = run_all(&mut connection, &mut session, &state).await;
+            }
+        }
         assert!(progress == Progress::Done && !connection.output.is_empty());
     });
 }

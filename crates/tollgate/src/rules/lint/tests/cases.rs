@@ -173,12 +173,12 @@ fn cases() -> Vec<Case> {
             ),
         ),
         warning(
-            "unsupported-failure-policy",
+            "indivisible-limit",
             one(
-                "limit: { sliding-log: 5/s }, on_failure: { default: open, by: { method: { POST: cap 5/s } } }",
+                "limit: { concurrency: 5, lease: 10s }, on_failure: { default: open, by: { method: { POST: local 50% } } }",
             ),
             one(
-                "limit: { sliding-log: 5/s }, on_failure: { default: open, by: { method: { POST: closed } } }",
+                "limit: { concurrency: 5, lease: 10s }, on_failure: { default: open, by: { method: { POST: cap 5/s } } }",
             ),
         ),
         note(

@@ -14,7 +14,7 @@ fn slots_of(text: &str) -> BTreeSet<String> {
         .into_iter()
         .fold(Attributes::new(), |all, name| all.with(name, "7"));
     let attributes = attributes.with("action", "xy");
-    let request = Request { attributes: &attributes, cost: 1, token: Token(1), id: None };
+    let request = Request::new(&attributes).token(Token(1));
     match rules.plan(&request, &SubjectHasher::new([1; 32]).into(), NOW).unwrap() {
         Planned::Plan { plan, .. } => plan.items().iter().map(|item| item.key.tag().to_string()).collect(),
         planned => panic!("{planned:?}"),

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::RedisStream;
-use super::node::{NodeState, NotConnected, STALL_TIMEOUT_MIN};
+use super::node::{ClientContext, NodeState, NotConnected, STALL_TIMEOUT_MIN};
 use super::pending_plan::PendingPlan;
 use crate::store::redis::error::RedisError;
 use crate::store::redis::protocol::batch::{Batch, Call, divide_into_calls};
@@ -25,9 +25,9 @@ use crate::store::redis::protocol::resp::{self, Reply};
 use crate::store::redis::topology::address::Address;
 
 /// Most Plans in one pipeline: calls that are sent together.
-const PIPELINE_PLANS_MAX: usize = 64;
+pub(crate) const PIPELINE_PLANS_MAX: usize = 64;
 /// Most pipelines in flight. Plans that arrive meanwhile join the next one.
-const PIPELINES_MAX: usize = 2;
+pub(crate) const PIPELINES_MAX: usize = 2;
 /// After this many pipelines in a row with late replies, the connection counts as broken.
 const LATE_PIPELINES_MAX: u32 = 16;
 /// A server may close a connection that was idle for this long without being counted as failed.
@@ -284,7 +284,7 @@ impl MultiplexedConnection {
                 (Some(ExpectedReply::Asking { .. }), _) => (),
                 (Some(ExpectedReply::Batch(batch)), Reply::Value(Some(reply))) => {
                     self.pipelines -= usize::from(batch.last_of_pipeline);
-                    self.record_latency(&batch, state.context.deadline);
+                    self.record_latency(&batch, &state.context);
                     batch.complete(reply);
                 }
                 (Some(ExpectedReply::Batch(batch)), Reply::Error(text)) => {
@@ -309,8 +309,11 @@ impl MultiplexedConnection {
         }
     }
 
-    fn record_latency(&mut self, batch: &Batch, deadline: Duration) {
-        if batch.sent.elapsed() <= deadline {
+    fn record_latency(&mut self, batch: &Batch, context: &ClientContext) {
+        if let Some(oldest) = batch.pending.first() {
+            context.permits.record_reply(oldest.queued);
+        }
+        if batch.sent.elapsed() <= context.deadline {
             (self.answered, self.late_pipelines) = (true, 0);
         } else if batch.last_of_pipeline {
             self.late_pipelines += 1;

@@ -16,6 +16,7 @@ use super::connection::{CommandConnection, RedisStream};
 use super::connector::Connector;
 use super::multiplexer::Multiplexer;
 use super::pending_plan::PendingPlan;
+use super::permits::PermitPool;
 use crate::store::redis::ServerStatus;
 use crate::store::redis::error::RedisError;
 use crate::store::redis::protocol::batch::{Call, CallSettings};
@@ -34,6 +35,8 @@ pub(crate) struct ClientContext {
     pub(crate) deadline: Duration,
     /// Number of connections to each server.
     pub(crate) connections: usize,
+    /// The Plans in flight of the whole store.
+    pub(crate) permits: PermitPool,
     pub(crate) runtime: Handle,
     /// Returns a random number from 0 to 1, to spread pauses.
     pub(crate) jitter: fn() -> f64,

@@ -15,6 +15,7 @@ pub(crate) struct PendingPlan {
     pub(crate) plan: EncodedPlan,
     /// The hash slot of its keys; 0 if there is no cluster.
     pub(crate) hash_slot: u16,
+    pub(crate) queued: Instant,
     /// The Plan is not sent after this.
     pub(crate) deadline: Instant,
     /// None if no caller waits.

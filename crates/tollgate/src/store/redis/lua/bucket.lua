@@ -43,6 +43,9 @@ local function convert(debt, from, to, is_down)
   return min(left > 0 and not is_down and quotient + 1 or quotient, MAX)
 end
 
+-- Longest time that a recorded debt takes to drain, unless two fill times are longer: 31 days.
+local OVERDRAFT_MAX = 2678400000000
+
 local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
   local capacity, scale, drain, tick, bucket_kind = unpack_from('<ddddd', batch, numbers_at)
   local ceiling = capacity * scale
@@ -77,7 +80,7 @@ local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
     end
   end
 
-  local verdict, number, mark_kind, mark_time, next_debt = NOT_SUPPORTED, 0, NONE, 0, nil
+  local verdict, number, mark_kind, mark_time, next_debt, free_at = NOT_SUPPORTED, 0, NONE, 0, nil, nil
   if op == CHARGE or op == PEEK then
     local needed = debt + (cost > 0 and cost or 1) * scale
     if needed > ceiling then
@@ -95,11 +98,37 @@ local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
         end
       end
     end
+  elseif op == RECORD then
+    -- Units are cut before they are multiplied.
+    local debt_max = min(max(floor(OVERDRAFT_MAX / tick) * drain, 2 * ceiling), MAX - ceiling)
+    verdict, number = RECORDED, min(cost, floor(max(debt_max - debt, 0) / scale))
+    local owed = debt + number * scale
+    if bucket_kind == 2 then
+      free_at = min(now + ceil_div(debt, drain) * tick, MAX)
+    elseif owed + scale > ceiling then
+      free_at = min(time + ceil_div(owed + scale - ceiling, drain) * tick, MAX)
+    end
+    if number > 0 then
+      next_debt = owed
+      if bucket_kind ~= 2 then
+        mark_kind, mark_time = AT, time
+      end
+    end
+  elseif op == CREDIT and bucket_kind ~= 2 then
+    -- Cut before it is multiplied, too.
+    local credited = min(min(cost, ceil_div(debt, scale)) * scale, debt)
+    debt, verdict, number = debt - credited, DONE, floor(credited / scale)
+    if credited > 0 then
+      local reset = min(time + ceil_div(debt, drain) * tick, MAX)
+      return DONE, number, floor((ceiling - debt) / scale), reset, NONE, 0,
+        pack('<BBI6I8I8I8', 1, 4, 0, debt, time, scale), debt > 0 and reset or nil
+    end
   elseif op == REFUND and bucket_kind ~= 2 then
     verdict = NOT_HELD
     if mark == AT and state then
       local stored_debt, stored_time, stored_scale = unpack_from('<I8I8I8', state, 9)
-      local charged = min(unpack_from('<d', token), capacity)
+      -- No charge and no record is larger.
+      local charged = min(unpack_from('<d', token), floor((MAX - ceiling) / scale))
       local elapsed = floor(max(time - (extra - extra % tick), 0) / tick)
       local left = charged * scale
       if elapsed < ceil_div(left, drain) then
@@ -128,14 +157,15 @@ local function bucket(state, now, op, cost, token, extra, mark, numbers_at)
   end
 
   local owed = next_debt or debt
-  local remaining = owed < ceiling and floor((ceiling - owed) / scale) or 0
+  -- Rounded down, so an overdraft is rounded up.
+  local remaining = floor((ceiling - owed) / scale)
   local reset = time + (drain == 1 and owed or ceil_div(owed, drain)) * tick
   if reset > MAX then
     reset = MAX
   end
   if not next_debt then
-    return verdict, number, remaining, reset, NONE, 0
+    return verdict, number, remaining, reset, NONE, 0, nil, nil, nil, nil, free_at
   end
   local change = pack('<BBI6I8I8I8', 1, 4, 0, next_debt, time, scale)
-  return verdict, number, remaining, reset, mark_kind, mark_time, change, reset
+  return verdict, number, remaining, reset, mark_kind, mark_time, change, reset, nil, nil, free_at
 end

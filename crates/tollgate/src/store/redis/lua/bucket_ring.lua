@@ -23,17 +23,16 @@ local function counts_to_ring(key, state)
   check_length(state, 24 + 8 * count)
   check_range(1, width, 1, MAX)
   check_range(2, newest, 0, MAX)
-  local times, totals, entries, total = {}, {}, 0, 0
+  local log = new_log(key, width, 0, {}, {}, 0)
   for age = count - 1, 0, -1 do
     local units = unpack_from('<I8', state, 25 + 8 * age)
     check_range(3 + age, units, 0, MAX)
     local start = newest - age * width
     if (units > 0 or age == 0) and start >= 0 then
-      total = (total - (WRAP - units)) % WRAP
-      times[entries], totals[entries], entries = start, total, entries + 1
+      log = edit_log(log, key, { expired = 0, time = start, cost = units })
     end
   end
-  return new_log(key, width, 0, times, totals, entries)
+  return log
 end
 
 -- Returns a ring, as a log or as bytes, as bytes of counts, for a window of few buckets. Returns nil if it is empty.
@@ -93,7 +92,7 @@ local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
 
   local function total_before(index)
     if index == low then
-      return log.base
+      return high > low and log.base or 0
     end
     local _, sum = entry(log, index - 1)
     return sum
@@ -132,35 +131,43 @@ local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
     return leaves_at(counted_start((entry(log, newest_with_units(log, expired, high, total)))))
   end
 
-  local remaining = max(limit - used, 0)
-  if op == CHARGE or op == PEEK then
-    local needed = max(cost, 1)
-    if used + needed > limit then
-      local room = limit - needed
-      local index = search_from_oldest(log, expired, high, function(_, sum)
-        return (total - sum) % WRAP > room
-      end)
-      local leaving = counted_start((entry(log, index)))
-      if strict == 1 then
-        return REFUSED, leaves_at(leaving), remaining, reset(), NONE, 0
-      end
-      -- The bucket that must leave in part, or as a whole. Buckets of another width may share it.
-      local first = partition_point(log, low, index, function(time)
-        return counted_start(time) < leaving
-      end)
-      local last = partition_point(log, index, high, function(time)
-        return counted_start(time) <= leaving
-      end)
-      local after = total_before(last)
-      local oldest, left = clamped((after - total_before(first)) % WRAP), room - (total - after) % WRAP
-      local passed = oldest <= left and 0 or ticks - floor(left * ticks / oldest)
-      return REFUSED, min(min(leaving + window, MAX) + passed * tick, MAX), remaining, reset(), NONE, 0
+  -- Returns when at most `room` units count, after `added` units in the current bucket.
+  local function has_room_at(room, added)
+    local index = search_from_oldest(log, expired, high, function(_, sum)
+      return (total - sum) % WRAP + added > room
+    end)
+    local leaving = index < high and counted_start((entry(log, index))) or start
+    -- Added units convert buckets of another width, which then end with the current one at the latest.
+    local is_current = added > 0 and leaving >= start
+    if is_current then
+      leaving = start
     end
-    if cost == 0 then
-      return ADMITTED, 0, remaining, reset(), NONE, 0
+    if strict == 1 then
+      return leaves_at(leaving)
     end
-    local change = { expired = expired, time = start, cost = cost, width = width }
-    if not same_width and op == CHARGE then
+    -- The bucket that must leave in part, or as a whole. Buckets of another width may share it.
+    local first = partition_point(log, low, index, function(time)
+      return counted_start(time) < leaving
+    end)
+    local last = is_current and high or partition_point(log, index, high, function(time)
+      return counted_start(time) <= leaving
+    end)
+    local after = total_before(last)
+    local oldest, left = (after - total_before(first)) % WRAP, room - (total - after) % WRAP
+    if is_current then
+      oldest = oldest + added
+    else
+      left = left - added
+    end
+    oldest = clamped(oldest)
+    local passed = oldest <= left and 0 or ticks - floor(left * ticks / oldest)
+    return min(min(leaving + window, MAX) + passed * tick, MAX)
+  end
+
+  -- Returns the change that adds units to the current bucket. Buckets of another width are converted.
+  local function add(added)
+    local change = { expired = expired, time = start, cost = added, width = width }
+    if log and (high == low or not same_width) then
       local times, totals, entries = {}, {}, 0
       for index = expired, high - 1 do
         local time, sum = entry(log, index)
@@ -172,26 +179,57 @@ local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
       end
       change.replaced, change.expired = new_log(log.key, width, base, times, totals, entries), 0
     end
+    return change
+  end
+
+  local remaining = limit - used
+  if op == CHARGE or op == PEEK then
+    local needed = max(cost, 1)
+    if used + needed > limit then
+      return REFUSED, has_room_at(limit - needed, 0), remaining, reset(), NONE, 0
+    end
+    if cost == 0 then
+      return ADMITTED, 0, remaining, reset(), NONE, 0
+    end
     local expires = leaves_at(start)
-    return ADMITTED, 0, max(limit - used - cost, 0), expires, WINDOW, start, change, expires
+    return ADMITTED, 0, limit - used - cost, expires, WINDOW, start, op == CHARGE and add(cost) or nil, expires
+  elseif op == RECORD then
+    local newest_count = 0
+    if same_width and newest_time == start then
+      newest_count = (total - total_before(high - 1)) % WRAP
+    elseif not same_width then
+      local first = partition_point(log, low, high, function(time)
+        return counted_start(time) < start
+      end)
+      newest_count = (total - total_before(first)) % WRAP
+    end
+    local amount = min(cost, max((strict == 1 and MAX or floor(MAX / ticks)) - newest_count, 0), MAX - live)
+    local left = counted(oldest_sum, newer_sum + amount)
+    local free_at = left >= limit and has_room_at(limit - 1, amount) or nil
+    if amount == 0 then
+      return RECORDED, 0, limit - left, reset(), NONE, 0, nil, nil, nil, nil, free_at
+    end
+    local expires = leaves_at(start)
+    return RECORDED, amount, limit - left, expires, WINDOW, start, add(amount), expires, nil, nil, free_at
+  elseif op == CREDIT then
+    local given = min(cost, live)
+    if given == 0 then
+      return DONE, 0, remaining, reset(), NONE, 0
+    end
+    local from_oldest = min(given, oldest_sum)
+    local left = counted(oldest_sum - from_oldest, newer_sum - (given - from_oldest))
+    local reset_time = given < live and reset() or now
+    return DONE, used - left, limit - left, reset_time, NONE, 0, take_oldest(log, expired, high, base, given),
+      given < live and reset_time or nil
   elseif op ~= REFUND then
     return NOT_SUPPORTED, 0, remaining, reset(), NONE, 0
   end
   if mark ~= WINDOW or high == low or not same_width then
     return NOT_HELD, 0, remaining, reset(), NONE, 0
   end
-  local index = partition_point(log, low, high, function(time)
-    return time < extra
-  end)
-  if index == high or entry(log, index) ~= extra or index < expired then
-    return NOT_HELD, 0, remaining, reset(), NONE, 0
-  end
-  if index + 16 < high then
-    return TOO_OLD, 0, remaining, reset(), NONE, 0
-  end
-  for above = index, high - 1 do
-    -- The refund changes all of them. Read them now, so that a corrupt one fails the Plan before any change.
-    entry(log, above)
+  local index, why = find_refundable(log, low, expired, high, extra)
+  if not index then
+    return why, 0, remaining, reset(), NONE, 0
   end
   local _, sum = entry(log, index)
   local refunded = min(cost, (sum - total_before(index)) % WRAP)
@@ -205,17 +243,7 @@ local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
   end
   local reset_time = now
   if live > refunded then
-    local rest = (total - refunded) % WRAP
-    -- The totals from the refunded entry on decrease by the same amount. Those before it stay.
-    local newest_counted = partition_point(log, index, high, function(_, above)
-      return above ~= total
-    end)
-    if newest_counted == index then
-      newest_counted = partition_point(log, expired, index, function(_, below)
-        return below ~= rest
-      end)
-    end
-    reset_time = leaves_at((entry(log, newest_counted)))
+    reset_time = leaves_at((entry(log, newest_after_refund(log, expired, high, total, index, refunded))))
   end
   local rest_used = counted(oldest_sum, newer_sum)
   return DONE, used - rest_used, max(limit - rest_used, 0), reset_time, NONE, 0,

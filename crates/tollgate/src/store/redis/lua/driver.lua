@@ -5,7 +5,8 @@
 -- ARGV[1]  string, packed little-endian: d is a double; B, H and I4 are unsigned integers of 1, 2 and 4 bytes; c16 is
 --          16 bytes. Times and durations are in microseconds.
 --
---   B   1 if all Plans are follow-ups, which must succeed while Redis is full; else 0
+--   B   0; 1 if all Plans are follow-ups, which must succeed while Redis is full; 2 if also the last key is a spare one,
+--       which never exists
 --   B   clock: 0 that of Redis, 1 the caller's within the tolerance, 2 the caller's
 --   d   tolerance
 --   d   margin in milliseconds: how much longer state is kept than it counts
@@ -21,16 +22,17 @@
 --            d    attempt: 0; or n > 0, which charges one hash slot of a Plan over several; or -n, which refunds that
 --            d    if the Plan gives a charge back: the time of the charge; else -1
 --            H    then the key number of the last reset, else 0
+--            H    length of all its answers in bytes
 --     then for each item
 --
 --       H    key number
 --       H    key number of the record of its lease or reservation, 0 if it has none
 --       B    kind of the limit, as in core's state.rs
 --       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
---            9 success, 10 reset
+--            9 success, 10 reset, 11 record, 12 credit, 13 extend
 --       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity
 --       d    cost (refund: the units to give back)
---       d    extra: the time of the mark (refund), how long to hold (reserve), or how long to remember (reset)
+--       d    extra: the time of the mark (refund), how long to hold (reserve, extend), or how long to remember (reset)
 --       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter
 --       B    length of the token, 0 or 16, and the token. Refund: 8, and the units charged (d). Reset: 2, and the key
 --            number under which the reset is remembered (H).
@@ -41,15 +43,16 @@
 --   B   status: 0 decided, 1 replayed under its request id, 2 the id was used with another digest, 3 corrupt state
 --   d   the time at which it was decided
 --
---   Status 0 and 1, for each item, 34 bytes:
---     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 10 not supported, 11 not held, 12 too old,
---         13 token in use, 14 too many reservations, 15 recompute, 16 overflow, 17 receipt expired, 18 reset since,
---         19 window changed
+--   Status 0 and 1, for each item, 34 bytes, or 42 for a record:
+--     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 5 recorded, 10 not supported, 11 not held,
+--         12 too old, 13 token in use, 14 too many reservations, 15 recompute, 16 overflow, 17 receipt expired,
+--         18 reset since, 19 window changed
 --     B   kind of the mark
---     d   delay (admitted), time of the retry (refused), units (done) or time (recompute)
---     d   remaining
+--     d   delay (admitted), time of the retry (refused), units (done, recorded) or time (recompute)
+--     d   remaining; below 0, the units by which consumption exceeds the limit
 --     d   reset
 --     d   time of the mark
+--     d   only for a record: when one unit fits, or when the units may proceed (shaper)
 --   Status 3:
 --     B   number of the item
 --     B   fault: 1 length, 2 version, 3 kind, 4 range
@@ -71,6 +74,7 @@
 
 local DECIDED, REPLAYED, OTHER_CONTENT, CORRUPT = 0, 1, 2, 3
 local STORE, CALLER = 0, 1
+local WITH_SPARE_KEY = 2
 -- The largest kind of state. Kinds 5 and 6 are retired: such state does not count.
 local KIND_MAX = 12
 
@@ -187,7 +191,8 @@ local function commit(key, kind, change, expires, now, hold, record, record_expi
 end
 
 -- Decides an item without changing anything. Returns the six fields of its answer, whether it blocks the Plan, the new
--- state, when that expires, the state that it was decided on, the new record, and when that expires.
+-- state, when that expires, the state that it was decided on, the new record, when that expires, and when one unit fits
+-- (record).
 local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at)
   local twin, blocks = twins[kind], flags % 2 == 1
   if op == RESET then
@@ -210,30 +215,38 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
   end
-  local verdict, number, remaining, reset, mark_kind, mark_time, change, expires, record, record_expires =
+  local verdict, number, remaining, reset, mark_kind, mark_time, change, expires, record, record_expires, free_at =
     twin(state, now, op, cost, token, extra, mark, numbers_at, hold > 0 and load_record(hold))
   if op == PEEK then
     mark_kind, mark_time, change = NONE, 0, nil
   end
-  local wants_admission = op == CHARGE or op == PEEK or op == RESERVE
+  local wants_admission = op == CHARGE or op == PEEK or op == RESERVE or op == EXTEND
   return verdict, mark_kind, number, remaining, reset, mark_time,
-    blocks and wants_admission and verdict ~= ADMITTED, change, expires, state, record, record_expires
+    blocks and wants_admission and verdict ~= ADMITTED, change, expires, state, record, record_expires, free_at
 end
 
--- Charges one blocking item `times` times: the usual Plan. Returns what step_one returns.
-local function charge(now, times, key, kind, cost, token, numbers_at)
+-- Whether a follow-up with this verdict counts as applied, although it may have changed nothing.
+local function is_applied(verdict, cost)
+  return verdict == DONE or verdict == BOOKED_LATE or verdict == RECORDED and cost > 0
+end
+
+-- Charges or records one blocking item `times` times: the usual Plan. Returns what step_one returns.
+local function charge(now, times, key, kind, op, cost, token, numbers_at)
   local twin, state, last_expires = twins[kind], load_state(key, kind), nil
   local answers, booked = {}, false
   for round = 1, times do
-    local verdict, number, remaining, reset, mark_kind, mark_time, change, expires =
-      twin(state, now, CHARGE, cost, token, 0, NONE, numbers_at)
+    local verdict, number, remaining, reset, mark_kind, mark_time, change, expires, _, _, free_at =
+      twin(state, now, op, cost, token, 0, NONE, numbers_at)
     local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
+    if op == RECORD then
+      answer = answer .. pack('<d', free_at or now)
+    end
     if not change then
       -- The state did not change, so all following answers are the same.
-      answers[round] = round < times and answer:rep(times - round + 1) or answer
+      answers[round], booked = round < times and answer:rep(times - round + 1) or answer, is_applied(verdict, cost)
       break
     end
-    state, last_expires, answers[round], booked = change, expires, answer, verdict == ADMITTED
+    state, last_expires, answers[round], booked = change, expires, answer, verdict ~= REFUSED
   end
   if last_expires then
     commit(key, kind, state, last_expires, now)
@@ -246,17 +259,20 @@ end
 local function step_one(now, at, _, times)
   current_item = 1
   local key, hold, kind, op, flags, cost, extra, mark, token, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
-  if op == CHARGE and flags == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
-    return charge(now, times, key, kind, cost, token, numbers_at)
+  if (op == CHARGE or op == RECORD) and flags == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
+    return charge(now, times, key, kind, op, cost, token, numbers_at)
   end
   local answers, booked = {}, false
   for round = 1, times do
-    local verdict, mark_kind, number, remaining, reset, mark_time, blocked, change, expires, _, record, record_expires =
-      decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at)
-    answers[round] = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
+    local verdict, mark_kind, number, remaining, reset, mark_time, blocked, change, expires, _, record, record_expires,
+      free_at = decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at)
+    local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
+    answers[round] = op == RECORD and answer .. pack('<d', free_at or now) or answer
     if change ~= nil and (flags % 2 == 1 or verdict ~= REFUSED and verdict ~= NEVER) then
       commit(key, kind, change, expires, now, hold, record, record_expires)
       booked = not blocked
+    else
+      booked = is_applied(verdict, cost)
     end
   end
   return table.concat(answers), booked
@@ -271,14 +287,15 @@ local function step_all(now, at, count)
     local key, hold, kind, op, flags, cost, extra, mark, token, length, numbers_at =
       unpack_from('<HHBBBddBBc0B', batch, at)
     local item = { decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at) }
-    item[13], item[14], item[15], item[16], item[17] = key, kind, flags % 2 == 1, numbers_at, hold
+    item[14], item[15], item[16], item[17], item[18] = key, kind, flags % 2 == 1, numbers_at, hold
+    item[19], item[20] = op, cost
     at = numbers_at + length
     blocked = blocked or item[7]
     items[index] = item
   end
   for index = 1, count do
     local verdict, mark_kind, number, remaining, reset, mark_time, _, change, expires, state, record, record_expires,
-      key, kind, blocks, numbers_at, hold = unpack(items[index], 1, 17)
+      free_at, key, kind, blocks, numbers_at, hold, op, cost = unpack(items[index], 1, 20)
     local refused = verdict == REFUSED or verdict == NEVER
     if blocked and verdict == ADMITTED then
       -- Alone it would have been admitted. The answer says so, with the numbers of the state without the charge.
@@ -287,8 +304,11 @@ local function step_all(now, at, count)
     elseif change ~= nil and (refused and blocks or not refused and not blocked) then
       commit(key, kind, change, expires, now, hold, record, record_expires)
       booked = booked or not blocked
+    else
+      booked = booked or is_applied(verdict, cost)
     end
-    items[index] = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_time)
+    local answer = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_time)
+    items[index] = op == RECORD and answer .. pack('<d', free_at or now) or answer
   end
   return pack('<Bd', DECIDED, now) .. table.concat(items), booked
 end
@@ -307,8 +327,8 @@ local function step(now, at, count, times)
 end
 
 -- Returns what is stored under a request id: digest c16, expiry d, attempt d, then the reply without its first byte.
--- Returns nil and the length found if that is invalid. `count` is false if the number of answers is not to be checked.
-local function stored_reply(id, digest, count)
+-- Returns nil and the length found if that is invalid. `length` is that of its answers, false if it is not to be checked.
+local function stored_reply(id, digest, length)
   if id == 0 then
     return nil
   end
@@ -323,7 +343,7 @@ local function stored_reply(id, digest, count)
     end
     states[id] = stored
   end
-  if stored and (#stored < 32 or count and stored:sub(1, 16) == digest and #stored ~= 40 + 34 * count) then
+  if stored and (#stored < 32 or length and stored:sub(1, 16) == digest and #stored ~= 40 + length) then
     return nil, #stored
   end
   return stored
@@ -348,18 +368,19 @@ end
 -- Returns the reply to a Plan of one item that is declined before its twin is asked.
 local function declined(now, at, verdict)
   current_item = 1
-  local key, _, kind, _, _, _, _, _, _, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
+  local key, _, kind, op, _, _, _, _, _, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
   local state = load_state(key, kind)
   local _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers_at)
-  return pack('<BdBBdddd', DECIDED, now, verdict, NONE, 0, remaining, reset, 0), false
+  local answer = pack('<BdBBdddd', DECIDED, now, verdict, NONE, 0, remaining, reset, 0)
+  return op == RECORD and answer .. pack('<d', now) or answer, false
 end
 
 local replies = {}
 for index = 1, plan_count do
   local length, times, caller_now, count, id, body = unpack_from('<I4HdBH', batch, at)
-  local horizon, digest, attempt, charged_at, reset_key = 0, '', 0, -1, 0
+  local horizon, digest, attempt, charged_at, reset_key, answers_length = 0, '', 0, -1, 0, 0
   if id > 0 then
-    horizon, digest, attempt, charged_at, reset_key, body = unpack_from('<dc16ddH', batch, body)
+    horizon, digest, attempt, charged_at, reset_key, answers_length, body = unpack_from('<dc16ddHH', batch, body)
   end
   at = at + length
   local now = caller_now
@@ -368,12 +389,12 @@ for index = 1, plan_count do
   elseif clock_mode == CALLER then
     now = max(clock - tolerance, min(caller_now, clock + tolerance))
   end
-  local stored, bad_length = stored_reply(id, digest, attempt >= 0 and count)
+  local stored, bad_length = stored_reply(id, digest, attempt >= 0 and answers_length)
   if stored and unpack_from('<d', stored, 17) <= now then
     stored = nil
   end
   if bad_length then
-    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 40 + 34 * count, bad_length)
+    replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 40 + answers_length, bad_length)
   elseif attempt < 0 and not (stored and stored:sub(1, 16) == digest and unpack_from('<d', stored, 25) == -attempt) then
     -- The charge was refunded before, or another attempt builds on it.
     replies[index] = pack('<Bd', DECIDED, now) .. pack('<BBdddd', NOT_HELD, NONE, 0, 0, 0, 0):rep(count)
@@ -421,28 +442,52 @@ local function ttl_of(key)
   return us ~= 'keep' and format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + margin, 1)) or nil
 end
 
-if follow_ups == 1 then
-  -- A full Redis refuses a script's SET only if it is the first write of the script.
+-- Writes a changed string. Returns an error, if there is one.
+local function write_string(key)
+  local ttl = ttl_of(key)
+  if ttl then
+    return pcall_redis('SET', KEYS[key], states[key], 'PX', ttl).err
+  end
+  return pcall_redis('SET', KEYS[key], states[key], 'KEEPTTL').err
+end
+
+-- Makes a write that needs no memory: sets the TTL that a key is about to get, or that of the spare key, which does not
+-- exist.
+local function write_without_memory()
   for key = 1, #KEYS do
     local ttl = lifetimes[key] and ttl_of(key)
     if ttl then
-      call('PEXPIRE', KEYS[key], ttl)
-      break
+      return call('PEXPIRE', KEYS[key], ttl)
     end
   end
+  if follow_ups == WITH_SPARE_KEY then
+    call('PEXPIRE', KEYS[#KEYS], 1)
+  end
 end
+
+-- A full Redis refuses a command that needs memory only if it is the first write of its script.
+local may_be_refused = follow_ups > 0
 for key = 1, #KEYS do
   if lifetimes[key] then
-    local state, ttl = states[key], ttl_of(key)
+    local state = states[key]
     if not state then
       call('DEL', KEYS[key])
     elseif type(state) == 'table' then
-      write_log(state, ttl)
-    elseif ttl then
-      call('SET', KEYS[key], state, 'PX', ttl)
+      if may_be_refused then
+        write_without_memory()
+      end
+      write_log(state, ttl_of(key))
     else
-      call('SET', KEYS[key], state, 'KEEPTTL')
+      local refusal = write_string(key)
+      if refusal and may_be_refused and refusal:find('OOM', 1, true) then
+        write_without_memory()
+        refusal = write_string(key)
+      end
+      if refusal then
+        error(refusal, 0)
+      end
     end
+    may_be_refused = false
   end
 end
 return table.concat(replies)

@@ -57,6 +57,21 @@ local function fixed_window(state, now, op, cost, _, extra, mark, numbers_at)
     used = used - refunded
     local change = pack('<BBI6I8I8I8', 1, 1, 0, booked_start, booked_length, used)
     return DONE, refunded, max(limit - used, 0), reset, NONE, 0, change
+  elseif op == RECORD then
+    local amount = min(cost, MAX - used)
+    local mark_kind, mark_time, change, expires = NONE, 0, nil, nil
+    used = used + amount
+    if amount > 0 then
+      reset, mark_kind, mark_time, expires = window_end, WINDOW, start, window_end
+      change = pack('<BBI6I8I8I8', 1, 1, 0, start, window, used)
+    end
+    return RECORDED, amount, limit - used, reset, mark_kind, mark_time, change, expires, nil, nil,
+      used >= limit and reset or nil
+  elseif op == CREDIT then
+    local credited = min(cost, used)
+    used = used - credited
+    return DONE, credited, max(limit - used, 0), reset, NONE, 0,
+      credited > 0 and pack('<BBI6I8I8I8', 1, 1, 0, booked_start, booked_length, used) or nil
   end
   return NOT_SUPPORTED, 0, max(limit - used, 0), reset, NONE, 0
 end

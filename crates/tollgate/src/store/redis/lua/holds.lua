@@ -95,21 +95,22 @@ local function add_units(ends, units, pair_end, added)
   end
 end
 
--- Takes units from the first pairs at or after `hold_ends`.
-local function take_units(ends, units, hold_ends, taken)
-  local index = 1
-  while taken > 0 and index <= #ends do
+-- Takes units from the first pairs at or after `hold_ends`. Returns how many there were.
+local function take_units(ends, units, hold_ends, wanted)
+  local index, missing = 1, wanted
+  while missing > 0 and index <= #ends do
     if ends[index] < hold_ends then
       index = index + 1
-    elseif units[index] > taken then
-      units[index] = units[index] - taken
-      return
+    elseif units[index] > missing then
+      units[index] = units[index] - missing
+      return wanted
     else
-      taken = taken - units[index]
+      missing = missing - units[index]
       table.remove(ends, index)
       table.remove(units, index)
     end
   end
+  return wanted - missing
 end
 
 -- Returns the first end by which `excess` units no longer count, nil if there are fewer.

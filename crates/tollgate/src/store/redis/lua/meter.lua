@@ -36,21 +36,26 @@ local function meter(state, now, op, cost, _, _, mark, numbers_at)
         next_value, mark_kind = value + cost, COUNTER
       end
     end
+  elseif op == CREDIT and (cost == 0 or value == 0) then
+    verdict = DONE
+  elseif op == CREDIT or op == REFUND and value > 0 and mark == COUNTER then
+    local given = min(cost, value)
+    value = value - given
+    if value == 0 then
+      reset = used_at
+    end
+    return DONE, given, limit - value, reset, NONE, 0, pack('<BBI6I8I8', 1, 7, 0, value, stored_used_at)
   elseif op == REFUND then
     verdict = NOT_HELD
-    if value > 0 and mark == COUNTER then
-      local refunded = min(cost, value)
-      value = value - refunded
-      if value == 0 then
-        reset = used_at
-      end
-      return DONE, refunded, max(limit - value, 0), reset, NONE, 0,
-        pack('<BBI6I8I8', 1, 7, 0, value, stored_used_at)
+  elseif op == RECORD then
+    verdict, number = RECORDED, min(cost, MAX - value)
+    if number > 0 then
+      next_value, mark_kind = value + number, COUNTER
     end
   end
 
   if not next_value then
-    return verdict, number, max(limit - value, 0), reset, NONE, 0
+    return verdict, number, limit - value, reset, NONE, 0, nil, nil, nil, nil, value >= limit and reset or nil
   end
   if next_value > 0 then
     reset = min(used_at + expiry, MAX)
@@ -58,5 +63,6 @@ local function meter(state, now, op, cost, _, _, mark, numbers_at)
     reset = used_at
   end
   local change = pack('<BBI6I8I8', 1, 7, 0, next_value, used_at)
-  return verdict, number, max(limit - next_value, 0), reset, mark_kind, 0, change, reset
+  return verdict, number, limit - next_value, reset, mark_kind, 0, change, reset, nil, nil,
+    next_value >= limit and reset or nil
 end

@@ -6,28 +6,29 @@
 --
 -- Each twin is one function. It implements the same state machine as core, on the same bytes:
 --
---   verdict, number, remaining, reset, mark_kind, mark_time, change, expires, new_record, record_expires =
+--   verdict, number, remaining, reset, mark_kind, mark_time, change, expires, new_record, record_expires, free_at =
 --     twin(state, now, op, cost, token, extra, mark, numbers_at, record)
 --
 --   state       string or nil: the bytes under the key, already checked to be of the twin's kind
 --   now         integer: microseconds since 1970, as are all times here
 --   op          integer: an operation, see below
---   cost        integer: units; for a refund, those to give back
+--   cost        integer: units; for a refund, those to give back; for an extension, those to add
 --   token       string: 16 bytes, or '' if the operation has no token; for a refund, 8 bytes: the units charged (d)
---   extra       integer: the time of the mark (refund), or how long to hold (reserve), in microseconds
+--   extra       integer: the time of the mark (refund), or how long to hold (reserve, extend), in microseconds
 --   mark        integer: the kind of the mark (refund)
 --   numbers_at  integer: where the limit's numbers begin in the batch
 --   record      string or false: the record under the token, for a lease or reservation
 --
 --   verdict     integer: see below
---   number      integer: delay (ADMITTED), time of the retry (REFUSED), units (DONE), time needed (RECOMPUTE)
---   remaining   integer: units left
+--   number      integer: delay (ADMITTED), time of the retry (REFUSED), units (DONE, RECORDED), time needed (RECOMPUTE)
+--   remaining   integer: units left; below 0, the units by which consumption exceeds the limit
 --   reset       integer: when all units are back
 --   mark_kind   integer, and mark_time: what a refund needs
 --   change      string: the new state; false to delete it; nil to leave it. A log returns a table.
 --   expires     integer: when the new state stops counting; nil to keep the TTL that the state has
 --   new_record  string: the new record under the token; false to delete it; nil to leave it
 --   record_expires  integer: when the new record has no effect any more
+--   free_at     integer: when one unit fits (RECORDED), or when the units may proceed (shaper); nil if that is now
 --
 -- Example: fixed_window(nil, 2500000, CHARGE, 1, '', 0, NONE, n), with the numbers 5 units and 1000000 us at n, returns
 -- ADMITTED, 0, 4, 3000000, WINDOW, 2000000, 32 bytes of state, 3000000.
@@ -52,7 +53,8 @@ local KEYS, batch = KEYS, ARGV[1]
 -- Operations, verdicts and kinds of marks, numbered as in plan_codec.rs.
 local CHARGE, PEEK, REFUND, RENEW, RELEASE, RESERVE = 0, 1, 2, 3, 4, 5
 local SETTLE, CANCEL, FAILURE, SUCCESS, RESET = 6, 7, 8, 9, 10
-local ADMITTED, REFUSED, NEVER, DONE, BOOKED_LATE = 0, 1, 2, 3, 4
+local RECORD, CREDIT, EXTEND = 11, 12, 13
+local ADMITTED, REFUSED, NEVER, DONE, BOOKED_LATE, RECORDED = 0, 1, 2, 3, 4, 5
 local NOT_SUPPORTED, NOT_HELD, TOO_OLD, TOKEN_IN_USE, TOO_MANY, RECOMPUTE, OVERFLOW = 10, 11, 12, 13, 14, 15, 16
 local RECEIPT_EXPIRED, RESET_SINCE, WINDOW_CHANGED = 17, 18, 19
 local NONE, WINDOW, AT, HELD, COUNTER = 0, 1, 2, 3, 4

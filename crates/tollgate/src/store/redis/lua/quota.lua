@@ -23,6 +23,13 @@ local NO_GENERATION = ('\0'):rep(16)
 -- How long a reservation is remembered after its end, for a late settlement.
 local REMEMBERED = 3600000000
 
+-- Returns when enough of the `reserved` units have ended for `needed` units to fit: at most `unused` may be reserved
+-- then. At the latest, that is the end of the period. Subtracting keeps every number exact.
+local function fits_at(needed, unused, ends, units, reserved, period_end)
+  local room = unused - needed
+  return min(room >= 0 and ends_by(ends, units, reserved - room) or period_end, period_end)
+end
+
 local function quota(state, now, op, cost, token, extra, mark, numbers_at, record)
   local allowance, grace, rolling, s1, s2, s3, s4 = unpack_from('<ddddddd', batch, numbers_at)
   local ceiling = allowance + grace
@@ -55,7 +62,7 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
       period_start, period_end = s2, s3
     elseif s3 <= now and now < s4 then
       period_start, period_end = s3, s4
-    elseif op ~= REFUND then
+    elseif op ~= REFUND or mark == HELD then
       return RECOMPUTE, now, 0, now, NONE, 0
     end
     same_period = state and now < stored_end
@@ -72,7 +79,7 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
   local status, hold_generation, hold_ends, held = read_hold(record)
   local is_held = status == OPEN and hold_ends > now and hold_generation == generation
 
-  if op == REFUND then
+  if op == REFUND and mark ~= HELD then
     local period_of_charge_end
     if state and mark == WINDOW and extra == stored_start then
       if rolling > 0 then
@@ -101,16 +108,15 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
   end
 
   local remaining = max(allowance - (used + reserved), 0)
-  if op == CHARGE or op == PEEK or op == RESERVE then
+  if op == CHARGE or op == PEEK or op == RESERVE or op == EXTEND then
     local needed = max(cost, 1)
     if op == RESERVE and is_held then
       return TOKEN_IN_USE, 0, remaining, reset, NONE, 0
+    elseif op == EXTEND and not is_held then
+      return NOT_HELD, 0, remaining, reset, NONE, 0
     end
     if used + reserved + needed > ceiling then
-      -- Retry when enough reservations have ended, or at the end of the period. Subtracting keeps every number exact.
-      local room = ceiling - used - needed
-      local retry = room >= 0 and ends_by(ends, units, reserved - room) or reset
-      return REFUSED, min(retry, reset), remaining, reset, NONE, 0
+      return REFUSED, fits_at(needed, ceiling - used, ends, units, reserved, reset), remaining, reset, NONE, 0
     end
     if cost == 0 then
       return ADMITTED, 0, remaining, reset, NONE, 0
@@ -127,8 +133,40 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
       return ADMITTED, 0, remaining, period_end, HELD, hold_ends, new_state(), period_end,
         pack_hold(OPEN, generation, hold_ends, cost), min(hold_ends + REMEMBERED, MAX)
     end
+    if op == EXTEND then
+      local extended = max(min(hold_end(now, extra), period_end), hold_ends)
+      add_units(ends, units, extended, take_units(ends, units, hold_ends, held) + cost)
+      return ADMITTED, 0, remaining, period_end, HELD, extended, new_state(), period_end,
+        pack_hold(OPEN, generation, extended, min(held + cost, MAX)), min(extended + REMEMBERED, MAX)
+    end
     used = used + cost
     return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(), period_end
+  elseif op == RECORD then
+    local amount = min(cost, MAX - used)
+    local mark_kind, mark_time, change, expires, free_at = NONE, 0, nil, nil, nil
+    used = used + amount
+    if amount > 0 then
+      reset, mark_kind, mark_time, change, expires = period_end, WINDOW, period_start, new_state(), period_end
+    end
+    if used + reserved + 1 > ceiling then
+      free_at = fits_at(1, ceiling - used, ends, units, reserved, reset)
+    end
+    return RECORDED, amount, max(allowance - used - reserved, -MAX), reset, mark_kind, mark_time, change, expires, nil, nil,
+      free_at
+  elseif op == CREDIT then
+    local credited = min(cost, used)
+    used = used - credited
+    return DONE, credited, max(allowance - (used + reserved), 0), reset, NONE, 0,
+      credited > 0 and state:sub(1, 32) .. pack('<I8', used) .. state:sub(41) or nil
+  elseif op == REFUND then
+    -- Gives back what an extension added. The reservation keeps its end.
+    if not is_held or held == 0 then
+      return NOT_HELD, 0, remaining, reset, NONE, 0
+    end
+    local given = min(cost, held)
+    remaining = max(allowance - used - (reserved - take_units(ends, units, hold_ends, given)), 0)
+    return DONE, given, remaining, period_end, NONE, 0, new_state(), period_end,
+      pack_hold(OPEN, generation, hold_ends, held - given), min(hold_ends + REMEMBERED, MAX)
   elseif op ~= SETTLE and op ~= CANCEL then
     return NOT_SUPPORTED, 0, remaining, reset, NONE, 0
   elseif op == CANCEL then
@@ -136,7 +174,7 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
       return NOT_HELD, 0, remaining, reset, NONE, 0
     end
     take_units(ends, units, hold_ends, held)
-    remaining = max(allowance - (used + reserved - held), 0)
+    remaining = max(allowance - used - (reserved - held), 0)
     return DONE, held, remaining, period_end, NONE, 0, new_state(), period_end,
       pack_hold(CANCELLED, generation, hold_ends, held), min(hold_ends + REMEMBERED, MAX)
   elseif not status or now >= min(hold_ends + REMEMBERED, MAX) then

@@ -73,6 +73,40 @@ local function newest_with_units(log, low, high, total)
   return high - 1
 end
 
+-- Returns the index of the entry at `time`, or nil and why it is declined. Entries from `low` to `expired` do not count.
+local function find_refundable(log, low, expired, high, time)
+  local index = partition_point(log, low, high, function(found)
+    return found < time
+  end)
+  if index == high or entry(log, index) ~= time or index < expired then
+    return nil, NOT_HELD
+  end
+  if index + 16 < high then
+    return nil, TOO_OLD
+  end
+  for above = index, high - 1 do
+    -- The refund changes all of them. Read them now, so that a corrupt one fails the Plan before any change.
+    entry(log, above)
+  end
+  return index
+end
+
+-- Returns the index of the newest entry with units after `refunded` units left the entry at `index`. `total` is the
+-- newest total before. Units must be left.
+local function newest_after_refund(log, expired, high, total, index, refunded)
+  local rest = (total - refunded) % WRAP
+  -- The totals from the refunded entry on decrease by the same amount. Those before it stay.
+  local newest = partition_point(log, index, high, function(_, above)
+    return above ~= total
+  end)
+  if newest > index then
+    return newest
+  end
+  return partition_point(log, expired, index, function(_, below)
+    return below ~= rest
+  end)
+end
+
 -- Checks the head and returns the log. `bytes` is the first read of the string.
 local function open_log(key, bytes)
   check_head(bytes, 32)
@@ -146,9 +180,23 @@ local function resize(log)
   log.first, log.rewritten = -log.low, true
 end
 
--- Applies a change to the log in memory: adds `cost` at `time`, or refunds units of the entry at `index`.
+-- Returns the change that takes `given` units out of the oldest entries: those without units are dropped, and the next
+-- one counts from a higher total. `base` is the total before the entry `expired`.
+local function take_oldest(log, expired, high, base, given)
+  local dropped = search_from_oldest(log, expired, high, function(_, total)
+    return (total - base) % WRAP <= given
+  end)
+  return { dropped = dropped, base = (base - (WRAP - given)) % WRAP }
+end
+
+-- Applies a change to the log in memory: adds `cost` at `time`, or in the newest entry if it `moves` there; refunds units
+-- of the entry at `index`; or drops the oldest entries.
 local function edit_log(log, key, change)
   log = change.replaced or log or new_log(key, change.width, 0, {}, {}, 0)
+  if change.dropped then
+    log.base, log.low = change.base, change.dropped
+    return log
+  end
   if change.refunded then
     for index = change.index, log.high - 1 do
       local _, total = entry(log, index)
@@ -164,10 +212,19 @@ local function edit_log(log, key, change)
   if log.high > log.low then
     newest, total = entry(log, log.high - 1)
   end
+  if log.width then
+    -- Another rule may have recorded enough units that the sum would exceed 2^53 - 1. Then the oldest units are cut.
+    local excess = (total - log.base) % WRAP - (MAX - change.cost)
+    if excess > 0 then
+      local cut = take_oldest(log, log.low, log.high, log.base, excess)
+      log.base, log.low = cut.base, cut.dropped
+      newest = log.high > log.low and newest or nil
+    end
+  end
   -- total + cost could exceed 2^53 and be inexact. This difference is exact.
   total = (total - (WRAP - change.cost)) % WRAP
   local index = log.high - 1
-  if newest ~= change.time then
+  if newest ~= change.time and not change.moves then
     local count = log.high - log.low
     if count >= log.slots or (log.slots > 64 and count < log.slots / 4) then
       resize(log)

@@ -16,6 +16,19 @@
 -- entries that it needs. An admission writes the head and one entry. A full ring is rewritten an eighth larger. That
 -- copies the log, but so rarely that each admission pays for eight entries. Running totals wrap at 2^53.
 
+-- Returns the index of the last entry that must leave before `needed` units fit. `excess` is by how many entries the log
+-- will exceed its bound with one more entry, less 1.
+local function last_to_leave(log, expired, high, total, needed, limit, excess)
+  -- Usually the oldest entries free enough.
+  local freeing = search_from_oldest(log, expired, high, function(_, before)
+    return (total - before) % WRAP + needed > limit
+  end)
+  if excess >= 0 then
+    freeing = max(freeing, expired + excess)
+  end
+  return freeing
+end
+
 local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
   local limit, window, entries = unpack_from('<ddd', batch, numbers_at)
   local low, high, expired, base, used, newest, total = 0, 0, 0, 0, 0, nil, 0
@@ -45,18 +58,12 @@ local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
     return min(entry(log, newest_with_units(log, expired, high, total)) + window, MAX)
   end
 
-  local remaining = room and max(limit - used, 0) or 0
+  -- Without room for one more entry nothing is left, but there may be an overdraft.
+  local remaining = (room or used > limit) and limit - used or 0
   if op == CHARGE or op == PEEK then
     local needed = max(cost, 1)
     if used + needed > limit or not room then
-      -- Usually the oldest entries free enough.
-      local freeing = search_from_oldest(log, expired, high, function(_, before)
-        return (total - before) % WRAP + needed > limit
-      end)
-      if live >= entries then
-        freeing = max(freeing, expired + live - entries)
-      end
-      local retry = now
+      local freeing, retry = last_to_leave(log, expired, high, total, needed, limit, live - entries), now
       if freeing < high then
         retry = min(entry(log, freeing) + window, MAX)
       end
@@ -66,26 +73,46 @@ local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
       return ADMITTED, 0, remaining, reset(), NONE, 0
     end
     local expires = min(now + window, MAX)
-    remaining = room and max(limit - used - cost, 0) or 0
+    remaining = max(limit - used - cost, 0)
     return ADMITTED, 0, remaining, expires, AT, now, { expired = expired, time = now, cost = cost }, expires
+  elseif op == RECORD then
+    local amount = min(cost, MAX - used)
+    if amount == 0 then
+      local free_at
+      if not room or used >= limit then
+        local freeing = last_to_leave(log, expired, high, total, 1, limit, live - entries)
+        free_at = freeing < high and min(entry(log, freeing) + window, MAX) or now
+      end
+      return RECORDED, 0, remaining, reset(), NONE, 0, nil, nil, nil, nil, free_at
+    end
+    local expires, free_at = min(now + window, MAX), nil
+    if used + amount >= limit then
+      local after = room and newest ~= now and high + 1 or high
+      local freeing = last_to_leave(log, expired, high, total, amount + 1, limit, after - expired - entries)
+      free_at = freeing + 1 < after and min(entry(log, freeing) + window, MAX) or expires
+    end
+    return RECORDED, amount, limit - used - amount, expires, AT, now,
+      { expired = expired, time = now, cost = amount, moves = not room }, expires, nil, nil, free_at
+  elseif op == CREDIT then
+    local given = min(cost, used)
+    if given == 0 then
+      return DONE, 0, remaining, reset(), NONE, 0
+    end
+    local change = take_oldest(log, expired, high, base, given)
+    if given == used then
+      return DONE, given, limit, now, NONE, 0, change
+    end
+    room = room or high - change.dropped < entries
+    return DONE, given, room and limit - used + given or 0, reset(), NONE, 0, change, min(newest + window, MAX)
   elseif op ~= REFUND then
     return NOT_SUPPORTED, 0, remaining, reset(), NONE, 0
   end
   if mark ~= AT or high == 0 then
     return NOT_HELD, 0, remaining, reset(), NONE, 0
   end
-  local index = partition_point(log, low, high, function(time)
-    return time < extra
-  end)
-  if index == high or entry(log, index) ~= extra or index < expired then
-    return NOT_HELD, 0, remaining, reset(), NONE, 0
-  end
-  if index + 16 < high then
-    return TOO_OLD, 0, remaining, reset(), NONE, 0
-  end
-  for above = index, high - 1 do
-    -- The refund changes all of them. Read them now, so that a corrupt one fails the Plan before any change.
-    entry(log, above)
+  local index, why = find_refundable(log, low, expired, high, extra)
+  if not index then
+    return why, 0, remaining, reset(), NONE, 0
   end
   local before = base
   if index > expired then
@@ -100,18 +127,8 @@ local function sliding_log(log, now, op, cost, _, extra, mark, numbers_at)
   local left = used - refunded
   local reset_time = now
   if left > 0 then
-    local rest = (total - refunded) % WRAP
-    -- The totals from the refunded entry on decrease by the same amount. Those before it stay.
-    local newest_counted = partition_point(log, index, high, function(_, above)
-      return above ~= total
-    end)
-    if newest_counted == index then
-      newest_counted = partition_point(log, expired, index, function(_, below)
-        return below ~= rest
-      end)
-    end
-    reset_time = min(entry(log, newest_counted) + window, MAX)
+    reset_time = min(entry(log, newest_after_refund(log, expired, high, total, index, refunded)) + window, MAX)
   end
-  remaining = room and max(limit - left, 0) or 0
+  remaining = room and limit - left or 0
   return DONE, refunded, remaining, reset_time, NONE, 0, { refunded = refunded, index = index }
 end

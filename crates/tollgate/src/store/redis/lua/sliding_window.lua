@@ -38,6 +38,21 @@ local function has_room_at(counts, start, room, width, buckets, strict, tick)
   return min(start + (buckets + 1) * width, MAX)
 end
 
+-- The same beside the units of a bucket in the future, if there is one.
+local function has_room_beside_at(counts, start, ahead_start, ahead_count, room, width, buckets, strict, tick)
+  if not ahead_start then
+    return has_room_at(counts, start, room, width, buckets, strict, tick)
+  elseif ahead_count > room then
+    -- The units of the future bucket leave last. All others are gone by then.
+    local alone = { [0] = ahead_count }
+    for age = 1, buckets do
+      alone[age] = 0
+    end
+    return has_room_at(alone, ahead_start, room, width, buckets, strict, tick)
+  end
+  return has_room_at(counts, start, room - ahead_count, width, buckets, strict, tick)
+end
+
 local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
   local limit, width, buckets, strict, tick = unpack_from('<ddddd', batch, numbers_at)
   local ticks = width / tick
@@ -107,31 +122,47 @@ local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
   end
 
   local counted = used()
-  local verdict, number, mark_kind, mark_time = NOT_SUPPORTED, 0, NONE, 0
-  local writes = false
+  local verdict, number, mark_kind, mark_time, free_at = NOT_SUPPORTED, 0, NONE, 0, nil
+  local writes, is_emptied = false, false
   if op == CHARGE or op == PEEK then
     local needed = max(cost, 1)
     if counted + needed > limit then
       verdict = REFUSED
-      local room = limit - needed
-      if not ahead_start then
-        number = has_room_at(counts, start, room, width, buckets, strict, tick)
-      elseif ahead_count > room then
-        -- The units of the future bucket leave last. All others are gone by then.
-        local alone = { [0] = ahead_count }
-        for age = 1, buckets do
-          alone[age] = 0
-        end
-        number = has_room_at(alone, ahead_start, room, width, buckets, strict, tick)
-      else
-        number = has_room_at(counts, start, room - ahead_count, width, buckets, strict, tick)
-      end
+      number = has_room_beside_at(counts, start, ahead_start, ahead_count, limit - needed, width, buckets, strict, tick)
     else
       verdict = ADMITTED
       if cost > 0 then
         counts[0] = min(counts[0] + cost, count_max)
         counted, writes, mark_kind, mark_time = counted + cost, true, WINDOW, start
       end
+    end
+  elseif op == RECORD then
+    verdict = RECORDED
+    local newest_count = min(counts[0] + ahead_count, count_max)
+    local sum = newest_count
+    for age = 1, buckets do
+      sum = min(sum + counts[age], MAX)
+    end
+    number = min(cost, count_max - newest_count, MAX - sum)
+    if number > 0 then
+      counts[0], ahead_start, ahead_count = newest_count + number, nil, 0
+      writes, mark_kind, mark_time = true, WINDOW, start
+    end
+    counted = used()
+    if counted >= limit then
+      free_at = has_room_beside_at(counts, start, ahead_start, ahead_count, limit - 1, width, buckets, strict, tick)
+    end
+  elseif op == CREDIT then
+    verdict = DONE
+    if cost > 0 and counted > 0 then
+      counts[0], ahead_start, ahead_count = min(counts[0] + ahead_count, count_max), nil, 0
+      local missing = cost
+      for age = buckets, 0, -1 do
+        local taken = min(missing, counts[age])
+        counts[age], missing = counts[age] - taken, missing - taken
+      end
+      local rest = used()
+      number, counted, writes, is_emptied = max(counted - rest, 0), rest, true, rest == 0
     end
   elseif op == REFUND then
     verdict = NOT_HELD
@@ -152,7 +183,7 @@ local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
   end
 
   if not writes then
-    return verdict, number, max(limit - counted, 0), reset(), NONE, 0
+    return verdict, number, limit - counted, reset(), NONE, 0, nil, nil, nil, nil, free_at
   end
   if ahead_start then
     counts[0] = min(counts[0] + ahead_count, count_max)
@@ -161,5 +192,6 @@ local function sliding_window(state, now, op, cost, _, extra, mark, numbers_at)
   local expires = reset()
   local layout = '<BBI6I8I8' .. ('I8'):rep(buckets + 1)
   local change = pack(layout, 1, 2, buckets + 1, width, start, unpack(counts, 0, buckets))
-  return verdict, number, max(limit - counted, 0), expires, mark_kind, mark_time, change, expires
+  return verdict, number, limit - counted, expires, mark_kind, mark_time, change, not is_emptied and expires or nil, nil,
+    nil, free_at
 end

@@ -42,7 +42,7 @@ pub(crate) struct Call {
     /// Number of keys, keys and argument in RESP. The same whether the script is called by digest or by source.
     tail: Vec<u8>,
     tail_arguments: usize,
-    /// The order of the replies: index of the Plan and number of its items.
+    /// The order of the replies: index of the Plan and length of its answers.
     reply_order: Vec<(u16, usize)>,
 }
 
@@ -91,7 +91,9 @@ impl Call {
             }
         }
         let mut argument = Vec::with_capacity(32 + groups.len() * 128);
-        argument.push(u8::from(!plans.is_empty() && plans.iter().all(|plan| plan.is_follow_up)));
+        let are_follow_ups = !plans.is_empty() && plans.iter().all(|plan| plan.is_follow_up);
+        let spare_key = plans.iter().find_map(|plan| plan.spare_key.as_ref()).filter(|_| are_follow_ups);
+        argument.push(u8::from(are_follow_ups) + u8::from(spare_key.is_some()));
         argument.push(settings.clock);
         argument.extend_from_slice(&(settings.tolerance_us as f64).to_le_bytes());
         argument.extend_from_slice(&(settings.margin_ms as f64).to_le_bytes());
@@ -99,18 +101,22 @@ impl Call {
         for group in &groups {
             plans[usize::from(group[0])].write(&mut argument, group.len() as u16);
         }
+        let key_count = last_groups.len() + usize::from(spare_key.is_some());
+        if let Some(key) = spare_key {
+            write_bulk_string(&mut keys, key.as_bytes());
+        }
         let mut tail = Vec::with_capacity(keys.len() + argument.len() + 32);
-        write_bulk_string(&mut tail, last_groups.len().to_string().as_bytes());
+        write_bulk_string(&mut tail, key_count.to_string().as_bytes());
         tail.extend_from_slice(&keys);
         write_bulk_string(&mut tail, &argument);
         Call {
             script: Arc::clone(scripts.get(kinds)),
             tail,
-            tail_arguments: last_groups.len() + 2,
+            tail_arguments: key_count + 2,
             reply_order: groups
                 .into_iter()
                 .flatten()
-                .map(|index| (index, plans[usize::from(index)].items))
+                .map(|index| (index, plans[usize::from(index)].answers_length))
                 .collect(),
         }
     }
@@ -122,7 +128,7 @@ impl Call {
     ) -> impl Iterator<Item = (usize, Result<&'b [u8], RedisError>)> {
         self.reply_order
             .iter()
-            .map(move |&(index, items)| (usize::from(index), split_off_reply(&mut reply, items)))
+            .map(move |&(index, length)| (usize::from(index), split_off_reply(&mut reply, length)))
     }
 
     /// Writes the command: by digest, or with the script's source if Redis does not have the script.
@@ -233,7 +239,8 @@ mod tests {
         plan.push(Item::new(key, limit, operation)).expect("a plan");
         let plan = EncodedPlan::new(&plan, "", Time::ZERO, Attempt::Unnumbered);
         let redirects = RedirectState { separate, ..RedirectState::default() };
-        PendingPlan { plan, hash_slot, deadline: Instant::now(), reply_to: None, redirects, _permit: None }
+        let queued = Instant::now();
+        PendingPlan { plan, hash_slot, queued, deadline: queued, reply_to: None, redirects, _permit: None }
     }
 
     fn call_sizes(plans: Vec<PendingPlan>) -> Vec<usize> {

@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::algorithm::sliding_window::Counting;
+use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::{
     Answer, CorruptState, Decline, EXACT_MAX, Item, Limit, Mark, Operation, Outcome, Plan, Report, Retry,
-    Span, StoreError, Time, Token, Verdict,
+    Span, StoreError, Subject, Time, Token, Verdict,
 };
 
 use super::script::{KindSet, kind_of};
@@ -32,10 +33,13 @@ pub(crate) struct EncodedPlan {
     has_request_id: bool,
     /// The twins that it needs.
     pub(crate) kinds: KindSet,
-    /// Number of items, and so of answers.
-    pub(crate) items: usize,
+    /// Length of all its answers in bytes.
+    pub(crate) answers_length: usize,
     /// Whether it follows up an admission. Such Plans travel apart from charges and succeed while Redis is full.
     pub(crate) is_follow_up: bool,
+    /// A key that never exists, if all that this follow-up writes keeps its TTL. A full Redis takes such a write only after
+    /// another one, which this key receives.
+    pub(crate) spare_key: Option<String>,
     /// Estimated work of the script, where an ordinary item counts as 1.
     pub(crate) work: usize,
 }
@@ -57,8 +61,9 @@ pub(crate) type PlanReply = SmallVec<[u8; 64]>;
 /// Most items in a Plan: the format has one byte for their number.
 pub(crate) const ITEMS_MAX: usize = u8::MAX as usize;
 
-/// Length of one item's answer.
+/// Length of one item's answer. That of a record has one number more.
 const ANSWER_LENGTH: usize = 2 + 4 * 8;
+const RECORD_ANSWER_LENGTH: usize = ANSWER_LENGTH + 8;
 // The first byte of a reply: how the Plan ended.
 const DECIDED: u8 = 0;
 const REPLAYED: u8 = 1;
@@ -76,8 +81,9 @@ impl EncodedPlan {
             key_number_offsets: SmallVec::new(),
             has_request_id: plan.request_id().is_some(),
             kinds: KindSet::default(),
-            items: plan.items().len(),
+            answers_length: plan.items().iter().map(answer_length).sum(),
             is_follow_up: plan.items().first().is_some_and(|item| !item.asks_for_admission()),
+            spare_key: spare_key(plan, prefix),
             work: 0,
         };
         encoded.encode(plan, prefix, now, attempt);
@@ -106,6 +112,7 @@ impl EncodedPlan {
             self.body.extend_from_slice(&charged_at.to_le_bytes());
             reset_offset = self.body.len() as u32;
             self.body.extend_from_slice(&[0; 2]);
+            self.body.extend_from_slice(&(self.answers_length as u16).to_le_bytes());
         }
         for item in plan.items() {
             self.push_key(format_args!("{prefix}{}", item.key));
@@ -200,6 +207,16 @@ impl EncodedPlan {
     }
 }
 
+fn spare_key(plan: &Plan<'_>, prefix: &str) -> Option<String> {
+    let keeps_ttl =
+        |item: &Item<'_>| matches!(item.operation, Operation::Refund { .. } | Operation::Credit { .. });
+    let first = plan.items().first()?;
+    // Ids are hashes. The one of zeros belongs to no request.
+    let unused_id = Subject::from_u128(0);
+    (plan.request_id().is_none() && plan.items().iter().any(keeps_ttl))
+        .then(|| format!("{prefix}{}", first.key.request_id_key(unused_id)))
+}
+
 /// Offset of the repeat count in a packed Plan.
 const TIMES_OFFSET: usize = 4;
 
@@ -241,6 +258,11 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
         Operation::Report { result: Report::Failure } => (8, 0, 0, 0, Token::NONE),
         Operation::Report { result: Report::Success } => (9, 0, 0, 0, Token::NONE),
         Operation::Reset { receipt_life } => (10, 0, receipt_life.us(), 0, Token::NONE),
+        Operation::Record { cost } => (11, cost, 0, 0, Token::NONE),
+        Operation::Credit { cost } => (12, cost, 0, 0, Token::NONE),
+        Operation::Extend { token, more, hold } => (13, more, hold.us(), 0, token),
+        // The script declines it: a standby in this process is the only user.
+        Operation::LeaveAtMost { remaining } => (14, remaining, 0, 0, Token::NONE),
     }
 }
 
@@ -292,10 +314,17 @@ fn limit_numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
     }
 }
 
-/// Splits the reply to a Plan with this many items off the front of a batch's reply.
-pub(crate) fn split_off_reply<'b>(reply: &mut &'b [u8], items: usize) -> Result<&'b [u8], RedisError> {
+fn answer_length(item: &Item<'_>) -> usize {
+    if matches!(item.operation, Operation::Record { .. }) { RECORD_ANSWER_LENGTH } else { ANSWER_LENGTH }
+}
+
+/// Splits the reply to a Plan with answers of this length off the front of a batch's reply.
+pub(crate) fn split_off_reply<'b>(
+    reply: &mut &'b [u8],
+    answers_length: usize,
+) -> Result<&'b [u8], RedisError> {
     let length = match reply.first() {
-        Some(&(DECIDED | REPLAYED)) => 9 + items * ANSWER_LENGTH,
+        Some(&(DECIDED | REPLAYED)) => 9 + answers_length,
         Some(&OTHER_CONTENT) => 9,
         Some(&CORRUPT) => 9 + 2 + 2 * 8,
         _ => return Err(RedisError::UnexpectedReply("unknown first byte in the reply to a Plan")),
@@ -305,6 +334,7 @@ pub(crate) fn split_off_reply<'b>(reply: &mut &'b [u8], items: usize) -> Result<
     Ok(own)
 }
 
+const NOT_EXACT: RedisError = RedisError::UnexpectedReply("a number is not whole or too large");
 const TRUNCATED: RedisError = RedisError::UnexpectedReply("the reply to a Plan is truncated");
 
 /// Decodes the reply to a Plan.
@@ -341,14 +371,17 @@ fn decode_corrupt(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<StoreError
 
 fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, RedisError> {
     let (verdict, mark) = (reader.byte()?, reader.byte()?);
-    let (number, remaining) = (reader.number()?, reader.number()?);
+    let (number, left) = (reader.number()?, reader.signed()?);
     let (reset_at, marked_at) = (reader.time()?, reader.time()?);
+    let (remaining, overdraft) = (left.max(0) as u64, left.min(0).unsigned_abs());
+    let free_at = if answer_length(item) > ANSWER_LENGTH { reader.time()? } else { Time::ZERO };
     let verdict = match verdict {
         0 => Verdict::Admitted { delay: Span::from_us(number) },
         1 => Verdict::Refused(Retry::At(Time::from_us(number))),
         2 => Verdict::Refused(Retry::Never),
         3 => Verdict::Done { amount: number },
         4 => Verdict::BookedLate { amount: number },
+        5 => Verdict::Recorded { amount: number, overdraft, free_at },
         10 => Verdict::Declined(Decline::NotSupported),
         11 => Verdict::Declined(Decline::NotHeld),
         12 => Verdict::Declined(Decline::TooOld),
@@ -369,7 +402,14 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         4 => Mark::Counter,
         _ => return Err(RedisError::UnexpectedReply("unknown mark")),
     };
-    Ok(Answer { verdict, limit: item.limit.reported_limit(), remaining, reset_at, mark })
+    Ok(Answer {
+        verdict,
+        limit: item.limit.reported_limit(),
+        remaining,
+        reset_at,
+        mark,
+        by: AnsweredBy::Store,
+    })
 }
 
 /// Reads packed numbers.
@@ -396,10 +436,16 @@ impl Reader<'_> {
         let double = self.double()?;
         // Truncates and saturates, so only whole numbers in range compare equal.
         let number = double as u64;
-        if number as f64 == double && number <= EXACT_MAX {
+        if number as f64 == double && number <= EXACT_MAX { Ok(number) } else { Err(NOT_EXACT) }
+    }
+
+    fn signed(&mut self) -> Result<i64, RedisError> {
+        let double = self.double()?;
+        let number = double as i64;
+        if number as f64 == double && number.unsigned_abs() <= EXACT_MAX {
             Ok(number)
         } else {
-            Err(RedisError::UnexpectedReply("a number is not whole or too large"))
+            Err(NOT_EXACT)
         }
     }
 

@@ -6,6 +6,9 @@
 //! So a Plan is admitted only if all of it was charged. Between a charge and its refund, other Plans may be refused
 //! because of it. If the process dies in between, the charge stays although the Plan was not admitted.
 //!
+//! Follow-ups, such as records, ask for nothing. Each hash slot gets its part at the same time and applies it once under the
+//! same id. Nothing is undone: if a part got no answer, the caller sends the whole again under its id.
+//!
 //! Under a request id, each attempt has a number, which every hash slot stores with what it charged. A later attempt with
 //! the same id builds on those charges and replaces the number. Then only the later attempt may refund them.
 
@@ -54,6 +57,11 @@ fn split_by_hash_slot<'r>(plan: &Plan<'r>) -> Vec<SlotPlan<'r>> {
         slot_plan.plan = plan.subset(|index| slot_plan.indexes.contains(&index));
     }
     slot_plans
+}
+
+/// Divides a Plan into those of its hash slots, under the same request id.
+pub(crate) fn plans_by_hash_slot<'r>(plan: &Plan<'r>) -> impl Iterator<Item = Plan<'r>> + use<'r> {
+    split_by_hash_slot(plan).into_iter().map(|slot_plan| slot_plan.plan)
 }
 
 /// The answers received so far, by index in the whole Plan.
@@ -105,7 +113,7 @@ impl<C: Clock + Send + Sync> RedisStore<C> {
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         // One permit for the whole Plan: with one for each hash slot, Plans could block each other.
-        let _permit = self.inner.permits.take()?;
+        let _permit = self.inner.context.permits.take()?;
         let slot_plans = split_by_hash_slot(plan);
         if !plan.items().iter().any(Item::asks_for_admission) {
             // The items of a follow-up do not depend on each other.

@@ -1,0 +1,71 @@
+//! What the subjects of a request have used under every rule that counts them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tollgate_core::rules::Request;
+use tollgate_core::{Answer, Item, Limit, Operation, Store, Time, Verdict};
+
+use super::FollowUpError;
+use super::once::{OnceId, one_per_rule};
+use crate::engine::Engine;
+
+/// What one subject has used under one rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleUsage {
+    /// The rule's id.
+    pub rule: String,
+    /// The limit in force, in units.
+    pub limit: u64,
+    /// Units that were consumed. Under a quota this includes what open reservations hold, because the answer of a store
+    /// has only their sum.
+    pub used: u64,
+    /// Units that leases hold. 0 under all limits other than concurrency.
+    pub held: u64,
+    /// Whole units that remain.
+    pub remaining: u64,
+    /// Units by which consumption and holds exceed the limit.
+    pub overdraft: u64,
+    /// When the whole limit is available again if nothing else is charged.
+    pub reset_at: SystemTime,
+    /// The window, the period, or the time that a bucket takes to drain. `None` if no length of time brings units back.
+    pub period: Option<Duration>,
+}
+
+impl<S: Store> Engine<S> {
+    /// Returns what the request's subjects have used under every rule that matches the request. Writes nothing. The cost
+    /// of the request does not matter.
+    pub async fn usage(&self, request: Request<'_>) -> Result<Vec<RuleUsage>, FollowUpError> {
+        let active = self.inner.rules.load_full();
+        // A record of cost 0 writes nothing and reports the overdraft.
+        let read = |_| Operation::Record { cost: 0 };
+        let answers = self.on_matched(&active, request, OnceId::NONE, read).await?;
+        let usage = answers
+            .iter()
+            .map(|answered| (answered.item.rule_index, RuleUsage::new(&answered.item, &answered.answer)));
+        // While a hash key is replaced, a rule counts under both keys. The higher count decides.
+        Ok(one_per_rule(usage, |one, other| one.remaining < other.remaining))
+    }
+}
+
+impl RuleUsage {
+    fn new(item: &Item<'_>, answer: &Answer) -> RuleUsage {
+        let overdraft = match answer.verdict {
+            Verdict::Recorded { overdraft, .. } => overdraft,
+            _ => 0,
+        };
+        let taken = answer.limit.saturating_sub(answer.remaining).saturating_add(overdraft);
+        let (used, held) = if matches!(item.limit, Limit::Concurrency(_)) { (0, taken) } else { (taken, 0) };
+        // A calendar period ends at the reset, so the instant before it belongs to the period.
+        let before_reset = Time::from_us(answer.reset_at.us().saturating_sub(1));
+        RuleUsage {
+            rule: item.key.keyspace().rule().to_owned(),
+            limit: answer.limit,
+            used,
+            held,
+            remaining: answer.remaining,
+            overdraft,
+            reset_at: UNIX_EPOCH + Duration::from_micros(answer.reset_at.us()),
+            period: item.limit.window(before_reset).map(Duration::from),
+        }
+    }
+}
