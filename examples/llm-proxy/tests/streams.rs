@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use llm_proxy::{Model, Proxy, STEP, router};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tollgate::store::redis::RedisSettings;
 use tollgate::{HashKey, Limiter, Request, RuleUsage};
 use tollgate_testkit::redis::{Flavour, Server};
 
@@ -23,7 +24,9 @@ fn rules() -> String {
 }
 
 async fn limiter(server: &Server) -> Limiter {
-    let builder = Limiter::builder().rules_yaml(rules()).store(server.url()).hash_key(HashKey::new(KEY));
+    // A reply after the deadline leaves a hold until it expires. On a busy machine the default deadline is too short.
+    let store = RedisSettings::url(&server.url()).unwrap().deadline(Duration::from_secs(5));
+    let builder = Limiter::builder().rules_yaml(rules()).redis(store).hash_key(HashKey::new(KEY));
     builder.build().await.unwrap()
 }
 
