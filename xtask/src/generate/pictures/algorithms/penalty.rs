@@ -1,12 +1,12 @@
 //! The picture of the penalty: waits grow with failures, and a success clears them.
 
-use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
-use super::script::{Gauge, Step, Subject, instant, run, seconds};
+use crate::generate::pictures::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, Step, Subject, instant, run, seconds};
 use crate::svg::Look;
 use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::{Limit, LimitError, Operation, Report, Span, State};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Penalty(Penalty::new(PenaltyNumbers {
         free: 2,
         base: Span::from_secs(2),

@@ -1,12 +1,12 @@
 //! The picture of the sliding log: every entry counts for exactly one window.
 
-use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
-use super::script::{Gauge, Step, run};
+use crate::generate::pictures::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, Step, run};
 use crate::svg::Look;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{Limit, LimitError, Operation, Span};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     const WINDOW_S: f64 = 10.0;
     let limit = Limit::SlidingLog(SlidingLog::new(6, Span::from_secs(10))?);
     let charges: [(u64, u64); 9] = [

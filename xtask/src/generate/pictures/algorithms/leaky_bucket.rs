@@ -1,12 +1,12 @@
 //! The pictures of the leaky bucket: the meter refuses overflow, the shaper books departure slots.
 
-use super::chart::{Axis, Chart, Layer, Note, Passage, Plot, Row};
-use super::script::{Gauge, charges, run};
+use crate::generate::pictures::chart::{Axis, Chart, Layer, Note, Passage, Plot, Row};
+use crate::generate::pictures::script::{Gauge, charges, run};
 use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, LimitError, Span, Verdict};
 
-pub(super) fn meter() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn meter() -> Result<Chart, LimitError> {
     let bucket = Bucket::meter(1, Span::from_secs(1), 4)?;
     let script = charges(&[
         1_000, 1_400, 1_800, 2_200, 2_600, 3_000, 3_400, 4_000, 4_500, 5_500, 6_500, 12_500, 13_500, 14_500,
@@ -46,7 +46,7 @@ pub(super) fn meter() -> Result<Chart, LimitError> {
     })
 }
 
-pub(super) fn shaper() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn shaper() -> Result<Chart, LimitError> {
     let bucket = Bucket::queue(1, Span::from_secs(2), 4)?;
     let script = charges(&[1_000, 1_600, 2_200, 2_800, 3_400, 4_000, 4_600, 9_500, 17_000, 17_600, 22_500]);
     let trace = run(Limit::Bucket(bucket), &script, Gauge::Debt(bucket).until(26_000));

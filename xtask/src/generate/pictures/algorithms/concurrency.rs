@@ -1,12 +1,12 @@
 //! The picture of the concurrency limit: leases that are released, renewed, or abandoned until they expire.
 
-use super::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
-use super::script::{Gauge, Step, instant, run, seconds};
+use crate::generate::pictures::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, Step, instant, run, seconds};
 use crate::svg::Look;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{Answer, Limit, LimitError, Mark, Operation, Span, Time, Token};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Concurrency(Concurrency::new(3, Span::from_secs(8))?);
     let take = |at_ms, name: u8, cost| (at_ms, Operation::Charge { cost, token: token(name) });
     let renew = |at_ms, name| (at_ms, Operation::Renew { token: token(name) });

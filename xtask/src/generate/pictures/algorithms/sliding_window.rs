@@ -1,12 +1,12 @@
 //! The picture of the sliding window: the same requests under strict and interpolated counting.
 
-use super::chart::{Axis, Chart, Interval, Layer, Note, Plot, Row};
-use super::script::{Gauge, Trace, charges, run};
+use crate::generate::pictures::chart::{Axis, Chart, Interval, Layer, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, Trace, charges, run};
 use crate::svg::Look;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{Limit, LimitError, Span};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let strict = trace(Counting::Strict)?;
     let interpolated = trace(Counting::Interpolated)?;
     Ok(Chart {

@@ -1,12 +1,12 @@
 //! The picture of the fixed window: the full limit is used on both sides of an edge.
 
-use super::chart::{Axis, Chart, Interval, Layer, Plot, Row};
-use super::script::{Gauge, charges, run};
+use crate::generate::pictures::chart::{Axis, Chart, Interval, Layer, Plot, Row};
+use crate::generate::pictures::script::{Gauge, charges, run};
 use crate::svg::Look;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{Limit, LimitError, Span};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(10))?);
     let script = charges(&[
         8_200, 8_600, 9_000, 9_400, 9_800, 10_200, 10_600, 11_000, 11_400, 11_800, 12_400, 14_000, 17_000,

@@ -1,12 +1,12 @@
 //! The picture of the meter: it is added to, reaches its limit, is subtracted from, and expires.
 
-use super::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
-use super::script::{Gauge, Step, run, seconds};
+use crate::generate::pictures::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, Step, run, seconds};
 use crate::svg::Look;
 use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Meter(Meter::new(Some(8), Some(Span::from_secs(12)))?);
     let add = |at_ms, cost| (at_ms, Operation::charge(cost));
     let subtract = |at_ms, cost| (at_ms, Operation::refund(Booking::Counter, cost));

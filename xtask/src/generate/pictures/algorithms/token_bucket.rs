@@ -1,12 +1,12 @@
 //! The picture of the token bucket: a burst, then requests at the rate, then a pause that refills it.
 
-use super::chart::{Axis, Chart, Layer, Note, Plot, Row};
-use super::script::{Gauge, charges, run};
+use crate::generate::pictures::chart::{Axis, Chart, Layer, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, charges, run};
 use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, LimitError, Span};
 
-pub(super) fn chart() -> Result<Chart, LimitError> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let bucket = Bucket::tokens(1, Span::from_secs(2), 5)?;
     let script = charges(&[
         2_000, 2_300, 2_600, 2_900, 3_200, 3_500, 3_800, 4_400, 6_000, 7_000, 8_000, 9_000, 10_000, 12_000,

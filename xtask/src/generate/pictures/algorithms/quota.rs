@@ -1,7 +1,7 @@
 //! The picture of the quota: a month with reservations and grace, and the start of the next month.
 
-use super::chart::{Axis, Chart, Interval, Layer, Mark, Note, Plot, Row};
-use super::script::{Gauge, ORIGIN, Sampling, Step, run};
+use crate::generate::pictures::chart::{Axis, Chart, Interval, Layer, Mark, Note, Plot, Row};
+use crate::generate::pictures::script::{Gauge, ORIGIN, Sampling, Step, run};
 use crate::svg::Look;
 use anyhow::Result;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
@@ -12,7 +12,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 const DAY_S: f64 = 86_400.0;
 
-pub(super) fn chart() -> Result<Chart> {
+pub(in crate::generate::pictures) fn chart() -> Result<Chart> {
     let calendar = Calendar::new(Period::Month { day: 1 }, "Europe/Berlin")?;
     let periods = calendar.around(ORIGIN.plus(Span::from_ms(60 * DAY_MS)));
     let limit = Limit::Quota(Quota::new(100, 5, QuotaPeriod::Calendar(periods))?);
