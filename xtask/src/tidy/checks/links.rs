@@ -1,8 +1,8 @@
 //! Every link has an existing target, and every page and picture of the docs can be reached by links.
 
-use super::Problem;
-use super::markdown::{anchors, links};
-use super::tree::{File, Tree, folder, join};
+use crate::tidy::Problem;
+use crate::tidy::markdown::{anchors, links};
+use crate::tidy::tree::{File, Tree, folder, join};
 use std::collections::BTreeSet;
 
 /// A reader starts here.
@@ -16,7 +16,7 @@ enum Target {
     Nowhere,
 }
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut linked: BTreeSet<String> = BTreeSet::new();
     for (path, text) in tree.texts(".md") {
@@ -98,8 +98,8 @@ fn reachable(tree: &Tree) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::{found, lines};
     use super::*;
+    use crate::tidy::planted::{found, lines};
 
     #[test]
     fn a_tree_in_which_everything_is_linked_passes() {

@@ -1,13 +1,13 @@
 //! Source files that have grown so long that they may have two reasons to change.
 
-use super::Problem;
-use super::rust::{Kind, Source};
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::rust::{Kind, Source};
+use crate::tidy::tree::Tree;
 
 const LINES_MAX: usize = 500;
 
 /// Long files are warnings, not errors.
-pub(super) fn warnings(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn warnings(tree: &Tree) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for (path, text) in tree.texts(".rs").filter(|(path, _)| !is_test(path)) {
         let lines = source_lines(text);
@@ -55,8 +55,8 @@ fn source_lines(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::found;
     use super::*;
+    use crate::tidy::planted::found;
 
     #[test]
     fn long_source_is_found_and_tests_do_not_count() {

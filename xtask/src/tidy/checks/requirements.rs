@@ -3,10 +3,10 @@
 //! An entry is a heading `### A1 Title`, a sentence, and a list. A bullet starts with a test in backticks, a link to a
 //! page, or `Not yet`. After a colon it says what that proof shows, or what is missing.
 
-use super::Problem;
-use super::markdown::links;
-use super::rust::Source;
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::markdown::links;
+use crate::tidy::rust::Source;
+use crate::tidy::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: &str = "docs/requirements.md";
@@ -29,7 +29,7 @@ struct Entry<'a> {
     bullets: Vec<(usize, &'a str)>,
 }
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let Some((_, text)) = tree.texts(PAGE).find(|(path, _)| *path == PAGE) else {
         return vec![Problem::new(PAGE, 1, "the page is missing", "write it: one entry per requirement")];
     };
@@ -131,8 +131,8 @@ fn ids() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::found;
     use super::*;
+    use crate::tidy::planted::found;
 
     const TESTS: (&str, &str) =
         ("crates/core/tests/a.rs", "#[test]\nfn proves_it() {}\n// fn only_talk() {}\n");

@@ -1,13 +1,13 @@
 //! Plain text: no blanks at the end of a line, no tabs, a newline at the end of the file, no path of one machine.
 
-use super::Problem;
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::tree::Tree;
 
 /// Folders of a person or a build machine. Written in two pieces, so that this file passes its own check.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.texts("") {
         let no_tabs = path.ends_with(".rs") || path.ends_with(".md");
@@ -40,8 +40,8 @@ fn names_path(line: &str, folder: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::lines;
     use super::*;
+    use crate::tidy::planted::lines;
 
     #[test]
     fn untidy_text_is_found() {

@@ -1,10 +1,10 @@
 //! Every exception from a lint, and every use of unsafe code, says why.
 
-use super::Problem;
-use super::rust::{Kind, Source, Token, group_len};
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::rust::{Kind, Source, Token, group_len};
+use crate::tidy::tree::Tree;
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.texts(".rs") {
         let source = Source::read(text);
@@ -61,8 +61,8 @@ fn is_explained(text: &str, line: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::lines;
     use super::*;
+    use crate::tidy::planted::lines;
 
     #[test]
     fn silent_exceptions_are_found() {

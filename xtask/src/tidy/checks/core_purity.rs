@@ -1,8 +1,8 @@
 //! The core reads no clock, does no I/O, and computes with integers only.
 
-use super::Problem;
-use super::rust::{Kind, Path, Source};
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::rust::{Kind, Path, Source};
+use crate::tidy::tree::Tree;
 
 const CORE: &str = "crates/core/src/";
 
@@ -50,7 +50,7 @@ impl Reason {
     }
 }
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.texts(".rs").filter(|(path, _)| path.starts_with(CORE)) {
         let source = Source::read(text);
@@ -100,8 +100,8 @@ fn is_float_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::{found, lines};
     use super::*;
+    use crate::tidy::planted::{found, lines};
 
     const FILE: &str = "crates/core/src/bucket.rs";
 

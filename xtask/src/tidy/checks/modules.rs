@@ -1,11 +1,11 @@
 //! No dead files: every Rust file is compiled as part of some target, and no file is empty.
 
-use super::Problem;
-use super::rust::{Kind, Source};
-use super::tree::{File, Tree, folder, join};
+use crate::tidy::Problem;
+use crate::tidy::rust::{Kind, Source};
+use crate::tidy::tree::{File, Tree, folder, join};
 use std::collections::BTreeSet;
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in tree.files().filter(|file| file.is_ours()) {
         if file.text().is_some_and(|text| text.trim().is_empty()) {
@@ -102,8 +102,8 @@ fn children(path: &str, is_root: bool, text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::found;
     use super::*;
+    use crate::tidy::planted::found;
 
     #[test]
     fn a_file_that_no_target_compiles_is_found() {

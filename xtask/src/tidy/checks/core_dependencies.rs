@@ -1,12 +1,12 @@
 //! The core depends only on the crates listed here, and through them on no runtime and no I/O.
 
-use super::Problem;
-use super::tree::{File, Tree};
+use crate::tidy::Problem;
+use crate::tidy::tree::{File, Tree};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-pub(super) const MANIFEST: &str = "crates/core/Cargo.toml";
+pub(in crate::tidy) const MANIFEST: &str = "crates/core/Cargo.toml";
 
 /// What the core may depend on directly, and why it does.
 const ALLOWED: &[(&str, &str)] = &[
@@ -66,7 +66,7 @@ const DENIED_FEATURES: &[(&str, &str)] =
 
 /// Returns the tree of normal dependencies, on every system and with every feature: one line per crate with
 /// its depth, name, version and, after a bar, its features.
-pub(super) fn resolve(root: &Path) -> Result<String> {
+pub(in crate::tidy) fn resolve(root: &Path) -> Result<String> {
     let output = Command::new("cargo")
         .args(["tree", "--package", "tollgate-core", "--edges", "normal", "--all-features"])
         .args(["--target", "all", "--locked", "--prefix", "depth", "--format", "{p}|{f}"])
@@ -79,7 +79,7 @@ pub(super) fn resolve(root: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-pub(super) fn check(tree: &Tree, resolved: &str) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree, resolved: &str) -> Vec<Problem> {
     let manifest = tree.file(MANIFEST).and_then(File::text).unwrap_or_default();
     let mut problems = Vec::new();
     let mut direct = Vec::new();

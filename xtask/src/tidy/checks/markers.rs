@@ -1,8 +1,8 @@
 //! No leftovers: no marker for later work, no debug macro, no ignored test.
 
-use super::Problem;
-use super::rust::{Kind, Source};
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::rust::{Kind, Source};
+use crate::tidy::tree::Tree;
 
 /// Written in two pieces, so that this file passes its own check.
 const WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
@@ -10,7 +10,7 @@ const CONFLICTS: &[&str] = &["<<<<<<< ", ">>>>>>> "];
 const MACROS: &[&str] = &["dbg", "todo", "unimplemented"];
 const UNTESTED: &str = concat!("```", "ignore");
 
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.texts("") {
         for (index, line) in text.lines().enumerate() {
@@ -54,8 +54,8 @@ fn contains_word(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::lines;
     use super::*;
+    use crate::tidy::planted::lines;
 
     #[test]
     fn every_marker_is_found_in_every_kind_of_file() {

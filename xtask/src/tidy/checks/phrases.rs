@@ -2,9 +2,9 @@
 //!
 //! An exception is a comment on the same line or the line above: `tidy: allow(so many): quotes a song`.
 
-use super::Problem;
-use super::rust::{Kind, Source};
-use super::tree::Tree;
+use crate::tidy::Problem;
+use crate::tidy::rust::{Kind, Source};
+use crate::tidy::tree::Tree;
 
 /// The phrase, in lower case, and what to write instead.
 const PHRASES: &[(&str, &str)] = &[
@@ -42,7 +42,7 @@ const PHRASES: &[(&str, &str)] = &[
 ];
 
 /// Finds the phrases in all text that people read.
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.texts("").filter(|(path, _)| is_read_by_people(path)) {
         let passages = match path.rsplit_once('.').map(|(_, ending)| ending) {
@@ -66,7 +66,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
 
 /// This file quotes every phrase; snapshots repeat strings that are checked where they are written.
 fn is_read_by_people(path: &str) -> bool {
-    path != "xtask/src/tidy/phrases.rs" && !path.contains("/tests/broken/")
+    path != "xtask/src/tidy/checks/phrases.rs" && !path.contains("/tests/broken/")
 }
 
 /// Text that reads as one piece, with the line of every word.
@@ -173,8 +173,8 @@ fn is_allowed(lines: &[&str], line: usize, phrase: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted::{found, lines};
     use super::*;
+    use crate::tidy::planted::{found, lines};
 
     #[test]
     fn phrases_are_found_in_comments_strings_and_documents_only() {
@@ -204,7 +204,7 @@ mod tests {
     fn snapshots_and_this_list_are_left_out() {
         let files = [
             ("crates/tollgate/tests/broken/a.md", "whoever\n"),
-            ("xtask/src/tidy/phrases.rs", "// whoever\n"),
+            ("xtask/src/tidy/checks/phrases.rs", "// whoever\n"),
         ];
         assert_eq!(found(check, &files), Vec::<String>::new());
     }
