@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use cel::Program;
 use tollgate_core::rules::Cost;
 
-use super::Findings;
-use super::conditions::WrittenCondition;
-use super::context::{Context, WrittenRule};
+use crate::rules::lint::Findings;
+use crate::rules::lint::conditions::WrittenCondition;
+use crate::rules::lint::context::{Context, WrittenRule};
 use tollgate_document::problem::PROBLEMS_MAX;
 use tollgate_document::{Node, Source, SourceSpan, suggest};
 
 /// For attributes of `per` beyond this number, findings point at the whole of `per`.
 const SPANS_MAX: usize = 64;
 
-pub(super) fn unknown_attribute(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn unknown_attribute(context: &Context<'_>, found: &mut Findings<'_>) {
     // The use of an undeclared attribute is an error in a file that declares attributes, so that nothing is left to say.
     if context.root.get("attributes").is_some() {
         return;

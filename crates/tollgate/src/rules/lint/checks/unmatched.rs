@@ -2,10 +2,10 @@
 
 use tollgate_core::rules::{Missing, Unmatched};
 
-use super::Findings;
-use super::context::Context;
+use crate::rules::lint::Findings;
+use crate::rules::lint::context::Context;
 
-pub(super) fn refuse(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn refuse(context: &Context<'_>, found: &mut Findings<'_>) {
     if context.set.unmatched() == Unmatched::Allow {
         return;
     }

@@ -5,14 +5,14 @@ use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::rules::{Mode, Rule, RuleLimit};
 use tollgate_core::{Limit, Span};
 
-use super::Findings;
-use super::context::{Context, WrittenRule, names, readable};
+use crate::rules::lint::Findings;
+use crate::rules::lint::context::{Context, WrittenRule, names, readable};
 use tollgate_document::SourceSpan;
 
 /// Maximum number of rules that a finding points at.
 const SPANS_MAX: usize = 6;
 
-pub(super) fn several_slots(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn several_slots(context: &Context<'_>, found: &mut Findings<'_>) {
     if !context.options.cluster {
         return;
     }
@@ -124,7 +124,7 @@ impl Groups {
     }
 }
 
-pub(super) fn shaper_with_others(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn shaper_with_others(context: &Context<'_>, found: &mut Findings<'_>) {
     for (shaper, bucket) in shapers(context) {
         let longest = longest_delay(&bucket);
         let counts_before_the_delay = |other: &&WrittenRule<'_>| {
@@ -151,7 +151,7 @@ pub(super) fn shaper_with_others(context: &Context<'_>, found: &mut Findings<'_>
     }
 }
 
-pub(super) fn lease_ends_in_queue(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn lease_ends_in_queue(context: &Context<'_>, found: &mut Findings<'_>) {
     for (shaper, bucket) in shapers(context) {
         let longest = longest_delay(&bucket);
         for other in context.live() {
@@ -181,7 +181,7 @@ pub(super) fn lease_ends_in_queue(context: &Context<'_>, found: &mut Findings<'_
 /// Attributes that only Envoy's rate limit service sets.
 const GATEWAY_ATTRIBUTES: [&str; 2] = ["descriptor", "domain"];
 
-pub(super) fn lease_behind_gateway(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn lease_behind_gateway(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live().filter(|written| leased(written.rule).is_some()) {
         let Rule { conditions, per, .. } = written.rule;
         let conditions = conditions.iter().map(|condition| condition.attribute.as_str());

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use tollgate_core::Limit;
 use tollgate_core::rules::{Cost, Missing, Mode, Rollout, RuleLimit, Test};
 
-use super::Findings;
-use super::conditions::WrittenCondition;
-use super::context::{Context, WrittenRule};
+use crate::rules::lint::Findings;
+use crate::rules::lint::conditions::WrittenCondition;
+use crate::rules::lint::context::{Context, WrittenRule};
 
-pub(super) fn free_of_charge(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn free_of_charge(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         // These change through operations other than charges.
         let moved = matches!(
@@ -24,7 +24,7 @@ pub(super) fn free_of_charge(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn rule_off(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn rule_off(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.rules.iter().filter(|written| written.rule.mode == Mode::Off) {
         let message = format!("rule `{}` is off: it neither refuses nor counts", written.id());
         let fix = "`mode: shadow` counts without refusing; remove the rule if it is not needed";
@@ -32,7 +32,7 @@ pub(super) fn rule_off(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn empty_rollout(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn empty_rollout(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.rules.iter().filter(|written| written.rule.mode == Mode::Enforce) {
         if written.rule.rollout.basis_points() == 0 {
             let message =
@@ -43,7 +43,7 @@ pub(super) fn empty_rollout(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn never_matches(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn never_matches(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         // Only a preset and its use can both have a condition on one attribute; the preset's comes first.
         if let Some((_, own)) = context.budget.contradiction(&written.conditions, &written.conditions) {
@@ -58,7 +58,7 @@ pub(super) fn never_matches(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn value_never_seen(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn value_never_seen(context: &Context<'_>, found: &mut Findings<'_>) {
     let rules = context.live().flat_map(|written| {
         let overrides = written.overrides.iter().flat_map(|change| &change.conditions);
         written.conditions.iter().chain(overrides)
@@ -107,7 +107,7 @@ fn path_never_seen(condition: &WrittenCondition<'_>, test: &Test, found: &mut Fi
     }
 }
 
-pub(super) fn unreachable_rule(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn unreachable_rule(context: &Context<'_>, found: &mut Findings<'_>) {
     let refusing_rules: Vec<&WrittenRule<'_>> =
         context.live().filter(|written| refuses_everything(written)).collect();
     for written in context.live() {
@@ -155,7 +155,7 @@ fn refuses_everything(written: &WrittenRule<'_>) -> bool {
         && written.overrides.is_empty()
 }
 
-pub(super) fn shadowed_rule(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn shadowed_rule(context: &Context<'_>, found: &mut Findings<'_>) {
     for (at, loose) in context.live().enumerate() {
         let stricter = context.live().enumerate().find(|&(other_at, strict)| {
             other_at != at

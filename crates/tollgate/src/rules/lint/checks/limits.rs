@@ -7,8 +7,8 @@ use tollgate_core::rules::{Cost, RuleLimit};
 use tollgate_core::time::calendar::Period;
 use tollgate_core::{Limit, Span};
 
-use super::Findings;
-use super::context::{Context, WrittenLimit, rate_text, readable};
+use crate::rules::lint::Findings;
+use crate::rules::lint::context::{Context, WrittenLimit, rate_text, readable};
 use crate::shorthand::Rate;
 
 /// Bytes of one log entry. All stores use the same layout.
@@ -20,7 +20,7 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 /// Up to this limit the advice is a sliding log, above it a sliding window.
 const LOG_ADVICE_MAX: u64 = 1_000;
 
-pub(super) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn bucket_burst(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.limits() {
         let RuleLimit::Fixed(Limit::Bucket(bucket)) = written.limit else { continue };
         // A shaper delays what it admits, so it has no burst.
@@ -72,7 +72,7 @@ fn smaller_burst(key: &str, bucket: &Bucket, written: &WrittenLimit<'_>, rate: R
 }
 
 /// The units that refill from the first to the last tick of a span.
-pub(super) fn incoming(bucket: &Bucket, span: Span) -> u128 {
+pub(in crate::rules::lint) fn incoming(bucket: &Bucket, span: Span) -> u128 {
     let ticks = u128::from(span.us() / bucket.tick().us());
     let (drain, scale) = bucket.rate();
     ticks.saturating_sub(1) * u128::from(drain) / u128::from(scale)
@@ -97,7 +97,7 @@ fn strict_window(amount: u64, period: Span, buckets_max: u64) -> (String, u64) {
     (text, 24 + 8 * (buckets + 1))
 }
 
-pub(super) fn window_edge_burst(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn window_edge_burst(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.limits() {
         let RuleLimit::Fixed(Limit::FixedWindow(window)) = written.limit else { continue };
         let (limit, length) = (window.limit(), window.window());
@@ -112,7 +112,7 @@ pub(super) fn window_edge_burst(context: &Context<'_>, found: &mut Findings<'_>)
     }
 }
 
-pub(super) fn estimated_count(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn estimated_count(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.limits() {
         let RuleLimit::Fixed(Limit::SlidingWindow(window)) = written.limit else { continue };
         let (limit, length) = (window.limit(), window.window());
@@ -132,7 +132,7 @@ pub(super) fn estimated_count(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn log_memory(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn log_memory(context: &Context<'_>, found: &mut Findings<'_>) {
     for (written, log) in logs(context) {
         let entries = log.entries().min(entries_needed(&log, written.cost));
         let bytes = entries * ENTRY_BYTES;
@@ -151,7 +151,7 @@ pub(super) fn log_memory(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn log_entries(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn log_entries(context: &Context<'_>, found: &mut Findings<'_>) {
     for (written, log) in logs(context) {
         let (entries, needed) = (log.entries(), entries_needed(&log, written.cost));
         if needed <= entries {
@@ -197,7 +197,7 @@ fn buckets_instead(log: &SlidingLog) -> String {
     format!("`{instead}` keeps the same bound in {bytes} bytes")
 }
 
-pub(super) fn quota_without_zone(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn quota_without_zone(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.limits() {
         let RuleLimit::Calendar { calendar, .. } = written.limit else { continue };
         let period = match calendar.period() {

@@ -2,11 +2,11 @@
 
 use tollgate_core::{Algorithm, OnFailure};
 
-use super::Findings;
-use super::context::Context;
+use crate::rules::lint::Findings;
+use crate::rules::lint::context::Context;
 
 /// `local` needs a limit that can be divided.
-pub(super) fn indivisible(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn indivisible(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         let policy = &written.rule.on_failure;
         let mut policies =

@@ -2,14 +2,14 @@
 
 use tollgate_core::rules::RuleLimit;
 
-use super::Findings;
-use super::conditions::WrittenCondition;
-use super::context::{Context, WrittenOverride, WrittenRule};
-use super::effect::{Effect, effect};
+use crate::rules::lint::Findings;
+use crate::rules::lint::conditions::WrittenCondition;
+use crate::rules::lint::context::{Context, WrittenOverride, WrittenRule};
+use crate::rules::lint::effect::{Effect, effect};
 
 const DAY_US: u64 = 86_400_000_000;
 
-pub(super) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in &context.rules {
         for change in written.overrides.iter().filter(|change| change.has_ended(context.options)) {
             let Some(until) = change.change.until else { continue };
@@ -25,7 +25,7 @@ pub(super) fn expired(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn never_applies(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn never_applies(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         for change in &written.overrides {
             let Some((own, other)) = context.budget.contradiction(&written.conditions, &change.conditions)
@@ -44,7 +44,7 @@ pub(super) fn never_applies(context: &Context<'_>, found: &mut Findings<'_>) {
     }
 }
 
-pub(super) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         let alive: Vec<&WrittenOverride<'_>> =
             written.overrides.iter().filter(|change| !change.has_ended(context.options)).collect();
@@ -71,7 +71,7 @@ pub(super) fn unreachable(context: &Context<'_>, found: &mut Findings<'_>) {
 }
 
 /// An override with `until` takes precedence over those without. Usually it is meant to raise a limit for a while.
-pub(super) fn temporary_lowering(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn temporary_lowering(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         let alive = || written.overrides.iter().filter(|change| !change.has_ended(context.options));
         // `deny` is never meant to raise.

@@ -3,8 +3,8 @@
 use tollgate_core::rules::{Mode, Rule, RuleLimit, Test};
 use tollgate_core::{Limit, OnFailure};
 
-use super::Findings;
-use super::context::{Context, WrittenRule, names};
+use crate::rules::lint::Findings;
+use crate::rules::lint::context::{Context, WrittenRule, names};
 
 /// Words that mark a rule as protecting a secret.
 const LOGIN_WORDS: [&str; 18] = [
@@ -32,7 +32,7 @@ const LOGIN_WORDS: [&str; 18] = [
 const ACCOUNT_ATTRIBUTES: [&str; 8] =
     ["account", "api_key", "card", "email", "phone", "user", "user_id", "username"];
 
-pub(super) fn open_login(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn open_login(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         let Some(policy) = permissive_policy(written.rule) else { continue };
         let Some(sign) = sign_of_a_login(written) else { continue };
@@ -93,7 +93,7 @@ fn login_word(text: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) fn penalty_without_account(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn penalty_without_account(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live().filter(|written| is_penalty(written.rule) && !is_by_account(written.rule)) {
         let counted: Vec<&str> = written.rule.per.parts.iter().flatten().map(String::as_str).collect();
         let message = if counted.is_empty() {

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use tollgate_core::rules::{Missing, Mode, Rule};
 
-use super::Findings;
 use super::attributes::subject_span;
-use super::context::{Context, WrittenRule, names};
+use crate::rules::lint::Findings;
+use crate::rules::lint::context::{Context, WrittenRule, names};
 use tollgate_document::SourceSpan;
 
 /// The attribute with a credential that clients send.
@@ -14,7 +14,7 @@ const KEY: &str = "api_key";
 /// The attribute that every network request has.
 const ADDRESS: &str = "ip";
 
-pub(super) fn absent_subject(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn absent_subject(context: &Context<'_>, found: &mut Findings<'_>) {
     for written in context.live() {
         // An explicit `missing` is intended.
         if written.rule.missing != Missing::Skip || written.text.get("missing").is_some() {
@@ -44,7 +44,7 @@ fn required_attributes<'a>(written: &WrittenRule<'a>) -> HashSet<&'a str> {
     required.map(|condition| condition.attribute).collect()
 }
 
-pub(super) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>) {
     let by_address = |rule: &Rule| rule.per.parts.iter().flatten().any(|name| name == ADDRESS);
     let rules: Vec<_> = context.live().filter(|written| by_address(written.rule)).collect();
     let mut spans: Vec<SourceSpan> = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn counted_by_address(context: &Context<'_>, found: &mut Findings<'_>
 }
 
 /// A client that sends another key with every request is counted neither by its key nor by its address.
-pub(super) fn unverified_key(context: &Context<'_>, found: &mut Findings<'_>) {
+pub(in crate::rules::lint) fn unverified_key(context: &Context<'_>, found: &mut Findings<'_>) {
     let falls_back = |chain: &Vec<String>| {
         chain.iter().any(|name| name == KEY) && chain.last().is_some_and(|name| name == ADDRESS)
     };
