@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::edge::auth::Caller;
-use super::observe::{Exposition, Kind};
 use crate::access::InFlight;
+use crate::serve::edge::auth::Caller;
+use crate::serve::observe::{Exposition, Kind};
 use turns::{Next, Turns};
 
 /// Limits the calls of each caller.

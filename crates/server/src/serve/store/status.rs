@@ -3,7 +3,7 @@
 use tollgate::store::memory::Usage;
 use tollgate::store::redis::ServerStatus;
 
-use super::observe::{Exposition, Kind};
+use crate::serve::observe::{Exposition, Kind};
 
 /// The state of a store, by its kind.
 pub(crate) enum StoreStatus {

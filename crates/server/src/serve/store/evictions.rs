@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tollgate::core::StoreError;
 use tollgate::store::redis::RedisStore;
 
-use super::observe::{Exposition, Kind};
 use crate::failure::error_chain;
+use crate::serve::observe::{Exposition, Kind};
 
 /// How often the servers of the store are asked.
 const EVERY: Duration = Duration::from_secs(5);
