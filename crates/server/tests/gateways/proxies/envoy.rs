@@ -2,13 +2,13 @@
 
 use tollgate_testkit::tools::Tool;
 
-use crate::recipe::Recipe;
-use crate::site::{Site, seen};
+use crate::harness::recipe::Recipe;
+use crate::harness::site::{Site, seen};
 
 pub(crate) const ENVOY: Recipe = Recipe {
     tool: Tool::Envoy,
     folder: "envoy",
-    page: include_str!("../../../../docs/gateways/envoy.md"),
+    page: include_str!("../../../../../docs/gateways/envoy.md"),
     files: &[("envoy.yaml", "yaml"), ("rules.yaml", "yaml")],
     arguments: &[
         "--concurrency",

@@ -2,14 +2,14 @@
 
 use tollgate_testkit::tools::Tool;
 
-use crate::recipe::Recipe;
+use crate::harness::recipe::Recipe;
+use crate::harness::site::seen;
 use crate::scenes;
-use crate::site::seen;
 
 pub(crate) const TRAEFIK: Recipe = Recipe {
     tool: Tool::Traefik,
     folder: "traefik",
-    page: include_str!("../../../../docs/gateways/traefik.md"),
+    page: include_str!("../../../../../docs/gateways/traefik.md"),
     files: &[("traefik.yaml", "yaml"), ("routes.yaml", "yaml"), ("rules.yaml", "yaml")],
     arguments: &["--configFile=traefik.yaml"],
     shows_allowed: false,

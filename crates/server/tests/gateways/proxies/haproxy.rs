@@ -2,13 +2,13 @@
 
 use tollgate_testkit::tools::Tool;
 
-use crate::recipe::Recipe;
+use crate::harness::recipe::Recipe;
 use crate::scenes;
 
 pub(crate) const HAPROXY: Recipe = Recipe {
     tool: Tool::HaProxy,
     folder: "haproxy",
-    page: include_str!("../../../../docs/gateways/haproxy.md"),
+    page: include_str!("../../../../../docs/gateways/haproxy.md"),
     files: &[("haproxy.cfg", "haproxy"), ("tollgate.lua", "lua"), ("rules.yaml", "yaml")],
     arguments: &["-f", "haproxy.cfg"],
     shows_allowed: true,

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use tollgate_testkit::serving::Serving;
 use tollgate_testkit::tools::free_port;
 
-use crate::recipe::Recipe;
-use crate::response::Response;
-use crate::shop::Shop;
+use crate::harness::recipe::Recipe;
+use crate::harness::response::Response;
+use crate::harness::shop::Shop;
 
 /// Long, because the machine may be busy with other tests.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,14 +2,14 @@
 
 use tollgate_testkit::tools::Tool;
 
-use crate::recipe::Recipe;
+use crate::harness::recipe::Recipe;
+use crate::harness::site::Site;
 use crate::scenes;
-use crate::site::Site;
 
 pub(crate) const NGINX: Recipe = Recipe {
     tool: Tool::Nginx,
     folder: "nginx",
-    page: include_str!("../../../../docs/gateways/nginx.md"),
+    page: include_str!("../../../../../docs/gateways/nginx.md"),
     files: &[("nginx.conf", "nginx"), ("rules.yaml", "yaml")],
     arguments: &["-p", ".", "-e", "stderr", "-c", "nginx.conf"],
     shows_allowed: true,

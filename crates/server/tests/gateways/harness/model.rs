@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testkit::tools::{Tool, free_port};
 
-use crate::recipe::Recipe;
+use crate::harness::recipe::Recipe;
 
 /// The model of the examples.
 pub(crate) struct Model {

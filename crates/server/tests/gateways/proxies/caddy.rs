@@ -2,14 +2,14 @@
 
 use tollgate_testkit::tools::Tool;
 
-use crate::recipe::Recipe;
+use crate::harness::recipe::Recipe;
+use crate::harness::site::Site;
 use crate::scenes;
-use crate::site::Site;
 
 pub(crate) const CADDY: Recipe = Recipe {
     tool: Tool::Caddy,
     folder: "caddy",
-    page: include_str!("../../../../docs/gateways/caddy.md"),
+    page: include_str!("../../../../../docs/gateways/caddy.md"),
     files: &[("Caddyfile", "caddyfile"), ("rules.yaml", "yaml")],
     arguments: &["run", "--config", "Caddyfile"],
     shows_allowed: true,
