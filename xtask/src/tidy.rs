@@ -3,21 +3,15 @@
 //! Each check is a function from the files to the problems found, in a separate file. This file holds the table
 //! of checks and reports what they find.
 
-mod core_dependencies;
-mod core_purity;
-mod exceptions;
-mod hygiene;
-mod links;
+mod checks;
 mod markdown;
-mod markers;
-mod modules;
-mod phrases;
-mod requirements;
 mod rust;
-mod size;
 mod tree;
 
 use anyhow::{Result, bail};
+use checks::{
+    core_dependencies, core_purity, exceptions, hygiene, links, markers, modules, phrases, requirements, size,
+};
 use std::fmt;
 use std::path::Path;
 use tree::Tree;

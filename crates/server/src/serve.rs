@@ -2,8 +2,6 @@
 
 mod announce;
 pub(crate) mod edge;
-mod evictions;
-mod file_watcher;
 pub(crate) mod fleet;
 mod gate;
 pub(crate) mod listen;
@@ -12,8 +10,7 @@ mod observe;
 mod readiness;
 mod rules_in_force;
 mod server_state;
-mod store_status;
-mod work_share;
+mod store;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +31,7 @@ use crate::protocol::Protocol;
 use crate::stderr;
 use edge::auth::AccessPolicy;
 use edge::resp::OutputBudget;
-use evictions::Evictions;
+
 use fleet::Others;
 use gate::{Backed, Gate};
 use listen::connections::{ConnectionLimits, Connections};
@@ -45,7 +42,8 @@ use maintenance::Maintenance;
 use observe::{AuthFailures, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
-use work_share::WorkShares;
+use store::evictions::{self, Evictions};
+use store::work_share::WorkShares;
 
 /// Serves until a signal stops the server. `reread` returns the configuration again, for settings that can change meanwhile.
 pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>) -> Result<()> {

@@ -1,20 +1,15 @@
 //! The pictures of `docs/concepts`, drawn by running scripts on the real state machines.
 
+mod algorithms;
 mod chart;
-mod concurrency;
-mod fixed_window;
-mod leaky_bucket;
 mod measured;
-mod meter;
-mod penalty;
-mod quota;
 mod retry;
 mod script;
-mod sliding_log;
-mod sliding_window;
-mod token_bucket;
 
 use crate::generate::measure::Measurements;
+use algorithms::{
+    concurrency, fixed_window, leaky_bucket, meter, penalty, quota, sliding_log, sliding_window, token_bucket,
+};
 use anyhow::Result;
 
 /// Returns every picture as file name and SVG text.

@@ -20,7 +20,7 @@ use tollgate_document::Source;
 use super::edge::auth::Caller;
 use super::observe::log::LogThrottle;
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
-use super::store_status::StoreStatus;
+use super::store::status::StoreStatus;
 
 /// The one way to ask the limiter. Cheap to clone; all clones share the same limiter.
 #[derive(Clone)]

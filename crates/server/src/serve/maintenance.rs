@@ -1,5 +1,7 @@
 //! What a server does besides serving: it handles signals, reloads files, and deletes expired state.
 
+mod file_watcher;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,11 @@ use tollgate::limiter::BuildError;
 use tollgate_document::Source;
 
 use super::edge::auth::AccessPolicy;
-use super::file_watcher::FileWatcher;
 use super::observe::log;
 use super::rules_in_force::fingerprint;
 use super::server_state::ServerState;
 use crate::config::{Config, EffectiveSetting, LoadError, Loaded};
+use file_watcher::FileWatcher;
 
 /// How often the memory store deletes expired state.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::server_state::ServerState;
-use super::store_status::StoreStatus;
+use super::store::status::StoreStatus;
 
 /// Whether the server is ready, and details for people and probes.
 ///

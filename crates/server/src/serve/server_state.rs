@@ -10,14 +10,14 @@ use tollgate::headers::Dialect;
 
 use super::edge::auth::AccessPolicy;
 use super::edge::resp::OutputBudget;
-use super::evictions::Evictions;
 use super::fleet::Others;
 use super::gate::Gate;
 use super::listen::connections::Connections;
 use super::listen::tls::Tls;
 use super::observe::{AuthFailures, Exposition, Kind, log};
 use super::rules_in_force::RulesOrigin;
-use super::work_share::WorkShares;
+use super::store::evictions::Evictions;
+use super::store::work_share::WorkShares;
 use crate::config::GrpcConfig;
 
 /// The state of the whole server.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tollgate_testkit::tools::Tool;
 
-use crate::model::{Model, silent_model};
-use crate::recipe::Recipe;
-use crate::response::Response;
-use crate::site::Site;
+use crate::harness::model::{Model, silent_model};
+use crate::harness::recipe::Recipe;
+use crate::harness::response::Response;
+use crate::harness::site::Site;
 
 const PAGE: &str = include_str!("../../../../docs/gateways/llm.md");
 
@@ -18,7 +18,7 @@ pub(crate) const LLM_ENVOY: Recipe = Recipe {
     folder: "llm",
     page: PAGE,
     files: &[("envoy.yaml", "yaml"), ("rules.yaml", "yaml")],
-    arguments: crate::envoy::ENVOY.arguments,
+    arguments: crate::proxies::envoy::ENVOY.arguments,
     shows_allowed: true,
     refused_body: "",
     store_down_body: "",
@@ -27,7 +27,7 @@ pub(crate) const LLM_ENVOY: Recipe = Recipe {
 pub(crate) const LLM_NGINX: Recipe = Recipe {
     tool: Tool::Nginx,
     files: &[("nginx.conf", "nginx"), ("rules.yaml", "yaml")],
-    arguments: crate::nginx::NGINX.arguments,
+    arguments: crate::proxies::nginx::NGINX.arguments,
     ..LLM_ENVOY
 };
 

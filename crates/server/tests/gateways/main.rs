@@ -1,19 +1,10 @@
 //! Real gateways that ask Tollgate before they forward a request, configured by the files that their pages show.
 
-mod backend;
-mod caddy;
-mod envoy;
-mod haproxy;
+mod harness;
 mod llm;
-mod model;
-mod nginx;
 mod paths;
+mod proxies;
 mod public_host;
-mod recipe;
-mod response;
 mod rules;
 mod run;
 mod scenes;
-mod shop;
-mod site;
-mod traefik;

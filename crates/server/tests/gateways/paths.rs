@@ -1,14 +1,14 @@
 //! Targets that servers read in several ways, through every gateway to an nginx that reads them as nginx does: nothing
 //! reaches a limited handler uncounted, and nothing reaches a denied one.
 
-use crate::backend::Backend;
-use crate::caddy::CADDY;
-use crate::envoy::ENVOY;
-use crate::haproxy::HAPROXY;
-use crate::nginx::NGINX;
-use crate::recipe::Recipe;
-use crate::site::Site;
-use crate::traefik::TRAEFIK;
+use crate::harness::backend::Backend;
+use crate::harness::recipe::Recipe;
+use crate::harness::site::Site;
+use crate::proxies::caddy::CADDY;
+use crate::proxies::envoy::ENVOY;
+use crate::proxies::haproxy::HAPROXY;
+use crate::proxies::nginx::NGINX;
+use crate::proxies::traefik::TRAEFIK;
 
 /// `/search` may be asked for once, `/admin` never, and what starts with `/health` is not counted.
 const RULES: &str = "

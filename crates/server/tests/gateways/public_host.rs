@@ -1,12 +1,12 @@
 //! Clients of a gateway use the public host of the site, and browsers send an origin. Neither keeps the gateway from
 //! asking a server that listens on a loopback address.
 
-use crate::caddy::CADDY;
-use crate::haproxy::HAPROXY;
-use crate::nginx::NGINX;
-use crate::recipe::Recipe;
-use crate::site::{Site, seen};
-use crate::traefik::TRAEFIK;
+use crate::harness::recipe::Recipe;
+use crate::harness::site::{Site, seen};
+use crate::proxies::caddy::CADDY;
+use crate::proxies::haproxy::HAPROXY;
+use crate::proxies::nginx::NGINX;
+use crate::proxies::traefik::TRAEFIK;
 
 fn passes(recipe: &Recipe) {
     // The file of Caddy names the address of its site, which would not match the host.

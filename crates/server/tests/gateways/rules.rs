@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use crate::caddy::CADDY;
-use crate::envoy::ENVOY;
-use crate::haproxy::HAPROXY;
-use crate::nginx::NGINX;
-use crate::traefik::TRAEFIK;
+use crate::proxies::caddy::CADDY;
+use crate::proxies::envoy::ENVOY;
+use crate::proxies::haproxy::HAPROXY;
+use crate::proxies::nginx::NGINX;
+use crate::proxies::traefik::TRAEFIK;
 
 #[test]
 fn the_linter_knows_every_attribute_of_the_gateways() {

@@ -5,13 +5,13 @@ use std::process::{Command, Stdio};
 
 use tollgate_testkit::tools::free_port;
 
-use crate::caddy::CADDY;
-use crate::envoy::ENVOY;
-use crate::haproxy::HAPROXY;
+use crate::harness::recipe::Recipe;
 use crate::llm::{LLM_ENVOY, LLM_NGINX};
-use crate::nginx::NGINX;
-use crate::recipe::Recipe;
-use crate::traefik::TRAEFIK;
+use crate::proxies::caddy::CADDY;
+use crate::proxies::envoy::ENVOY;
+use crate::proxies::haproxy::HAPROXY;
+use crate::proxies::nginx::NGINX;
+use crate::proxies::traefik::TRAEFIK;
 
 /// Runs the script with these arguments and returns the lines that it prints.
 fn printed(recipe: &Recipe, args: &[&str]) -> Vec<String> {

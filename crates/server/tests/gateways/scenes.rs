@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::serving::{NewToken, create_token};
 
-use crate::recipe::Recipe;
-use crate::response::Response;
-use crate::site::{Site, seen};
+use crate::harness::recipe::Recipe;
+use crate::harness::response::Response;
+use crate::harness::site::{Site, seen};
 
 const PROBLEM: Option<&str> = Some("application/problem+json");
 

@@ -20,23 +20,18 @@
 //! assert!(problems.in_order()[0].message.contains("can admit 119 in 1min, not 100"));
 //! ```
 
-mod attributes;
+mod checks;
 mod conditions;
 mod context;
-mod dead_rules;
 mod effect;
-mod failure_policies;
-mod interactions;
-mod limits;
-mod old_keys;
-mod overrides;
-mod protection;
-mod subjects;
-mod unmatched;
 
 use tollgate_core::Time;
 
 use super::LoadedFile;
+use checks::{
+    attributes, dead_rules, failure_policies, interactions, limits, old_keys, overrides, protection,
+    subjects, unmatched,
+};
 use context::Context;
 use tollgate_document::{Problem, Problems, Source, SourceSpan};
 

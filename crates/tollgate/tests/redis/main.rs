@@ -1,19 +1,10 @@
 //! The Redis store on real servers. Every test starts separate servers.
 
-mod after_the_fact;
 mod common;
 mod connections;
 mod contender;
-mod corrupt_state;
-mod fleet;
-mod footprint;
-mod full;
-mod holders;
-mod long_logs;
-mod losses;
-mod out_of_memory;
-mod planned_failover;
-mod plans;
-mod reservation_states;
-mod store_time;
+mod faults;
+mod operations;
+mod state;
 mod tls;
+mod topology;

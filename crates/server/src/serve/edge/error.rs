@@ -11,7 +11,7 @@ use super::excerpt::Excerpt;
 use super::request::RequestError;
 use crate::protocol::Protocol;
 use crate::serve::gate::ThrottleError;
-use crate::serve::work_share::Overloaded;
+use crate::serve::store::work_share::Overloaded;
 
 /// Why a request got no answer from the limiter.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -19,7 +19,7 @@ use crate::serve::gate::{Backed, Gate};
 use crate::serve::listen::connections::{ConnectionLimits, Connections};
 use crate::serve::observe::{AuthFailures, Recorder};
 use crate::serve::rules_in_force::RulesOrigin;
-use crate::serve::work_share::WorkShares;
+use crate::serve::store::work_share::WorkShares;
 
 /// Unread output of all connections of a test.
 const OUTPUT_BUDGET: usize = 1024 * 1024;

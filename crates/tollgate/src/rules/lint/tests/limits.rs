@@ -4,7 +4,8 @@ use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, Operation, Retry, Span, State, Verdict};
 
 use super::*;
-use crate::rules::lint::{context, limits};
+use crate::rules::lint::checks::limits;
+use crate::rules::lint::context;
 use crate::shorthand;
 
 #[test]

@@ -21,7 +21,7 @@ use crate::serve::edge::request::{self, CheckRequest};
 use crate::serve::edge::resp::frame::{LosslessWords, Words};
 use crate::serve::edge::resp::reply::{Reply, RespVersion};
 use crate::serve::gate::{Call, Edge, Gate, ThrottleError, Throttled};
-use crate::serve::work_share::WorkPermit;
+use crate::serve::store::work_share::WorkPermit;
 
 pub(crate) enum LimitCommand<'b> {
     Throttle(ThrottleRequest<'b>),

@@ -1,0 +1,62 @@
+//! The state of the store, for metrics and readiness.
+
+use tollgate::store::memory::Usage;
+use tollgate::store::redis::ServerStatus;
+
+use crate::serve::observe::{Exposition, Kind};
+
+/// The state of a store, by its kind.
+pub(crate) enum StoreStatus {
+    Memory(Usage),
+    Redis(Vec<ServerStatus>),
+}
+
+impl StoreStatus {
+    /// Why failure policies answer checks; `None` if the store works.
+    pub(crate) fn down_reason(&self) -> Option<String> {
+        let StoreStatus::Redis(servers) = self else { return None };
+        let down = servers.iter().filter_map(|server| server.down.as_ref());
+        let reasons: Vec<String> = down.map(ToString::to_string).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    pub(crate) fn write(&self, page: &mut Exposition) {
+        match self {
+            StoreStatus::Memory(usage) => {
+                page.single("rate_limit_keys", Kind::Gauge, "Keys with state.", usage.keys);
+                page.single(
+                    "rate_limit_keys_max",
+                    Kind::Gauge,
+                    "The maximum number of keys.",
+                    usage.keys_max,
+                );
+                page.single(
+                    "rate_limit_overflowed_total",
+                    Kind::Counter,
+                    "Answers for the overflow subject, which counts all subjects beyond the cap on keys.",
+                    usage.overflowed,
+                );
+            }
+            StoreStatus::Redis(servers) => {
+                // By number, because addresses change and the number of servers does not.
+                let numbers: Vec<String> = (0..servers.len()).map(|number| number.to_string()).collect();
+                let mut family = page.family(
+                    "rate_limit_breaker_open",
+                    Kind::Gauge,
+                    "1 while a server of the store counts as down.",
+                );
+                for (server, number) in servers.iter().zip(&numbers) {
+                    family.sample(&[("server", number)], u8::from(server.down.is_some()));
+                }
+                let mut family = page.family(
+                    "rate_limit_breaker_opened_total",
+                    Kind::Counter,
+                    "How often a server of the store was marked as down.",
+                );
+                for (server, number) in servers.iter().zip(&numbers) {
+                    family.sample(&[("server", number)], server.opened);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! State of large subjects: the memory it takes, its answers, and the time that a check of it takes.
+
+mod footprint;
+mod long_logs;
+mod store_time;

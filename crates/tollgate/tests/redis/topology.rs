@@ -1,0 +1,4 @@
+//! Sentinels and clusters.
+
+mod fleet;
+mod planned_failover;
