@@ -33,8 +33,8 @@ pub(crate) fn has_sentinels(url: &str) -> bool {
 
 fn with_password(url: &str, password: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (user, place) = rest.split_once('@').unwrap_or(("", rest));
-    format!("{scheme}://{user}:{}@{place}", utf8_percent_encode(password, NON_ALPHANUMERIC))
+    let (user, host) = rest.split_once('@').unwrap_or(("", rest));
+    format!("{scheme}://{user}:{}@{host}", utf8_percent_encode(password, NON_ALPHANUMERIC))
 }
 
 fn with_sentinel_password(url: &str, password: &str) -> String {

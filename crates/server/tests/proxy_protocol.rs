@@ -192,11 +192,11 @@ fn the_corpus_of_proxy_protocol_headers_holds_truncated_and_changed() {
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("it can be read");
         proxy_protocol(&bytes);
-        for place in 0..bytes.len().min(256) {
-            proxy_protocol(&bytes[..place]);
+        for offset in 0..bytes.len().min(256) {
+            proxy_protocol(&bytes[..offset]);
             let mut changed = bytes.clone();
             for byte in [0, b'\r', b'\n', b' ', b'0', b':', 0x21, 0x11, 0xff] {
-                changed[place] = byte;
+                changed[offset] = byte;
                 proxy_protocol(&changed);
             }
         }

@@ -95,8 +95,8 @@ fn i2_64_threads_get_exactly_the_limit_under_three_mixed_rules() {
         let plan_of = |attempt: usize, cost: u64| {
             let mut plan = Plan::new();
             // Each attempt has its rules in another order, so that threads lock shards in every order.
-            for place in 0..3 {
-                let at = (place + attempt) % 3;
+            for shift in 0..3 {
+                let at = (shift + attempt) % 3;
                 let operation = Operation::Charge { cost, token: Token(attempt as u128 + 1) };
                 plan.push(Item::new(keyspaces[at].key(subject("u")), mixed[at], operation)).unwrap();
             }

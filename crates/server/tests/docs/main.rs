@@ -39,15 +39,15 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
             continue;
         }
         for Step { line, action } in steps(&page) {
-            let place = format!("{}:{line}", page.display());
+            let position = format!("{}:{line}", page.display());
             match action {
                 Action::Compare { command, output } => {
                     commands += 1;
-                    compare(&format!("{place}: {command}"), &command, &output);
+                    compare(&format!("{position}: {command}"), &command, &output);
                 }
                 Action::Run { command } => {
                     panic!(
-                        "{place}: {command}: add the page to SESSION_PAGES, so that its `sh` blocks are run"
+                        "{position}: {command}: add the page to SESSION_PAGES, so that its `sh` blocks are run"
                     )
                 }
                 // Only sessions need the files of a page.
@@ -59,19 +59,19 @@ fn every_command_in_the_docs_prints_what_the_page_shows() {
 }
 
 /// Runs one command of a page that needs no server.
-fn compare(place: &str, command: &str, shown: &str) {
+fn compare(position: &str, command: &str, shown: &str) {
     let arguments =
-        command.strip_prefix("tollgate ").unwrap_or_else(|| panic!("{place}: not a tollgate command"));
+        command.strip_prefix("tollgate ").unwrap_or_else(|| panic!("{position}: not a tollgate command"));
     let run = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(words(arguments).unwrap_or_else(|| panic!("{place}: unclosed quote")))
+        .args(words(arguments).unwrap_or_else(|| panic!("{position}: unclosed quote")))
         .current_dir(root())
         .env_remove("CLICOLOR_FORCE")
         .env_remove("TOLLGATE_HASH_KEY")
         .output()
-        .unwrap_or_else(|error| panic!("{place}: {error}"));
+        .unwrap_or_else(|error| panic!("{position}: {error}"));
     let printed = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
     let (printed, shown) = (printed.trim_end(), shown.trim_end());
-    assert!(is_shown(printed, shown), "{place}\nshown:\n{shown}\n\nprinted:\n{printed}");
+    assert!(is_shown(printed, shown), "{position}\nshown:\n{shown}\n\nprinted:\n{printed}");
 }
 
 #[test]
@@ -117,18 +117,18 @@ fn every_tollgate_command_in_the_docs_exists() {
             for (at, _) in starts {
                 let end = line[at..].find('`').map_or(line.len(), |end| at + end);
                 let words: Vec<&str> = line[at..end].split_whitespace().collect();
-                let place = format!("{}:{}: {}", page.display(), index + 1, words.join(" "));
+                let position = format!("{}:{}: {}", page.display(), index + 1, words.join(" "));
                 if let [_, command, ..] = words[..]
                     && is_name(command)
                 {
-                    assert!(commands.contains(command), "{place}: unknown command");
+                    assert!(commands.contains(command), "{position}: unknown command");
                 }
                 // `cli.md` shows the error for a misspelled preset.
                 if let [_, "presets", preset, ..] = words[..]
                     && is_name(preset)
                     && !page.ends_with("docs/reference/cli.md")
                 {
-                    assert!(presets.contains(preset), "{place}: unknown preset");
+                    assert!(presets.contains(preset), "{position}: unknown preset");
                 }
             }
         }
@@ -273,7 +273,7 @@ fn every_command_of_the_redis_pages_prints_what_the_page_shows() {
     // The guide uses the ACL user before it shows how to create it.
     commands.sort_by_key(|(_, command, _)| !command.contains("ACL SETUSER"));
     assert!(commands.len() > 8, "the pages show commands");
-    for (place, command, output) in commands {
+    for (position, command, output) in commands {
         let real = addresses.iter().fold(command.clone(), |command, (shown, port)| {
             command.replace(shown, &format!("127.0.0.1:{port}"))
         });
@@ -287,11 +287,11 @@ fn every_command_of_the_redis_pages_prints_what_the_page_shows() {
             .env_remove("TOLLGATE_STORE_SENTINEL_PASSWORD")
             .stdin(Stdio::null())
             .output()
-            .unwrap_or_else(|error| panic!("{place}: {error}"));
+            .unwrap_or_else(|error| panic!("{position}: {error}"));
         let printed = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
         assert!(
             is_shown(&masked(&printed), &masked(&output)),
-            "{place}: {command}\nshown:\n{output}\nprinted:\n{printed}"
+            "{position}: {command}\nshown:\n{output}\nprinted:\n{printed}"
         );
         if command.contains("SENTINEL FAILOVER") {
             set.wait_settled().expect("the failover ends");

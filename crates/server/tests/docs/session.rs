@@ -39,21 +39,21 @@ impl Session {
         let steps = steps(&root().join(page));
         assert!(!steps.is_empty(), "{page} shows no command");
         for Step { line, action } in steps {
-            let place = format!("{page}:{line}");
+            let position = format!("{page}:{line}");
             match action {
                 Action::Save { name, text } => {
                     let text = session.with_real_addresses(&text);
                     fs::write(session.folder.path().join(name), text).expect("write a file");
                 }
-                Action::Run { command } => session.run(&place, &command),
-                Action::Compare { command, output } => session.compare(&place, &command, &output),
+                Action::Run { command } => session.run(&position, &command),
+                Action::Compare { command, output } => session.compare(&position, &command, &output),
             }
         }
     }
 
-    fn run(&mut self, place: &str, command: &str) {
+    fn run(&mut self, position: &str, command: &str) {
         if let Some(arguments) = command.strip_prefix("cargo install ") {
-            assert_installs_the_binary(place, arguments);
+            assert_installs_the_binary(position, arguments);
             return;
         }
         if NOT_RUN.iter().any(|prefix| command.starts_with(prefix)) {
@@ -69,18 +69,18 @@ impl Session {
         let output = self.shell(command);
         assert!(
             output.status.success(),
-            "{place}: {command}\n{}{}",
+            "{position}: {command}\n{}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
     }
 
-    fn compare(&mut self, place: &str, command: &str, shown: &str) {
+    fn compare(&mut self, position: &str, command: &str, shown: &str) {
         let output = self.shell(command);
         let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(
             is_shown(&masked(&printed), &masked(shown)),
-            "{place}: {command}\nshown:\n{shown}\nprinted:\n{printed}"
+            "{position}: {command}\nshown:\n{shown}\nprinted:\n{printed}"
         );
     }
 
@@ -141,10 +141,10 @@ impl Session {
 }
 
 /// Installing takes minutes, so this checks only that the folder of `--path` has the binary.
-fn assert_installs_the_binary(place: &str, arguments: &str) {
+fn assert_installs_the_binary(position: &str, arguments: &str) {
     let path = arguments.split_once("--path ").and_then(|(_, rest)| rest.split_whitespace().next());
-    let manifest = root().join(path.unwrap_or_else(|| panic!("{place}: no --path"))).join("Cargo.toml");
-    let manifest = fs::read_to_string(&manifest).unwrap_or_else(|error| panic!("{place}: {error}"));
-    let (_, binary) = manifest.split_once("[[bin]]").unwrap_or_else(|| panic!("{place}: no binary there"));
-    assert!(binary.contains("name = \"tollgate\""), "{place}: another binary is there");
+    let manifest = root().join(path.unwrap_or_else(|| panic!("{position}: no --path"))).join("Cargo.toml");
+    let manifest = fs::read_to_string(&manifest).unwrap_or_else(|error| panic!("{position}: {error}"));
+    let (_, binary) = manifest.split_once("[[bin]]").unwrap_or_else(|| panic!("{position}: no binary there"));
+    assert!(binary.contains("name = \"tollgate\""), "{position}: another binary is there");
 }

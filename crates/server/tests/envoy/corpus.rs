@@ -15,11 +15,11 @@ fn the_corpus_of_messages_holds_truncated_and_changed() {
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("it can be read");
         rls(&bytes);
-        for place in 0..bytes.len() {
-            rls(&bytes[..place]);
+        for offset in 0..bytes.len() {
+            rls(&bytes[..offset]);
             let mut changed = bytes.clone();
             for byte in [0, 1, 0x0a, 0x12, b'a', 0x7f, 0x80, 0xff] {
-                changed[place] = byte;
+                changed[offset] = byte;
                 rls(&changed);
             }
         }
@@ -38,11 +38,11 @@ fn the_corpus_of_imports_holds_truncated_and_changed() {
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("it can be read");
         import(&bytes);
-        for place in (0..bytes.len()).step_by(3) {
-            import(&bytes[..place]);
+        for offset in (0..bytes.len()).step_by(3) {
+            import(&bytes[..offset]);
             let mut changed = bytes.clone();
             for byte in [b'*', b'\'', b'[', b'\n'] {
-                changed[place] = byte;
+                changed[offset] = byte;
                 import(&changed);
             }
         }

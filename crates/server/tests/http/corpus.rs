@@ -15,11 +15,11 @@ fn the_corpus_of_bodies_holds_truncated_and_changed() {
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("it can be read");
         json(&bytes);
-        for place in 0..bytes.len() {
-            json(&bytes[..place]);
+        for offset in 0..bytes.len() {
+            json(&bytes[..offset]);
             let mut changed = bytes.clone();
             for byte in [0, b'"', b'0', b'{', b'\\', b',', 0xc3, 0xff] {
-                changed[place] = byte;
+                changed[offset] = byte;
                 json(&changed);
             }
         }

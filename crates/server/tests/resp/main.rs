@@ -450,11 +450,11 @@ fn the_corpus_of_the_fuzz_target_holds_truncated_and_changed() {
         println!("{}", path.display());
         let bytes = fs::read(&path).expect("a file");
         fuzzing::resp(&bytes);
-        for place in 0..bytes.len().min(100) {
-            fuzzing::resp(&bytes[..place]);
+        for offset in 0..bytes.len().min(100) {
+            fuzzing::resp(&bytes[..offset]);
             let mut changed = bytes.clone();
             for byte in [0, b'0', b'\n', b'"', 0xff] {
-                changed[place] = byte;
+                changed[offset] = byte;
                 fuzzing::resp(&changed);
             }
         }

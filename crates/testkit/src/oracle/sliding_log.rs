@@ -99,10 +99,10 @@ impl Oracle for SlidingLogOracle {
             }
             Operation::Refund { mark: Mark::At { time: at }, cost, amount } => {
                 let (at, instants) = (big(at), self.instants(window, now));
-                let Some(place) = instants.iter().position(|&instant| instant == at) else {
+                let Some(index) = instants.iter().position(|&instant| instant == at) else {
                     return status.declined(Decline::NotHeld);
                 };
-                if instants.len() - place > REACH {
+                if instants.len() - index > REACH {
                     return status.declined(Decline::TooOld);
                 }
                 let held: Big =

@@ -265,10 +265,10 @@ fn check_replaces(nodes: &[Descriptor], names: &HashMap<&str, Location>, inputs:
             let message = format!(
                 "unsupported `replaces`: a request with both descriptors would also be charged to `{name}`"
             );
-            let place = inputs[replaced.file].position(replaced.span);
+            let position = inputs[replaced.file].position(replaced.span);
             inputs[node.at.file].problems.push(
                 Problem::error("unsupported", *span, message)
-                    .label(format!("the replaced limit is in {place}"))
+                    .label(format!("the replaced limit is in {position}"))
                     .help("let Envoy send only one of the two descriptors, then remove `replaces`"),
             );
         }

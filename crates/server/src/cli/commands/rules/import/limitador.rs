@@ -81,10 +81,10 @@ fn convert_limit(
     let location = Location { file, span: limit.span };
     if let Some(first) = seen.insert(identity, location) {
         let message = "duplicate limit: same namespace, seconds, conditions and variables";
-        let place = inputs[first.file].position(first.span);
+        let position = inputs[first.file].position(first.span);
         inputs[file].problems.push(
             Problem::error("duplicate", limit.span, message)
-                .label(format!("the first one is in {place}"))
+                .label(format!("the first one is in {position}"))
                 .help("Limitador uses only one of them; remove the other"),
         );
         return;

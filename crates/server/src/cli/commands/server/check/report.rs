@@ -92,8 +92,8 @@ impl Table {
         let time = times.iter().map(|&time| terminal::instant(time).len()).max().unwrap_or(0);
         let matching = rules.matching(attributes);
         let several = matching.len() > 1;
-        let names = matching.iter().map(|&place| {
-            let rule = &rules.rules()[place as usize];
+        let names = matching.iter().map(|&index| {
+            let rule = &rules.rules()[index as usize];
             let blocking = rule.mode == Mode::Enforce && rule.rollout == Rollout::ALL;
             if several { indented(rule.keyspace.rule(), blocking).len() } else { rule.keyspace.rule().len() }
         });
