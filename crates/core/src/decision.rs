@@ -207,6 +207,8 @@ impl PlanDecision {
     }
 
     /// Returns the decision of the deny list or the bypass list.
+    // Always inlined: a returned decision would be copied to its place, which costs more than the decision.
+    #[inline(always)]
     pub fn from_list(allowed: bool) -> PlanDecision {
         PlanDecision {
             allowed,

@@ -94,6 +94,7 @@ impl Keyspace {
     }
 
     /// Returns 128 bits that identify this rule in a memory store.
+    #[inline]
     pub const fn fingerprint(&self) -> u128 {
         self.salt
     }
@@ -147,6 +148,7 @@ impl<'r> Key<'r> {
     }
 
     /// Returns 128 bits that identify this key in a memory store. All bits but the first 8 are uniformly distributed.
+    #[inline]
     pub const fn fingerprint(&self) -> u128 {
         self.subject.0 ^ self.keyspace.salt
     }

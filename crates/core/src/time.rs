@@ -32,6 +32,7 @@ pub enum Tick {
 
 impl Tick {
     /// Returns the tick's length in microseconds.
+    #[inline]
     pub const fn us(self) -> u64 {
         match self {
             Tick::Micro => 1,
@@ -40,6 +41,7 @@ impl Tick {
     }
 
     /// Returns the number of whole ticks in a span.
+    #[inline]
     pub const fn whole_in(self, span: Span) -> u64 {
         match self {
             Tick::Micro => span.0,
@@ -55,26 +57,31 @@ impl Time {
     pub const MAX: Time = Time(EXACT_MAX);
 
     /// Returns the instant `us` microseconds after 1970, at most [`Time::MAX`].
+    #[inline]
     pub const fn from_us(us: u64) -> Time {
         if us > EXACT_MAX { Time::MAX } else { Time(us) }
     }
 
     /// Returns the microseconds since 1970.
+    #[inline]
     pub const fn us(self) -> u64 {
         self.0
     }
 
     /// Returns the instant `span` later.
+    #[inline]
     pub const fn plus(self, span: Span) -> Time {
         Time::from_us(self.0 + span.0)
     }
 
     /// Returns the instant `span` earlier, at least [`Time::ZERO`].
+    #[inline]
     pub const fn minus(self, span: Span) -> Time {
         Time(self.0.saturating_sub(span.0))
     }
 
     /// Returns the time since `earlier`, or zero if `earlier` is later.
+    #[inline]
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -128,6 +135,7 @@ impl Span {
     }
 
     /// Returns the microseconds.
+    #[inline]
     pub const fn us(self) -> u64 {
         self.0
     }

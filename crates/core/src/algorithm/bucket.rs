@@ -126,6 +126,7 @@ impl Bucket {
     }
 
     /// Returns the exact rate per tick as a fraction in lowest terms: (debt drained per tick, debt per unit of cost).
+    #[inline]
     pub const fn rate(&self) -> (u64, u64) {
         (self.drain, self.scale)
     }

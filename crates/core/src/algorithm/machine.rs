@@ -88,6 +88,7 @@ pub struct LimitStatus {
 
 impl LimitStatus {
     /// Returns an answer with these numbers and no mark.
+    #[inline]
     pub const fn answer(self, verdict: Verdict) -> Answer {
         Answer {
             verdict,

@@ -172,6 +172,7 @@ pub enum Decline {
 
 impl Answer {
     /// Whether the verdict lets the request proceed.
+    #[inline]
     pub const fn is_admitted(&self) -> bool {
         matches!(self.verdict, Verdict::Admitted { .. })
     }

@@ -109,6 +109,7 @@ pub enum Operation {
 
 impl Operation {
     /// Returns a charge that creates no lease.
+    #[inline]
     pub const fn charge(cost: u64) -> Operation {
         Operation::Charge { cost, token: Token::NONE }
     }
@@ -140,6 +141,7 @@ impl Operation {
     }
 
     /// Returns the cost for which it asks admission, or `None` if it is a follow-up.
+    #[inline]
     pub const fn cost(&self) -> Option<u64> {
         match *self {
             Operation::Charge { cost, .. } | Operation::Peek { cost } | Operation::Reserve { cost, .. } => {

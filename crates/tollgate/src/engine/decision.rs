@@ -52,6 +52,7 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
+    #[inline]
     pub(super) fn note(&mut self, plan: &Plan<'_>, planned_for: Time, charged_at: Time) {
         (self.planned_for, self.charged_at) = (planned_for, charged_at);
         for item in plan.items() {
@@ -125,6 +126,8 @@ pub(super) fn without_store(planned: &Planned<'_, ()>) -> PlanDecision {
 
 impl Decision {
     /// A decision that is still to be made.
+    // Always inlined: a returned decision would be copied to its place, with all the room for its rules.
+    #[inline(always)]
     pub(super) fn new(active: Guard<Arc<ActiveRules>>) -> Decision {
         Decision { active, found: PlanDecision::from_list(false), accounts: Accounts::default() }
     }

@@ -282,6 +282,7 @@ fn evaluate_locked<C>(mut shards: LockedShards<'_, C>, plan: &Plan<'_>, now: Tim
 }
 
 /// The shard of a key: bits of the high half of its fingerprint. The table uses the low half.
+#[inline]
 const fn shard_of(fingerprint: u128) -> usize {
     (fingerprint >> 64) as usize % SHARDS
 }

@@ -16,19 +16,23 @@ impl ClassId {
     /// The class of heap state whose rule and limit are unknown.
     pub(super) const UNKNOWN: ClassId = ClassId(NonZeroU32::MIN);
 
+    #[inline]
     pub(super) fn new(id: u32) -> Option<ClassId> {
         NonZeroU32::new(id).map(ClassId)
     }
 
     /// Returns the id, unless it is [`UNKNOWN`](ClassId::UNKNOWN).
+    #[inline]
     pub(super) fn known(self) -> Option<ClassId> {
         Some(self).filter(|&class| class != ClassId::UNKNOWN)
     }
 
+    #[inline]
     pub(super) const fn get(self) -> u32 {
         self.0.get()
     }
 
+    #[inline]
     const fn index(self) -> usize {
         self.0.get() as usize
     }
@@ -91,6 +95,7 @@ impl Classes {
         classes
     }
 
+    #[inline]
     pub(super) fn get(&self, id: ClassId) -> &Class {
         let class = self.chunks[id.index() / CHUNK].get().and_then(|chunk| chunk[id.index() % CHUNK].get());
         class.expect("a class is stored before its id is returned")

@@ -147,12 +147,14 @@ impl<'s> LockedShard<'s> {
 impl Deref for LockedShard<'_> {
     type Target = Shard;
 
+    #[inline]
     fn deref(&self) -> &Shard {
         &self.0.shard
     }
 }
 
 impl DerefMut for LockedShard<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Shard {
         &mut self.0.shard
     }

@@ -21,6 +21,7 @@ pub(super) struct StateKey<'i> {
 }
 
 impl<'i> StateKey<'i> {
+    #[inline]
     pub(super) fn of(item: &'i Item<'_>) -> StateKey<'i> {
         StateKey {
             fingerprint: item.key.fingerprint(),

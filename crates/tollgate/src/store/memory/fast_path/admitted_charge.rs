@@ -58,7 +58,8 @@ pub(crate) fn charge_packed(
 
 impl PackedCharge<'_> {
     /// The state to write under the lock.
-    #[inline]
+    // Always inlined: the caller knows the kind of charge, and a call would pass it through memory.
+    #[inline(always)]
     pub(crate) const fn new_state(&self) -> PackedState {
         match self {
             PackedCharge::Bucket(_, state) => [state.time.us(), state.debt],

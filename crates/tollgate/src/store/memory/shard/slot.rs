@@ -59,11 +59,13 @@ impl Slot {
         self.words = [self.words[0] & !VALUE_MASK | state[0], self.words[1] & !VALUE_MASK | state[1]];
     }
 
+    #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         // Class ids start at 1.
         (self.words[0] | self.words[1]) >> VALUE_BITS == 0
     }
 
+    #[inline]
     pub(crate) const fn fingerprint(&self) -> u128 {
         (self.fingerprint_high as u128) << 64 | self.hash as u128
     }
@@ -74,16 +76,19 @@ impl Slot {
         self.fingerprint() == fingerprint && !self.is_empty()
     }
 
+    #[inline]
     pub(crate) fn class(&self) -> Option<ClassId> {
         let [low, high] = self.words.map(|word| word >> VALUE_BITS);
         ClassId::new((high << CLASS_HALF_BITS | low) as u32)
     }
 
+    #[inline]
     pub(crate) fn state(&self) -> PackedState {
         self.words.map(|word| word & VALUE_MASK)
     }
 
     /// Where the state is stored on the heap, for classes of that form.
+    #[inline]
     pub(crate) const fn heap_index(&self) -> u32 {
         (self.words[0] & VALUE_MASK) as u32
     }
