@@ -15,5 +15,6 @@ mod out_of_memory;
 mod planned_failover;
 mod plans;
 mod reservation_states;
+mod slices;
 mod store_time;
 mod tls;
