@@ -308,7 +308,7 @@ impl RuleOutcome {
     #[inline]
     const fn source(&self) -> Source {
         match self.by {
-            AnsweredBy::Store => Source::Store,
+            AnsweredBy::Store | AnsweredBy::Slice => Source::Store,
             AnsweredBy::Rule => Source::Rule,
             AnsweredBy::Policy(_) => Source::Fallback,
         }

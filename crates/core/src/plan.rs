@@ -7,6 +7,7 @@ pub mod hold;
 pub mod operation;
 pub mod receipt;
 pub mod request_id;
+pub mod slice;
 
 use smallvec::SmallVec;
 
@@ -17,6 +18,7 @@ use crate::plan::answer::{Answer, Decline, Verdict};
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::receipt::Nonce;
 use crate::plan::request_id::RequestId;
+use crate::plan::slice::SliceHold;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// Number of items that are stored inline. Most requests match no more rules than this.
@@ -52,6 +54,9 @@ pub struct Item<'r> {
     /// Largest number of anonymous subjects that the rule counts separately. Set only if this item's subject is
     /// anonymous. Further subjects share the state of [`Subject::OVERFLOW`](crate::key::Subject::OVERFLOW).
     pub ip_subjects_max: Option<u32>,
+    /// How long a server may spend a part of this limit that it has booked. `None` if the rule has no slices. The limit
+    /// has its [margin](Limit::with_slice_margin).
+    pub slices: Option<SliceHold>,
 }
 
 /// Why an item cannot be part of a Plan.
@@ -356,6 +361,7 @@ impl<'r> Item<'r> {
             rule_index: 0,
             variant: 0,
             ip_subjects_max: None,
+            slices: None,
         }
     }
 

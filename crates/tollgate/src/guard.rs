@@ -2,13 +2,15 @@
 //!
 //! [`Guarded`] wraps a remote store. Library and server use the same wrapper. Each layer is one file:
 //!
-//! 1. the store answers, and the limiters in this process follow its numbers (`local_limiters.rs`);
-//! 2. if it does not answer, the failure policy of each rule does (`tollgate_core::plan::failure`).
+//! 1. parts of a limit that this server has booked are spent without the store (`slices.rs`);
+//! 2. the store answers, and the limiters in this process follow its numbers (`local_limiters.rs`);
+//! 3. if it does not answer, the failure policy of each rule does (`tollgate_core::plan::failure`).
 //!
 //! The memory store does not fail and needs no guard.
 
 mod fleet_size;
 mod local_limiters;
+mod slices;
 
 use std::sync::Arc;
 
@@ -18,17 +20,20 @@ use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
 
 pub use fleet_size::FleetSize;
 use local_limiters::LocalLimiters;
+pub use slices::SliceCounts;
+use slices::Slices;
 
 /// A store whose failures are answered by the rules' failure policies.
 pub struct Guarded<S> {
     store: S,
+    slices: Slices,
     local: LocalLimiters,
 }
 
 impl<S> Guarded<S> {
     /// Guards a store. `fleet` says how many servers share it, for `local fair`.
     pub fn new(store: S, fleet: Arc<FleetSize>) -> Guarded<S> {
-        Guarded { store, local: LocalLimiters::new(fleet) }
+        Guarded { store, slices: Slices::new(Arc::clone(&fleet)), local: LocalLimiters::new(fleet) }
     }
 
     /// The store.
@@ -40,11 +45,30 @@ impl<S> Guarded<S> {
     pub fn fleet(&self) -> &FleetSize {
         self.local.fleet()
     }
+
+    /// What slices have done since the start.
+    pub fn slice_counts(&self) -> SliceCounts {
+        self.slices.counts()
+    }
+}
+
+impl<S: Store> Guarded<S> {
+    /// Gives unspent units of ended slices back to the store. Every check does this too, so only a server without checks
+    /// needs it.
+    pub fn return_ended_slices(&self) {
+        self.slices.return_ended(&self.store);
+    }
 }
 
 impl<S: Store + Sync> Store for Guarded<S> {
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
-        let done = self.store.apply(plan).await;
+        self.slices.return_ended(&self.store);
+        let done = if Slices::serve(plan, &self.store) {
+            self.slices.apply(plan, &self.store).await
+        } else {
+            self.slices.follow(plan);
+            self.store.apply(plan).await
+        };
         match &done {
             Ok(outcome) => self.local.follow(plan, outcome),
             Err(error) if is_answered_by_policies(plan, error) => {
@@ -56,11 +80,23 @@ impl<S: Store + Sync> Store for Guarded<S> {
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
+        self.slices.follow(plan);
         self.store.apply_unawaited(plan);
     }
 
+    /// Conservative for rules with slices: other servers may hold units that they have not spent.
     fn exactness(&self, plan: &Plan<'_>) -> Exactness {
-        self.store.exactness(plan)
+        let is_sliced = plan.items().iter().any(|item| item.blocking && item.slices.is_some());
+        let least = if is_sliced { Exactness::Conservative } else { Exactness::Exact };
+        self.store.exactness(plan).max(least)
+    }
+
+    fn has_shared_clock(&self) -> bool {
+        self.store.has_shared_clock()
+    }
+
+    fn generation(&self) -> u64 {
+        self.store.generation()
     }
 
     fn now(&self) -> Time {

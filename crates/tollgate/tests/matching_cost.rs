@@ -119,6 +119,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         limit: RuleLimit::Deny,
         cost: Cost::FromRequest,
         postpaid: false,
+        slices: None,
         on_failure: FailurePolicy::default(),
         mode: Mode::Enforce,
         rollout: Rollout::ALL,

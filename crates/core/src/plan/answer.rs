@@ -27,6 +27,8 @@ pub struct Answer {
 pub enum AnsweredBy {
     /// The store.
     Store,
+    /// A part of the limit that this server had booked in the store.
+    Slice,
     /// The rule itself: it denies everything, or its required subject is missing.
     Rule,
     /// A failure policy, because the store could not answer.
@@ -54,6 +56,10 @@ impl AnsweredBy {
     pub const fn exactness(self, limit: &Limit) -> Exactness {
         match self {
             AnsweredBy::Store => limit.exactness(),
+            AnsweredBy::Slice => match limit.exactness() {
+                Exactness::Exact => Exactness::Conservative,
+                class => class,
+            },
             AnsweredBy::Rule => Exactness::Exact,
             AnsweredBy::Policy(PolicyKind::Closed) => Exactness::Conservative,
             AnsweredBy::Policy(PolicyKind::Local | PolicyKind::Cap) => Exactness::Bounded,
@@ -64,7 +70,10 @@ impl AnsweredBy {
     /// Whether the answer has the numbers of a limit. Policies that always give the same answer have none.
     #[inline]
     pub const fn has_numbers(self) -> bool {
-        matches!(self, AnsweredBy::Store | AnsweredBy::Policy(PolicyKind::Local | PolicyKind::Cap))
+        matches!(
+            self,
+            AnsweredBy::Store | AnsweredBy::Slice | AnsweredBy::Policy(PolicyKind::Local | PolicyKind::Cap)
+        )
     }
 }
 

@@ -274,6 +274,7 @@ impl RuleSet {
                 rule_index: rule_index as u32,
                 variant,
                 ip_subjects_max: rule.ip_subjects_max.filter(|_| subjects.is_anonymous()),
+                slices: rule.slices,
             };
             plans.push(rule, cost, item)?;
             if let Some(previous) = hashers.previous() {

@@ -323,7 +323,10 @@ impl Gate {
     pub(crate) fn store_status(&self) -> StoreStatus {
         match &self.inner.limiter {
             Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
-            Backed::Redis(limiter) => StoreStatus::Redis(limiter.store().store().store.servers()),
+            Backed::Redis(limiter) => StoreStatus::Redis {
+                servers: limiter.store().store().store.servers(),
+                slices: limiter.store().slice_counts(),
+            },
         }
     }
 

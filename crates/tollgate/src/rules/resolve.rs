@@ -11,7 +11,7 @@ use tollgate_core::rules::{
 };
 use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
 
-use super::{attributes, expression, limit, notation, postpaid, presets};
+use super::{attributes, expression, limit, notation, postpaid, presets, slices};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// The namespace of a file that does not set one.
@@ -251,6 +251,7 @@ impl FileReader<'_> {
             limit: limit?,
             cost: cost?,
             postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
+            slices: slices::read(node),
             on_failure: on_failure?,
             mode: mode(node).unwrap_or_default(),
             rollout: rollout?,
@@ -258,12 +259,12 @@ impl FileReader<'_> {
             origin: self.origin(node),
         };
         if rule.postpaid {
-            return postpaid::check(rule, node, problems);
+            return slices::check(postpaid::check(rule, node, problems)?, node, problems);
         }
         if let Some(limit_node) = node.get("limit") {
             check_cost_fits(&rule.cost, &rule.limit, limit_node, node.get("cost"), problems);
         }
-        Some(rule)
+        slices::check(rule, node, problems)
     }
 
     fn read_preset(&self, node: &Node, name: &Node, rules: &mut Rules, problems: &mut Problems) {
@@ -336,6 +337,10 @@ impl FileReader<'_> {
         } else {
             check_cost_fits(&rule.cost, &limit, limit_node, None, problems);
             limit
+        };
+        let limit = match rule.slices {
+            Some(hold) => slices::with_margin(limit, hold, &rule.cost, limit_node, problems)?,
+            None => limit,
         };
         let until = match until {
             Some(until) => Some(until?),

@@ -5,6 +5,7 @@ mod connections;
 mod contender;
 mod faults;
 mod operations;
+mod slices;
 mod state;
 mod tls;
 mod topology;
