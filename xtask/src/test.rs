@@ -28,7 +28,12 @@ fn stages(root: &Path) -> Vec<Stage> {
             Work::Command("cargo clippy --workspace --all-targets --locked -- -D warnings"),
         ),
         // Failover tests mostly wait, so more tests than cores run at once.
-        Stage::new("test", 30, Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked")),
+        // One run lists every failure, not only those of the first test program.
+        Stage::new(
+            "test",
+            30,
+            Work::Command("env RUST_TEST_THREADS=4 cargo test --workspace --locked --no-fail-fast"),
+        ),
         Stage::new(
             "races",
             4,

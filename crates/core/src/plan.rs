@@ -4,6 +4,7 @@ pub mod answer;
 pub mod evaluate;
 pub mod failure;
 pub mod hold;
+pub mod layers;
 pub mod operation;
 pub mod receipt;
 pub mod request_id;
@@ -14,6 +15,7 @@ use crate::decision::OnFailure;
 use crate::key::{HoldKey, Key, Subject};
 use crate::limit::Limit;
 use crate::plan::answer::{Answer, Decline, Verdict};
+use crate::plan::layers::Layers;
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::receipt::Nonce;
 use crate::plan::request_id::RequestId;
@@ -45,6 +47,8 @@ pub struct Item<'r> {
     pub blocking: bool,
     /// What to answer if the store cannot decide.
     pub on_failure: OnFailure,
+    /// Which layers may answer before the store is asked.
+    pub layers: Layers,
     /// Index of its rule in the rule set.
     pub rule_index: u32,
     /// Which of its rule's limits it uses: 0 for the rule's own limit, n for that of the n-th override.
@@ -353,6 +357,7 @@ impl<'r> Item<'r> {
             operation,
             blocking: true,
             on_failure,
+            layers: Layers::NONE,
             rule_index: 0,
             variant: 0,
             ip_subjects_max: None,

@@ -187,8 +187,9 @@ async fn open(
                 let hint = "`tollgate check --store` reports more about the store";
                 Failure::of_store(error_chain(&error), hint)
             })?;
+            let remembers = connected.decides_by_its_own_clock();
             let store = TimedStore::new(connected, Arc::clone(calls));
-            let store = Guarded::new(store, fleet_size);
+            let store = Guarded::new(store, fleet_size).with_refusal_memory(remembers);
             Ok(Backed::Redis(setup.build(store).map_err(refused)?))
         }
     }

@@ -8,6 +8,7 @@ use super::rule_limit::RuleLimit;
 use super::subject_selector::SubjectSelector;
 use crate::decision::OnFailure;
 use crate::key::{Keyspace, Subject};
+use crate::plan::layers::Layers;
 use crate::request::attributes::Attributes;
 use crate::time::Time;
 
@@ -35,6 +36,8 @@ pub struct Rule {
     pub postpaid: bool,
     /// What to answer if the store cannot decide.
     pub on_failure: FailurePolicy,
+    /// Which layers may answer before a remote store is asked.
+    pub layers: Layers,
     /// Whether it is enforced.
     pub mode: Mode,
     /// The share of subjects for which it is enforced.

@@ -40,6 +40,10 @@ const TURNS_LIVE: u32 = 10;
 const TURNS_WAIT: u32 = 2;
 /// Pause between looks at an empty store.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
+/// For this long, a server that starts asks a store again that answers too late: one slow reply must not end it.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between these attempts.
+const JOIN_PAUSE: Duration = Duration::from_millis(50);
 /// How long a server that shuts down may take to remove its line.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The fingerprint of the hash key is kept as long as the longest common quota, even while no server runs.
@@ -229,7 +233,7 @@ impl Fleet {
 
     async fn joined(mut self) -> Result<Fleet, FleetError> {
         self.check(&self.register_of_others().await?)?;
-        let register = self.announce(RULES_UNKNOWN, true).await?;
+        let register = retry_for(JOIN_TIMEOUT, || self.announce(RULES_UNKNOWN, true)).await?;
         self.joined_us = register.member(&self.id).map_or(0, |own| own.joined_us);
         // Another first server may have joined in the same moment.
         if let Err(error) = self.check(&register) {
@@ -257,7 +261,7 @@ impl Fleet {
     async fn register_of_others(&self) -> Result<Register, StoreError> {
         let began = Instant::now();
         loop {
-            let register = self.call(Mode::Read, RULES_UNKNOWN, false).await?;
+            let register = retry_for(JOIN_TIMEOUT, || self.call(Mode::Read, RULES_UNKNOWN, false)).await?;
             let turns = match register.verdict(&self.fingerprints) {
                 Verdict::Unknown => TURNS_WAIT,
                 Verdict::Differs(_) if register.knows(&self.fingerprints) => TURNS_LIVE,
@@ -360,6 +364,20 @@ impl Fleet {
         let args = [mode, &ttl, &live, &fresh, &self.id, &joined, rules, &hash_keys, &hash_key];
         let reply = self.store.eval_on_key_owner(SCRIPT, &self.key.to_string(), &args).await?;
         Ok(reply.map(|reply| Register::parse(&reply)).unwrap_or_default())
+    }
+}
+
+/// Repeats a call of which a repetition is harmless, while the store answers too late and the time is not over.
+async fn retry_for<T, F>(limit: Duration, mut call: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let began = Instant::now();
+    loop {
+        match call().await {
+            Err(StoreError::Transient(_)) if began.elapsed() < limit => sleep(JOIN_PAUSE).await,
+            done => return done,
+        }
     }
 }
 

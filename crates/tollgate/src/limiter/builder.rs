@@ -206,7 +206,8 @@ async fn redis(
         return Err(BuildError::HashKeyMissing);
     }
     let store = settings.connect().await.map_err(|error| BuildError::Store(Box::new(error)))?;
-    Ok(Backing::Redis(setup.build(Guarded::new(store, fleet))?))
+    let remembers = store.decides_by_its_own_clock();
+    Ok(Backing::Redis(setup.build(Guarded::new(store, fleet).with_refusal_memory(remembers))?))
 }
 
 /// What is before `://`, or the whole text up to the first character that cannot be part of a scheme.

@@ -163,6 +163,19 @@ fn with_optional_keys(rule: Fields) -> Fields {
              false.",
         )
         .optional("on_failure", on_failure(), "What happens when the store cannot answer. Default: closed.")
+        .optional(
+            "prefilter",
+            text(notation::PREFILTER_FORM)
+                .checked(|text| notation::prefilter(text).map(drop))
+                .examples(&["150%", "300%"]),
+            "Refuses a flood without asking a remote store: each server counts all attempts against this share of the \
+             limit, and nothing is given back. Default: no prefilter.",
+        )
+        .optional(
+            "refusal_memory",
+            choice(&[("on", "Refusals are remembered."), ("off", "A remote store is asked every time.")]),
+            "Whether a server repeats a remote store's refusal for as long as it holds, at most a second. Default: on.",
+        )
         .optional("mode", mode(), "Whether the rule counts and refuses. Default: enforce.")
         .optional(
             "rollout",

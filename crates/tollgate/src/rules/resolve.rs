@@ -9,7 +9,7 @@ use tollgate_core::rules::{
     Condition, Cost, Exclusion, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation,
     Rollout, Rule, RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
 };
-use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
+use tollgate_core::{Algorithm, Cidr, Keyspace, Layers, OnFailure, Time};
 
 use super::{attributes, expression, limit, notation, postpaid, presets};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
@@ -252,6 +252,7 @@ impl FileReader<'_> {
             cost: cost?,
             postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
             on_failure: on_failure?,
+            layers: layers(node),
             mode: mode(node).unwrap_or_default(),
             rollout: rollout?,
             tags: tags.iter().filter_map(|tag| tag.scalar().map(str::to_owned)).collect(),
@@ -441,6 +442,16 @@ fn expression_cost(entry: &Node, default: Option<&Node>, problems: &mut Problems
 
 fn text_of(node: &Node, key: &str) -> String {
     node.get(key).and_then(Node::scalar).unwrap_or_default().to_owned()
+}
+
+/// Which layers may answer before a remote store is asked.
+fn layers(node: &Node) -> Layers {
+    let text = |key| node.get(key).and_then(Node::text);
+    Layers {
+        prefilter_percent: text("prefilter").and_then(|text| notation::prefilter(text).ok()).unwrap_or(0),
+        refusal_memory: text("refusal_memory") != Some("off"),
+        postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
+    }
 }
 
 fn mode(node: &Node) -> Option<Mode> {

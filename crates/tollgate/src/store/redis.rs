@@ -264,6 +264,11 @@ impl<C: Clock> RedisStore<C> {
         self.inner.router.status()
     }
 
+    /// Whether the clock of Redis decides, and not that of a caller.
+    pub fn decides_by_its_own_clock(&self) -> bool {
+        self.inner.time == TimeSource::Store
+    }
+
     /// Returns the number of checks in flight.
     pub fn in_flight(&self) -> usize {
         self.inner.context.permits.taken()
