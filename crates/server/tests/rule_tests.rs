@@ -112,8 +112,7 @@ fn every_expectation_is_compared() {
 #[test]
 fn steps_run_at_their_times() {
     let folder = Folder::new("times");
-    let steps = "\
-      - { times: 5, allowed: 5 }
+    let steps = "      - { times: 5, allowed: 5 }
       - { at: 499ms, allowed: 0, retry_after: 1ms }
       - { at: +1ms, allowed: 1 }
       - { at: 1s, times: 2, allowed: 1 }
