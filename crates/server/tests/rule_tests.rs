@@ -112,8 +112,7 @@ fn every_expectation_is_compared() {
 #[test]
 fn steps_run_at_their_times() {
     let folder = Folder::new("times");
-    let steps = "\
-      - { times: 5, allowed: 5 }
+    let steps = "      - { times: 5, allowed: 5 }
       - { at: 499ms, allowed: 0, retry_after: 1ms }
       - { at: +1ms, allowed: 1 }
       - { at: 1s, times: 2, allowed: 1 }
@@ -194,17 +193,16 @@ fn all_problems_of_a_test_file_are_reported_at_once() {
         })
         .collect();
     let expected = [
-        "5:9 missing-key",
-        "5:18 unknown-key",
+        "5:19 unknown-key",
         "6:15 time-goes-back",
         "6:28 allowed-above-times",
-        "7:15 bad-value",
+        "7:15 bad-text",
         "7:39 unknown-rule",
-        "8:35 two-deciders",
+        "8:37 two-deciders",
         "9:5 missing-rules",
         "9:11 duplicate-name",
         "13:12 bad-rules",
-        "14:12 too-few",
+        "14:12 too-few-items",
     ];
     assert_eq!((run.code, found), (Some(2), expected.map(str::to_owned).to_vec()));
 }
