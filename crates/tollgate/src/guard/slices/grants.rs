@@ -127,7 +127,11 @@ impl GrantBook {
         let is_taking = account.taking_us.is_some_and(|since| now_us < since.saturating_add(TAKING_MAX_US));
         let (Some(remaining), false) = (account.remaining, is_taking) else { return 0 };
         if account.grants.len() >= GRANTS_MAX {
-            return 0;
+            // Units that are put back later are lost with their grant, which is rare and admits nothing more.
+            account.grants.retain(|grant| grant.left > 0);
+            if account.grants.len() >= GRANTS_MAX {
+                return 0;
+            }
         }
         let size = grant_size(&account.demand, remaining, cost, servers, &id.limit, id.hold);
         if size > 0 {

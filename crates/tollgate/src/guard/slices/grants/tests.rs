@@ -130,5 +130,5 @@ fn refusals_count_as_early_for_one_hold() {
     assert!(book.refused(&id(), 0, 1_000 + HOLD_US));
     assert!(!book.refused(&id(), 0, 1_001 + HOLD_US), "no server holds units any more");
     book.take(0, 2 * HOLD_US, 0);
-    assert!(book.refused(&id(), 0, 3 * HOLD_US), "an admission begins anew");
+    assert!(book.refused(&id(), 0, 3 * HOLD_US), "an admission ends the run of refusals");
 }
