@@ -14,6 +14,7 @@ mod losses;
 mod out_of_memory;
 mod planned_failover;
 mod plans;
+mod refusal_memory;
 mod reservation_states;
 mod store_time;
 mod tls;
