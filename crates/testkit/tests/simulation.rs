@@ -28,10 +28,9 @@ include!(concat!(env!("OUT_DIR"), "/guard_mutants.rs"));
 
 #[test]
 fn the_guard_keeps_its_promises_under_all_seeds() {
-    let report = simulate_many(1, SEEDS, |link, servers| {
-        Guarded::new(link, Arc::new(FleetSize::stated(servers)))
-    })
-    .unwrap_or_else(|failure| panic!("{failure}"));
+    let report =
+        simulate_many(1, SEEDS, |link, servers| Guarded::new(link, Arc::new(FleetSize::stated(servers))))
+            .unwrap_or_else(|failure| panic!("{failure}"));
     println!("{report}");
     for (fault, count) in report.seen.rows() {
         assert!(count > SEEDS / 10, "hardly any {fault}: {report}");

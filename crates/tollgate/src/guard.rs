@@ -196,4 +196,6 @@ impl<S: Store + Sync> Store for Guarded<S> {
 }
 
 #[cfg(test)]
+mod layer_tests;
+#[cfg(test)]
 mod tests;

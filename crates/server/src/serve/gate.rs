@@ -342,6 +342,14 @@ impl Gate {
                 help,
                 limiter.store().store().store.in_flight(),
             );
+            let counts = limiter.store().layer_counts();
+            let mut family = page.family(
+                "rate_limit_layer_refused_total",
+                Kind::Counter,
+                "Checks that this server refused without asking the store, by layer.",
+            );
+            family.sample(&[("layer", "prefilter")], counts.prefilter);
+            family.sample(&[("layer", "memory")], counts.memory);
         }
     }
 

@@ -9,11 +9,11 @@ use tollgate_core::decision::Source;
 use tollgate_core::rules::Request;
 use tollgate_core::{Attributes, Span, Store, SubjectHasher, Time};
 
+use super::Report;
 use super::executor::{Executor, VirtualTime};
 use super::network::{DEADLINE, Faults, Link, Network, ServerState};
 use super::rules::{self, ACTIONS, SimulatedRule};
 use super::standby::Standby;
-use super::Report;
 use crate::random::Random;
 
 const START: Time = Time::from_us(1_700_000_000_000_000);
@@ -26,10 +26,7 @@ const PAUSE_US: usize = 60_000;
 /// The largest difference or step of a clock, in microseconds.
 const CLOCK_US: usize = 1_500_000;
 
-pub(super) fn run<S: Store + 'static>(
-    seed: u64,
-    guard: &impl Fn(Link, u32) -> S,
-) -> Result<Report, String> {
+pub(super) fn run<S: Store + 'static>(seed: u64, guard: &impl Fn(Link, u32) -> S) -> Result<Report, String> {
     let mut simulation = Simulation::new(seed, guard)?;
     for _ in 0..STEPS {
         simulation.step(true)?;

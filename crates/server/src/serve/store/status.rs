@@ -39,6 +39,12 @@ impl StoreStatus {
                 );
             }
             StoreStatus::Redis { servers, slices } => {
+                page.single(
+                    "rate_limit_store_up",
+                    Kind::Gauge,
+                    "0 while a server of the store counts as down, so that failure policies answer.",
+                    u8::from(self.down_reason().is_none()),
+                );
                 // By number, because addresses change and the number of servers does not.
                 let numbers: Vec<String> = (0..servers.len()).map(|number| number.to_string()).collect();
                 let mut family = page.family(
