@@ -121,12 +121,7 @@ impl<C: Clock> MemoryStore<C> {
     /// The clock is read long before the locks, because the processor reads it in parallel with other work, while a lock
     /// would wait for it. State from a later instant counts as of that instant.
     #[doc(hidden)]
-    pub fn apply_into(
-        &self,
-        plan: &Plan<'_>,
-        now: Time,
-        outcome: &mut Outcome,
-    ) -> Result<(), StoreError> {
+    pub fn apply_into(&self, plan: &Plan<'_>, now: Time, outcome: &mut Outcome) -> Result<(), StoreError> {
         match plan.request_id() {
             None => self.apply_plan(plan, now, outcome),
             Some(request) if request.charged_at.is_some() => {
