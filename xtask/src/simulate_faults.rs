@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use std::sync::Arc;
 use std::time::Instant;
-use tollgate::guard::{FleetSize, Guarded};
+use tollgate::guard::{FleetSize, Guarded, MonotonicClock};
 use tollgate_testkit::simulation::simulate_many;
 
 #[derive(Args)]
@@ -21,7 +21,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let report = simulate_many(options.seed, options.seeds, |link, servers| {
-        Guarded::new(link, Arc::new(FleetSize::stated(servers)))
+        let clock = MonotonicClock::simulated(link.instants());
+        let fleet = Arc::new(FleetSize::stated(servers));
+        Guarded::new(link, fleet).with_refusal_memory(true).with_clock(clock)
     })
     .map_err(|failure| anyhow!("{failure}"))?;
     println!("{report}");

@@ -48,7 +48,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     (
         "guard",
         "a refund on return",
-        "        let done = self.store.apply(plan).await;
+        "        match self.store.apply(plan).await {
 ",
         "        static WAS_AWAY: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let done = self.store.apply(plan).await;
@@ -60,13 +60,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 }
             }
         }
+        match done {
 ",
     ),
     (
         "guard",
         "a post of what was already charged",
-        "return Ok(answer_by_policies(plan, error, self.store.now(), &self.local));",
-        "let answered = answer_by_policies(plan, error, self.store.now(), &self.local);
+        "Err(error) => Ok(answer_by_policies(plan, &error, self.store.now(), &self.local)),",
+        "Err(error) => {
+                let answered = answer_by_policies(plan, &error, self.store.now(), &self.local);
                 if answered.answers.iter().all(|answer| answer.is_admitted()) {
                     for item in plan.items() {
                         let cost = item.operation.cost().unwrap_or(0);
@@ -76,6 +78,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                         }
                     }
                 }
-                return Ok(answered);",
+                Ok(answered)
+            }",
     ),
+    (
+        "refusal_memory",
+        "a remembered refusal past its time",
+        "until: sent + wait.min(REPEATED_MAX)",
+        "until: sent + REPEATED_MAX",
+    ),
+    ("refusal_memory", "a refusal remembered for lower costs", "cost >= refusal.cost", "true"),
 ];

@@ -11,6 +11,7 @@
 //!   forget nor run away (I14).
 //! - The store's admissions stay within each limit, apart from writes that a failover lost (I13).
 //! - Per process start and window, at most one share is admitted locally, however often the store comes and goes (I14).
+//! - A remembered refusal is repeated only until its time, for the same or a higher cost.
 //! - What is booked after an outage was not charged before.
 //! - No check outlives its deadline (I18).
 //! - Effective time does not fall when clocks step, because the models do not let it (I16).
@@ -38,6 +39,8 @@ pub struct Report {
     pub checks: u64,
     /// Checks that the store answered.
     pub by_store: u64,
+    /// Checks that were refused because the store had just refused the same.
+    pub by_memory: u64,
     /// Checks that a failure policy allowed.
     pub allowed_by_policy: u64,
     /// Checks that a failure policy refused.
@@ -82,10 +85,11 @@ pub fn simulate_many<S: Store + 'static>(
 
 impl Report {
     fn add(&mut self, other: &Report) {
-        let Report { runs, checks, by_store, allowed_by_policy, refused_by_policy, seen } = other;
+        let Report { runs, checks, by_store, by_memory, allowed_by_policy, refused_by_policy, seen } = other;
         self.runs += runs;
         self.checks += checks;
         self.by_store += by_store;
+        self.by_memory += by_memory;
         self.allowed_by_policy += allowed_by_policy;
         self.refused_by_policy += refused_by_policy;
         self.seen.add(seen);
@@ -94,10 +98,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { runs, checks, by_store, allowed_by_policy, refused_by_policy, seen } = self;
+        let Report { runs, checks, by_store, by_memory, allowed_by_policy, refused_by_policy, seen } = self;
         writeln!(
             f,
-            "{runs} runs, {checks} checks: {by_store} answered by the store, {allowed_by_policy} allowed and \
+            "{runs} runs, {checks} checks: {by_store} answered by the store, {by_memory} refused from memory, {allowed_by_policy} allowed and \
              {refused_by_policy} refused by policy"
         )?;
         let rows = seen.rows().map(|(name, count)| format!("{count} {name}"));

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tollgate::guard::{FleetSize, Guarded};
 use tollgate_testkit::simulation::{Failure, Report, simulate, simulate_many};
 
 /// `cargo xtask simulate-faults` runs any number.
@@ -16,11 +15,19 @@ struct Mutant {
     run: fn(u64) -> Result<Report, Failure>,
 }
 
+/// Guards a simulated store with the guard in module `at`.
+macro_rules! guarded {
+    ($($at:ident)::+, $link:expr, $servers:expr) => {{
+        use $($at)::+ as guard;
+        let clock = guard::MonotonicClock::simulated($link.instants());
+        let fleet = Arc::new(guard::FleetSize::stated($servers));
+        guard::Guarded::new($link, fleet).with_refusal_memory(true).with_clock(clock)
+    }};
+}
+
 macro_rules! run_guard {
     ($at:ident, $seeds:expr) => {
-        simulate_many(1, $seeds, |link, servers| {
-            $at::Guarded::new(link, Arc::new($at::FleetSize::stated(servers)))
-        })
+        simulate_many(1, $seeds, |link, servers| guarded!($at, link, servers))
     };
 }
 
@@ -28,15 +35,14 @@ include!(concat!(env!("OUT_DIR"), "/guard_mutants.rs"));
 
 #[test]
 fn the_guard_keeps_its_promises_under_all_seeds() {
-    let report =
-        simulate_many(1, SEEDS, |link, servers| Guarded::new(link, Arc::new(FleetSize::stated(servers))))
-            .unwrap_or_else(|failure| panic!("{failure}"));
+    let report = simulate_many(1, SEEDS, |link, servers| guarded!(tollgate::guard, link, servers))
+        .unwrap_or_else(|failure| panic!("{failure}"));
     println!("{report}");
     for (fault, count) in report.seen.rows() {
         assert!(count > SEEDS / 10, "hardly any {fault}: {report}");
     }
-    let Report { by_store, allowed_by_policy, refused_by_policy, .. } = report;
-    for seen in [by_store, allowed_by_policy, refused_by_policy] {
+    let Report { by_store, by_memory, allowed_by_policy, refused_by_policy, .. } = report;
+    for seen in [by_store, by_memory, allowed_by_policy, refused_by_policy] {
         assert!(seen > SEEDS, "hardly seen: {report}");
     }
 }
@@ -50,7 +56,7 @@ fn every_planted_mutant_of_the_guard_is_found() {
 
 #[test]
 fn a_seed_always_gives_the_same_run() {
-    let run = || simulate(7, |link, servers| Guarded::new(link, Arc::new(FleetSize::stated(servers))));
+    let run = || simulate(7, |link, servers| guarded!(tollgate::guard, link, servers));
     assert_eq!(run(), run());
 }
 

@@ -1,9 +1,10 @@
 //! The model store behind a network that loses and delays messages, with a replica that may be promoted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tollgate::ManualClock;
-use tollgate_core::{Outcome, Plan, Span, Store, StoreError, Time};
+use tollgate_core::{Outcome, Plan, Retry, Span, Store, StoreError, Time, Verdict};
 
 use super::executor::VirtualTime;
 use super::ledger::{Ledger, Local};
@@ -14,11 +15,16 @@ use crate::random::Random;
 /// The longest time that a call of the store takes.
 pub(super) const DEADLINE: Span = Span::from_ms(25);
 
+/// The longest time for which a server repeats a refusal.
+pub(super) const REPEATED_MAX: Span = Span::from_secs(1);
+
 /// What the servers share.
 #[derive(Clone)]
 pub(super) struct Network {
     inner: Arc<Mutex<Inner>>,
     pub(super) time: VirtualTime,
+    /// Any instant, from which virtual instants are counted.
+    start: (Instant, Time),
 }
 
 pub(super) struct Inner {
@@ -47,8 +53,18 @@ pub(super) struct ServerState {
     pub(super) is_cut_off: bool,
     /// How often its process was started before.
     pub(super) restarts: u32,
+    /// What the store refused to this process.
+    pub(super) refusals: Vec<Refusal>,
     /// The check that the store just failed to answer.
     pub(super) unanswered: Option<Unanswered>,
+}
+
+/// A refusal that a server may repeat for a while.
+pub(super) struct Refusal {
+    pub(super) rule: String,
+    pub(super) cost: u64,
+    /// The first instant at which it must ask again.
+    pub(super) until: Time,
 }
 
 /// A check that the failure policies answer.
@@ -134,7 +150,7 @@ impl Network {
             servers,
             seen: Seen::default(),
         };
-        Network { inner: Arc::new(Mutex::new(inner)), time }
+        Network { inner: Arc::new(Mutex::new(inner)), start: (Instant::now(), time.now()), time }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -142,8 +158,9 @@ impl Network {
     }
 
     /// The store as one server sees it.
-    pub fn link(&self, server: usize) -> Link {
-        Link { network: self.clone(), server }
+    pub(super) fn link(&self, server: usize) -> Link {
+        let process = self.lock().servers[server].restarts;
+        Link { network: self.clone(), server, process }
     }
 
     /// Returns the time on a server's clock.
@@ -180,6 +197,19 @@ impl Inner {
     }
 }
 
+/// For how long a server may repeat the refusals in an answer to a question that it sent at `sent`.
+fn refusals(plan: &Plan<'_>, outcome: &Outcome, sent: Time) -> Vec<Refusal> {
+    let items = plan.items().iter().zip(&outcome.answers);
+    let refused = items.filter_map(|(item, answer)| {
+        let Verdict::Refused(Retry::At(at)) = answer.verdict else { return None };
+        let wait_us = at.us().saturating_sub(outcome.now.us()).min(REPEATED_MAX.us());
+        let rule = item.key.keyspace().rule().to_owned();
+        let cost = item.operation.cost().unwrap_or(0);
+        Some(Refusal { rule, cost, until: sent.plus(Span::from_us(wait_us)) })
+    });
+    refused.collect()
+}
+
 fn shifted(time: Time, by_us: i64) -> Time {
     Time::from_us(time.us().saturating_add_signed(by_us))
 }
@@ -188,9 +218,17 @@ fn shifted(time: Time, by_us: i64) -> Time {
 pub struct Link {
     network: Network,
     server: usize,
+    /// How often the server's process had been started before this one.
+    process: u32,
 }
 
 impl Link {
+    /// Returns a monotonic clock that shows the virtual time.
+    pub fn instants(&self) -> impl Fn() -> Instant + Send + Sync + 'static {
+        let Network { time, start: (start, began), .. } = self.network.clone();
+        move || start + Duration::from_micros(time.now().us() - began.us())
+    }
+
     /// Sends a Plan. Also returns whether the store applied it, which the server does not know.
     async fn send(&self, plan: &Plan<'_>) -> (Result<Outcome, StoreError>, bool) {
         let unanswered = || Err(StoreError::Transient("no answer".into()));
@@ -239,12 +277,20 @@ impl Link {
 
 impl Store for Link {
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        let sent = self.network.time.now();
         let (answer, was_applied) = self.send(plan).await;
         let now = self.now();
         let mut inner = self.network.lock();
         let server = &mut inner.servers[self.server];
+        if server.restarts != self.process {
+            // The process has crashed meanwhile.
+            return answer;
+        }
         match &answer {
-            Ok(outcome) => server.standby.follow(plan, outcome),
+            Ok(outcome) => {
+                server.standby.follow(plan, outcome);
+                server.refusals.extend(refusals(plan, outcome, sent));
+            }
             Err(error) => {
                 let process = (self.server, server.restarts);
                 let charges = plan.items().iter().map(|item| Local {

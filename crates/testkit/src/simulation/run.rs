@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use tollgate::engine::{Engine, Setup};
 use tollgate_core::decision::Source;
+use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::rules::Request;
 use tollgate_core::{Attributes, Span, Store, SubjectHasher, Time};
 
 use super::Report;
 use super::executor::{Executor, VirtualTime};
-use super::network::{DEADLINE, Faults, Link, Network, ServerState};
+use super::network::{DEADLINE, Faults, Link, Network, REPEATED_MAX, ServerState};
 use super::rules::{self, ACTIONS, SimulatedRule};
 use super::standby::Standby;
 use crate::random::Random;
@@ -69,6 +70,7 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
             standby: Standby::new(&rules, count as u64),
             is_cut_off: false,
             restarts: 0,
+            refusals: Vec::new(),
             unanswered: None,
         });
         let servers = servers.collect();
@@ -120,10 +122,15 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
         let cost = [1, 1, 1, 2, 3][self.random.below(5)];
         let engine = self.engines[server].clone();
         let (network, results, sent) = (self.network.clone(), Rc::clone(&self.results), self.time.now());
+        let process = network.lock().servers[server].restarts;
         self.executor.spawn(async move {
             let attributes = Attributes::from([("action", action), ("user", user)]);
             let decided = engine.check(Request::new(&attributes).cost(cost)).await;
             let mut inner = network.lock();
+            if inner.servers[server].restarts != process {
+                // The process that was asked has crashed.
+                return;
+            }
             let unanswered = inner.servers[server].unanswered.take();
             let mut results = results.borrow_mut();
             results.report.checks += 1;
@@ -139,6 +146,19 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
                 Ok(decision) => decision,
                 Err(error) => return expect(false, format!("{}: {error}", what())),
             };
+            let recalled = decision.rules().filter(|rule| rule.outcome().by == AnsweredBy::Memory);
+            let recalled: Vec<_> = recalled.map(|rule| rule.id().to_owned()).collect();
+            if !recalled.is_empty() {
+                let refusals = &inner.servers[server].refusals;
+                let is_known = |id: &String| {
+                    let mut of_rule = refusals.iter().filter(|refusal| refusal.rule == *id);
+                    of_rule.any(|refusal| refusal.cost <= cost && sent < refusal.until)
+                };
+                let is_right = recalled.iter().all(is_known) && !decision.allowed();
+                expect(is_right, format!("{}: remembered a refusal past its time or cost", what()));
+                results.report.by_memory += 1;
+                return;
+            }
             let Some(unanswered) = unanswered else {
                 expect(decision.source() == Source::Store, format!("{}: not by the store", what()));
                 results.report.by_store += 1;
@@ -180,6 +200,7 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
                 let servers = inner.servers.len();
                 inner.seen.restarts += 1;
                 inner.servers[server].restarts += 1;
+                inner.servers[server].refusals.clear();
                 inner.servers[server].standby = Standby::new(&self.rules, servers as u64);
                 drop(inner);
                 self.engines[server] = self.start(server, servers)?;
@@ -199,7 +220,8 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
 
     /// Compares what the servers see, then checks the sums.
     fn finish(mut self) -> Result<Report, String> {
-        self.executor.run_until(self.time.now().plus(DEADLINE));
+        // Until then a server may repeat a refusal.
+        self.executor.run_until(self.time.now().plus(REPEATED_MAX));
         if self.executor.running() > 0 {
             return Err(format!("I18: {} checks never ended", self.executor.running()));
         }
