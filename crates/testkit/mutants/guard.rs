@@ -48,10 +48,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     (
         "guard",
         "a refund on return",
-        "        match self.store.apply(plan).await {
+        "        match done {
 ",
         "        static WAS_AWAY: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        let done = self.store.apply(plan).await;
         if WAS_AWAY.swap(done.is_err(), std::sync::atomic::Ordering::Relaxed) && done.is_ok() {
             for item in plan.items() {
                 let operation = tollgate_core::Operation::Credit { cost: 2 };
