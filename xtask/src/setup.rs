@@ -51,6 +51,12 @@ const NEEDS: &[Need] = &[
         why: "a Redis server for tests, with TLS",
     },
     Need {
+        // The tests look for the server where this command finds it.
+        probe: Probe::Command(&["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb"]),
+        from: Source::Debian(&["postgresql"]),
+        why: "a PostgreSQL server for tests",
+    },
+    Need {
         probe: Probe::Command(&["python3", "-m", "pip", "--version"]),
         from: Source::Debian(&["python3", "python3-pip"]),
         why: "fetches servers that Debian does not package",

@@ -4,7 +4,7 @@
 //!   and with planted mutants.
 //! - `store`: the conformance suite that every store must pass ([`conformance`]), the [`model`] of Plans that it compares
 //!   with, the Lua [`twin`]s as machines, and a [`naive`] limiter that must fail.
-//! - `servers`: real Redis servers, sentinels and clusters ([`redis`]), a [`fault_proxy`], fault [`drill`]s under load, a real
+//! - `servers`: real Redis servers, sentinels and clusters ([`redis`]), a real PostgreSQL ([`postgres`]), a [`fault_proxy`], fault [`drill`]s under load, a real
 //!   `tollgate serve` ([`serving`]), other programs that tests run ([`tools`]), and [`random`] numbers from a seed.
 //! - [`history`]: the history checker.
 //! - [`simulation`]: servers with a failing store, in one thread and on virtual time, from a seed.
@@ -15,5 +15,5 @@ mod servers;
 pub mod simulation;
 mod store;
 
-pub use servers::{drill, fault_proxy, random, redis, serving, tools};
+pub use servers::{drill, fault_proxy, postgres, random, redis, serving, tools};
 pub use store::{conformance, model, naive, twin};

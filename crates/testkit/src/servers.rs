@@ -3,6 +3,7 @@
 pub mod drill;
 pub mod fault_proxy;
 mod ports;
+pub mod postgres;
 pub mod random;
 pub mod redis;
 pub mod serving;

@@ -1,0 +1,195 @@
+//! A database of either kind, and the operations of the ledger on it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::Error;
+use crate::ledger::{
+    Account, Balance, Block, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, chain,
+};
+use crate::migrations::{KNOWN, Status};
+use crate::postgres::Postgres;
+use crate::sqlite::Sqlite;
+use crate::transaction::{self, Batch, Receipt};
+use crate::url::{DatabaseUrl, Location};
+
+/// Writer of corrections and grants, which are written to the database first.
+const ADMINISTRATION: Id = Id([0; 16]);
+/// Number of times that a transaction is repeated when another one was in its way.
+const TRIES: usize = 16;
+
+/// An open database.
+pub struct Database {
+    backend: Backend,
+    settings: Settings,
+}
+
+enum Backend {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+/// Runs a function of [`transaction`] in one transaction. The work is given twice, because the two transactions differ in
+/// type.
+macro_rules! transact {
+    ($database:expr, |$sql:ident| $work:expr) => {
+        match &$database.backend {
+            Backend::Sqlite(sqlite) => sqlite.transact(async move |$sql| $work.await).await,
+            Backend::Postgres(postgres) => postgres.transact(async move |$sql| $work.await).await,
+        }
+    };
+}
+
+impl Database {
+    /// Opens a database for a server. SQLite is migrated. PostgreSQL must have been migrated before.
+    pub async fn open(url: &DatabaseUrl, settings: Settings) -> Result<Database, Error> {
+        let database = Database::connect(url, settings).await?;
+        if let Backend::Sqlite(_) = database.backend {
+            database.migrate().await?;
+        }
+        match database.status().await? {
+            Status { applied, known } if applied < known => Err(Error::NotMigrated { applied, known }),
+            _ => Ok(database),
+        }
+    }
+
+    /// Connects without looking at the schema, for [`Database::status`] and [`Database::migrate`].
+    pub async fn connect(url: &DatabaseUrl, settings: Settings) -> Result<Database, Error> {
+        let backend = match &url.0 {
+            Location::Sqlite(path) => Backend::Sqlite(Sqlite::open(path)?),
+            Location::Postgres(config) => Backend::Postgres(Postgres::connect(config).await?),
+        };
+        Ok(Database { backend, settings })
+    }
+
+    /// Returns the version of the schema. A schema of a newer program is an error.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let applied = match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.applied().await?,
+            Backend::Postgres(postgres) => postgres.applied().await?,
+        };
+        match applied {
+            applied if applied > KNOWN => Err(Error::TooNew { applied, known: KNOWN }),
+            applied => Ok(Status { applied, known: KNOWN }),
+        }
+    }
+
+    /// Applies the missing migrations in one transaction.
+    pub async fn migrate(&self) -> Result<Status, Error> {
+        self.status().await?;
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.migrate().await?,
+            Backend::Postgres(postgres) => postgres.migrate().await?,
+        }
+        self.status().await
+    }
+
+    /// Registers a writer with an empty journal. Registering it again changes nothing.
+    pub async fn register(&self, writer: Id, name: &str, now_us: i64) -> Result<(), Error> {
+        let name = name.to_owned();
+        transact!(self, |sql| transaction::register(sql, writer, &name, now_us))
+    }
+
+    /// Returns the sequence number of the writer's last posted record, or `None` if it is not registered.
+    pub async fn cursor(&self, writer: Id) -> Result<Option<i64>, Error> {
+        transact!(self, |sql| transaction::cursor(sql, writer))
+    }
+
+    /// Records that the writer lives. [`Error::CursorMoved`] means that the database was set back.
+    pub async fn heartbeat(
+        &self,
+        writer: Id,
+        cursor: i64,
+        clean_at_us: i64,
+        now_us: i64,
+    ) -> Result<(), Error> {
+        transact!(self, |sql| transaction::heartbeat(sql, writer, cursor, clean_at_us, now_us))
+    }
+
+    /// Posts a batch exactly once: a batch that does not begin at the cursor is [`Error::CursorMoved`], and changes nothing.
+    pub async fn post(&self, batch: Batch) -> Result<Receipt, Error> {
+        let settings = self.settings;
+        let mut tries = 1;
+        loop {
+            let batch = batch.clone();
+            match transact!(self, |sql| transaction::commit(sql, &batch, settings)) {
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Changes what an account may use, and returns the number of the change. `kind` is [`Kind::Correct`] or [`Kind::Grant`];
+    /// `template` names the account and its period.
+    pub async fn change(
+        &self,
+        template: &Record,
+        kind: Kind,
+        change: Change,
+        now_us: i64,
+    ) -> Result<i64, Error> {
+        let event = match kind {
+            Kind::Correct => Event::Correct(change),
+            _ => Event::Grant(change),
+        };
+        let record = Record { event, detail: Detail::Entries, request: None, ..template.clone() };
+        let account = record.account.clone();
+        self.register(ADMINISTRATION, "administration", now_us).await?;
+        let mut tries = 1;
+        loop {
+            let after = self.cursor(ADMINISTRATION).await?.unwrap_or(0);
+            let batch = Batch { writer: ADMINISTRATION, after, records: vec![record.clone()], now_us };
+            match self.post(batch).await {
+                // Another administrator was faster.
+                Err(Error::CursorMoved { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
+        }
+        let balance = self.balances(vec![account.clone()]).await?.remove(&account);
+        Ok(balance.map_or(0, |balance| balance.extra_no))
+    }
+
+    /// Returns the balance of each account that has one.
+    pub async fn balances(&self, accounts: Vec<Account>) -> Result<BTreeMap<Account, Balance>, Error> {
+        transact!(self, |sql| transaction::balances(sql, accounts, ""))
+    }
+
+    /// Returns the entries of a writer in order.
+    pub async fn entries(&self, writer: Id) -> Result<Vec<Entry>, Error> {
+        transact!(self, |sql| transaction::entries(sql, writer))
+    }
+
+    /// Returns the blocks of a writer with their hashes, in order.
+    pub async fn blocks(&self, writer: Id) -> Result<Vec<(Block, Hash)>, Error> {
+        transact!(self, |sql| transaction::blocks(sql, writer))
+    }
+
+    /// Recomputes the chain of a writer. Returns the number of the first block that does not match its rows or the block
+    /// before it.
+    pub async fn first_broken_block(&self, writer: Id) -> Result<Option<i64>, Error> {
+        let (blocks, entries) = (self.blocks(writer).await?, self.entries(writer).await?);
+        let (mut prev, mut next_seq) = ([0; 32], 1);
+        for (block, hash) in blocks {
+            let of = |entry: &&Entry| (block.first_seq..=block.last_seq).contains(&entry.seq);
+            let rows: Vec<Entry> = entries.iter().filter(of).cloned().collect();
+            let follows =
+                block.prev == prev && block.first_seq == next_seq && block.rows == rows.len() as i64;
+            if !follows || chain(&block, &rows) != hash {
+                return Ok(Some(block.number));
+            }
+            (prev, next_seq) = (hash, block.last_seq + 1);
+        }
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.backend {
+            Backend::Sqlite(_) => "SQLite",
+            Backend::Postgres(_) => "PostgreSQL",
+        };
+        write!(f, "Database({kind})")
+    }
+}
