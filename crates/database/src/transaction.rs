@@ -344,13 +344,10 @@ fn only(results: Vec<Vec<Row>>) -> Option<Row> {
     results.into_iter().flatten().next()
 }
 
-fn first<'a, K: Clone>(
+fn first<'a, K: Clone + 'a>(
     keys: impl IntoIterator<Item = &'a K>,
     found: Vec<Vec<Row>>,
-) -> impl Iterator<Item = (K, Row)>
-where
-    K: 'a,
-{
+) -> impl Iterator<Item = (K, Row)> {
     keys.into_iter().zip(found).filter_map(|(key, rows)| Some((key.clone(), rows.into_iter().next()?)))
 }
 

@@ -9,12 +9,12 @@ use tollgate_testkit::random::Random;
 
 use crate::story::{self, Truth, account, record, stories};
 
-pub const SETTINGS: Settings = Settings { horizon_us: 60_000_000 };
+pub(crate) const SETTINGS: Settings = Settings { horizon_us: 60_000_000 };
 const WRITERS: [Id; 3] = [Id([1; 16]), Id([2; 16]), Id([3; 16])];
 const NOW_US: i64 = 7_000_000;
 
 /// Creates empty databases of one kind.
-pub trait Fresh {
+pub(crate) trait Fresh {
     /// Returns the URL of a new, empty database.
     fn url(&mut self) -> DatabaseUrl;
     /// Changes rows behind the ledger's back.
@@ -51,7 +51,7 @@ async fn posted(database: &Database) -> i64 {
     totals(database, &account(0)).await.posted
 }
 
-pub async fn migrations_apply_once<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn migrations_apply_once<F: Fresh>(fresh: &mut F) {
     let url = fresh.url();
     let database = Database::connect(&url, SETTINGS).await.expect("it connects");
     assert_eq!(database.status().await.expect("it reads").applied, 0);
@@ -64,7 +64,7 @@ pub async fn migrations_apply_once<F: Fresh>(fresh: &mut F) {
     assert!(matches!(error, Error::TooNew { applied: 99, .. }), "{error}");
 }
 
-pub async fn a_batch_is_posted_exactly_once<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn a_batch_is_posted_exactly_once<F: Fresh>(fresh: &mut F) {
     let database = opened(&fresh.url()).await;
     let first = batch(WRITERS[0], 0, vec![used(3), used(4)]);
     assert_eq!(database.post(first.clone()).await.expect("it posts").shipped_seq, 2);
@@ -77,7 +77,7 @@ pub async fn a_batch_is_posted_exactly_once<F: Fresh>(fresh: &mut F) {
     assert_eq!(posted(&database).await, 7);
 }
 
-pub async fn a_batch_that_fails_changes_nothing<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn a_batch_that_fails_changes_nothing<F: Fresh>(fresh: &mut F) {
     let database = opened(&fresh.url()).await;
     let error = database.post(batch(WRITERS[0], 0, vec![used(i64::MAX), used(1)])).await;
     assert!(matches!(error, Err(Error::Overflow { .. })), "{error:?}");
@@ -85,7 +85,7 @@ pub async fn a_batch_that_fails_changes_nothing<F: Fresh>(fresh: &mut F) {
     assert_eq!(posted(&database).await, 0);
 }
 
-pub async fn a_heartbeat_notices_a_database_that_was_set_back<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn a_heartbeat_notices_a_database_that_was_set_back<F: Fresh>(fresh: &mut F) {
     let url = fresh.url();
     let database = opened(&url).await;
     database.post(batch(WRITERS[0], 0, vec![used(3)])).await.expect("it posts");
@@ -95,7 +95,7 @@ pub async fn a_heartbeat_notices_a_database_that_was_set_back<F: Fresh>(fresh: &
     assert!(matches!(error, Error::CursorMoved { expected: 1, found: Some(0) }), "{error}");
 }
 
-pub async fn a_changed_row_breaks_the_chain<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn a_changed_row_breaks_the_chain<F: Fresh>(fresh: &mut F) {
     let url = fresh.url();
     let database = opened(&url).await;
     for after in 0..3 {
@@ -106,7 +106,7 @@ pub async fn a_changed_row_breaks_the_chain<F: Fresh>(fresh: &mut F) {
     assert_eq!(database.first_broken_block(WRITERS[0]).await.expect("it reads"), Some(2));
 }
 
-pub async fn changes_are_numbered_upwards_and_leave_posted_alone<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn changes_are_numbered_upwards_and_leave_posted_alone<F: Fresh>(fresh: &mut F) {
     let database = opened(&fresh.url()).await;
     database.post(batch(WRITERS[0], 0, vec![used(30)])).await.expect("it posts");
     let change = |units| Change { units, actor: "ada".to_owned(), cause: "goodwill".to_owned() };
@@ -119,7 +119,7 @@ pub async fn changes_are_numbered_upwards_and_leave_posted_alone<F: Fresh>(fresh
     assert_eq!((balance.granted(), balance.posted, balance.available()), (130, 30, 100));
 }
 
-pub async fn totals_fold_a_second_into_one_row<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn totals_fold_a_second_into_one_row<F: Fresh>(fresh: &mut F) {
     let database = opened(&fresh.url()).await;
     let folded = |cost, at_us| Record { detail: Detail::Totals, at_us, ..used(cost) };
     let request = Some(Request { id: Id([7; 16]), nonce: Id([8; 16]), content: 1 });
@@ -135,7 +135,7 @@ pub async fn totals_fold_a_second_into_one_row<F: Fresh>(fresh: &mut F) {
 }
 
 /// Several servers post the same accounts, reservations and request ids at once.
-pub async fn concurrent_writers_lose_nothing<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn concurrent_writers_lose_nothing<F: Fresh>(fresh: &mut F) {
     let database = opened(&fresh.url()).await;
     const ROUNDS: i64 = 20;
     let ship = async |writer: Id| {
@@ -161,7 +161,7 @@ pub async fn concurrent_writers_lose_nothing<F: Fresh>(fresh: &mut F) {
     assert_eq!(repeated, ROUNDS);
 }
 
-pub async fn random_arrival_orders_end_in_the_truth<F: Fresh>(fresh: &mut F) {
+pub(crate) async fn random_arrival_orders_end_in_the_truth<F: Fresh>(fresh: &mut F) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     for seed in 0..F::HISTORIES {

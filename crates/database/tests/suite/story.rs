@@ -7,7 +7,7 @@ use tollgate_database::ledger::{Account, Detail, Event, Id, Record, Request, Sub
 
 /// What happened to one account. Its records are spread over several writers and arrive in any order.
 #[derive(Clone, Debug)]
-pub enum Story {
+pub(crate) enum Story {
     Use {
         cost: i64,
     },
@@ -29,7 +29,7 @@ pub enum Story {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum End {
+pub(crate) enum End {
     Open,
     Cancelled,
     Settled(i64),
@@ -38,20 +38,20 @@ pub enum End {
 
 /// Units used and held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Truth {
-    pub posted: i64,
-    pub pending: i64,
+pub(crate) struct Truth {
+    pub(crate) posted: i64,
+    pub(crate) pending: i64,
 }
 
 /// A record, and the one that must have been posted by the same writer before it.
-pub struct Step {
-    pub record: Record,
-    pub void: Option<Record>,
+pub(crate) struct Step {
+    pub(crate) record: Record,
+    pub(crate) void: Option<Record>,
 }
 
-pub const UNTIL_US: i64 = 5_000_000;
+pub(crate) const UNTIL_US: i64 = 5_000_000;
 
-pub fn stories() -> impl Strategy<Value = Vec<(u8, Story)>> {
+pub(crate) fn stories() -> impl Strategy<Value = Vec<(u8, Story)>> {
     let end = prop_oneof![
         Just(End::Open),
         Just(End::Cancelled),
@@ -73,12 +73,12 @@ pub fn stories() -> impl Strategy<Value = Vec<(u8, Story)>> {
     prop::collection::vec((0..3_u8, story), 1..12)
 }
 
-pub fn account(number: u8) -> Account {
+pub(crate) fn account(number: u8) -> Account {
     let subject = Subject { rule: "tokens".into(), id: Id([number; 16]) };
     Account { subject, period_us: 1_000_000 }
 }
 
-pub fn record(account: Account, event: Event) -> Record {
+pub(crate) fn record(account: Account, event: Event) -> Record {
     Record {
         account,
         ends_us: 9_000_000,
@@ -92,7 +92,7 @@ pub fn record(account: Account, event: Event) -> Record {
 }
 
 impl Story {
-    pub fn steps(&self, number: usize, account: &Account) -> Vec<Step> {
+    pub(crate) fn steps(&self, number: usize, account: &Account) -> Vec<Step> {
         let id = Id([0xa0 + number as u8; 16]);
         let step = |event| Step { record: record(account.clone(), event), void: None };
         match self {
@@ -149,7 +149,7 @@ impl Story {
 }
 
 /// Returns what really happened to each account.
-pub fn truth(stories: &[(u8, Story)]) -> BTreeMap<Account, Truth> {
+pub(crate) fn truth(stories: &[(u8, Story)]) -> BTreeMap<Account, Truth> {
     let mut truth: BTreeMap<Account, Truth> = BTreeMap::new();
     for (number, story) in stories {
         let Truth { posted, pending } = story.truth();

@@ -176,7 +176,8 @@ fn the_remembered_rule_is_the_headline_and_others_have_no_numbers() {
 fn some_plans_ask_the_store_every_time() {
     let leases = Limit::Concurrency(Concurrency::new(1, Span::from_secs(60)).unwrap());
     let full = per_hour(1);
-    let asked_always: [(&str, fn(Item<'_>) -> Item<'_>); 3] = [
+    type Change = fn(Item<'_>) -> Item<'_>;
+    let asked_always: [(&str, Change); 3] = [
         ("a shadow rule", |item| Item { blocking: false, ..item }),
         ("a postpaid rule", |item| Item { layers: Layers { postpaid: true, ..item.layers }, ..item }),
         ("a peek", |item| Item { operation: Operation::Peek { cost: 1 }, ..item }),

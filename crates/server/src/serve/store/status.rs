@@ -16,9 +16,7 @@ impl StoreStatus {
     /// Why failure policies answer checks; `None` if the store works.
     pub(crate) fn down_reason(&self) -> Option<String> {
         let StoreStatus::Redis { servers, .. } = self else { return None };
-        let down = servers.iter().filter_map(|server| server.down.as_ref());
-        let reasons: Vec<String> = down.map(ToString::to_string).collect();
-        (!reasons.is_empty()).then(|| reasons.join("; "))
+        down_reason(servers)
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {
@@ -67,6 +65,13 @@ impl StoreStatus {
             }
         }
     }
+}
+
+/// Returns why servers of the store count as down. `None` if all are up.
+pub(crate) fn down_reason(servers: &[ServerStatus]) -> Option<String> {
+    let down = servers.iter().filter_map(|server| server.down.as_ref());
+    let reasons: Vec<String> = down.map(ToString::to_string).collect();
+    (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
 fn write_slices(page: &mut Exposition, slices: &SliceCounts) {

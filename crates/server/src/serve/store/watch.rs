@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tollgate::store::redis::RedisStore;
 
-use super::status::StoreStatus;
+use super::status::down_reason;
 
 /// How often the state of the connections is read. Nothing is sent to the store.
 const EVERY: Duration = Duration::from_millis(100);
@@ -61,7 +61,7 @@ pub(crate) async fn watch(store: RedisStore, mut state: StoreState, ending: Canc
             () = ending.cancelled() => return,
             () = sleep(EVERY) => (),
         }
-        let down = StoreStatus::Redis(store.servers()).down_reason();
+        let down = down_reason(&store.servers());
         if let Some(change) = state.update(down, Instant::now()) {
             log(&change);
         }
