@@ -161,7 +161,7 @@ fn hold(rows: &mut Rows, record: &Record, token: Id, cost: i64, until_us: i64) -
 
 /// Whether a hold changed its state.
 enum Ended {
-    /// It did; so many units were pending.
+    /// It did; holds the units that were pending.
     From(i64),
     /// The transition is not allowed: the hold has ended before.
     Already,
@@ -222,7 +222,7 @@ fn undo(rows: &mut Rows, entry: &Entry) -> Delta {
         (Kind::Reserve | Kind::Extend, HoldState::Open) => {
             hold.cost -= entry.d_pending;
             if entry.kind == Kind::Reserve {
-                // Extensions of a reservation that nobody got are given back with it.
+                // Extensions of a reservation that no caller got are given back with it.
                 delta.pending -= hold.cost;
                 hold.cost = 0;
                 hold.state = HoldState::Cancelled;
