@@ -12,6 +12,7 @@ mod sbom;
 #[cfg(test)]
 mod scratch;
 mod setup;
+mod simulate_faults;
 mod stage;
 mod svg;
 mod test;
@@ -105,6 +106,16 @@ enum Task {
         twins: bool,
     },
 
+    /// Simulate servers whose store fails, on virtual time, and check every answer.
+    ///
+    /// Several limiters with their guards share a model store. Replies are delayed and lost, the store comes and goes,
+    /// replicas are promoted without the last writes, clocks differ and step, processes crash. A seed always gives the same
+    /// run. The first seed that breaks a promise is printed with the command that replays it.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask simulate-faults --seeds 100000\n  \
+        cargo xtask simulate-faults --seed 7 --seeds 1    replays one run")]
+    SimulateFaults(simulate_faults::Options),
+
     /// Put load on real servers, inject faults, and account for every answer.
     ///
     /// Starts Redis with sentinels and as a cluster, kills and freezes primaries, moves hash slots and stops a server while
@@ -138,6 +149,7 @@ fn main() -> ExitCode {
         Task::Deny => deny::run(root),
         Task::Sbom(options) => sbom::run(root, &options),
         Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
+        Task::SimulateFaults(options) => simulate_faults::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Bench(options) => bench::run(root, &options),
         Task::Gen { check: true } => generate::check(root),

@@ -57,6 +57,12 @@ impl OnFailure {
 pub enum Source {
     /// The store.
     Store,
+    /// Parts of the limits that this process had taken from the store before.
+    Slice,
+    /// A refusal of the store that this process remembers.
+    Memory,
+    /// A limiter in this process that refuses a flood of attempts before the store is asked.
+    Prefilter,
     /// The rules' failure policies, because the store could not decide.
     Fallback,
     /// No rule counts the request. It is allowed, unless the rules say `unmatched: refuse`.
@@ -65,6 +71,22 @@ pub enum Source {
     List,
     /// A rule that refuses without the store: it denies everything, or its required subject is missing.
     Rule,
+}
+
+impl Source {
+    /// Returns its name in decisions.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Store => "store",
+            Source::Slice => "slice",
+            Source::Memory => "memory",
+            Source::Prefilter => "prefilter",
+            Source::Fallback => "fallback",
+            Source::Unmatched => "unmatched",
+            Source::List => "list",
+            Source::Rule => "rule",
+        }
+    }
 }
 
 /// The decision of a check.
@@ -265,10 +287,10 @@ impl PlanDecision {
         }
         let mut headline: Option<(usize, HeadlineRank)> = None;
         let (mut exactness, mut delay_ms, mut degraded) = (Exactness::Exact, 0, false);
-        let mut source = if rules.is_empty() { Source::Unmatched } else { Source::Store };
+        let mut source = if rules.is_empty() { Source::Unmatched } else { Source::Slice };
         for (index, (rule, item)) in rules.iter().zip(plan.items()).enumerate() {
-            if rule.source() == Source::Fallback {
-                source = Source::Fallback;
+            if rank(rule.source()) > rank(source) {
+                source = rule.source();
             }
             if !rule.blocking {
                 continue;
@@ -304,11 +326,26 @@ enum HeadlineRank {
     Wait(Reverse<RetryAfter>),
 }
 
+/// Which source names a decision to which several contributed: the highest.
+const fn rank(source: Source) -> u8 {
+    match source {
+        Source::Slice => 0,
+        Source::Store | Source::Rule | Source::List | Source::Unmatched => 1,
+        Source::Memory => 2,
+        Source::Prefilter => 3,
+        Source::Fallback => 4,
+    }
+}
+
 impl RuleOutcome {
     #[inline]
     const fn source(&self) -> Source {
         match self.by {
-            AnsweredBy::Store => Source::Store,
+            // A rule is not asked only beside one that refuses, which names the decision.
+            AnsweredBy::Store | AnsweredBy::NotAsked => Source::Store,
+            AnsweredBy::Slice => Source::Slice,
+            AnsweredBy::Memory => Source::Memory,
+            AnsweredBy::Prefilter => Source::Prefilter,
             AnsweredBy::Rule => Source::Rule,
             AnsweredBy::Policy(_) => Source::Fallback,
         }

@@ -46,6 +46,7 @@ pub use limit::{Algorithm, Limit};
 pub use plan::answer::{Answer, Decline, Retry, Verdict};
 pub use plan::evaluate::{Evaluation, evaluate, evaluate_holds, single_item_writes};
 pub use plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
+pub use plan::layers::Layers;
 pub use plan::operation::{Mark, Operation, Report, Token};
 pub use plan::receipt::{Nonce, Receipt};
 pub use plan::request_id::RequestId;

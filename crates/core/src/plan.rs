@@ -4,9 +4,11 @@ pub mod answer;
 pub mod evaluate;
 pub mod failure;
 pub mod hold;
+pub mod layers;
 pub mod operation;
 pub mod receipt;
 pub mod request_id;
+pub mod slice;
 
 use smallvec::SmallVec;
 
@@ -14,9 +16,11 @@ use crate::decision::OnFailure;
 use crate::key::{HoldKey, Key, Subject};
 use crate::limit::Limit;
 use crate::plan::answer::{Answer, Decline, Verdict};
+use crate::plan::layers::Layers;
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::receipt::Nonce;
 use crate::plan::request_id::RequestId;
+use crate::plan::slice::SliceHold;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// Number of items that are stored inline. Most requests match no more rules than this.
@@ -45,6 +49,8 @@ pub struct Item<'r> {
     pub blocking: bool,
     /// What to answer if the store cannot decide.
     pub on_failure: OnFailure,
+    /// Which layers may answer before the store is asked.
+    pub layers: Layers,
     /// Index of its rule in the rule set.
     pub rule_index: u32,
     /// Which of its rule's limits it uses: 0 for the rule's own limit, n for that of the n-th override.
@@ -52,6 +58,9 @@ pub struct Item<'r> {
     /// Largest number of anonymous subjects that the rule counts separately. Set only if this item's subject is
     /// anonymous. Further subjects share the state of [`Subject::OVERFLOW`](crate::key::Subject::OVERFLOW).
     pub ip_subjects_max: Option<u32>,
+    /// How long a server may spend a part of this limit that it has booked. `None` if the rule has no slices. The limit
+    /// has its [margin](Limit::with_slice_margin).
+    pub slices: Option<SliceHold>,
 }
 
 /// Why an item cannot be part of a Plan.
@@ -353,9 +362,11 @@ impl<'r> Item<'r> {
             operation,
             blocking: true,
             on_failure,
+            layers: Layers::NONE,
             rule_index: 0,
             variant: 0,
             ip_subjects_max: None,
+            slices: None,
         }
     }
 

@@ -28,6 +28,17 @@ pub trait Store {
         true
     }
 
+    /// Whether it decides by a clock that all its clients share. Only then can a client foresee when a window ends.
+    fn has_shared_clock(&self) -> bool {
+        true
+    }
+
+    /// Returns a number that changes whenever what the store acknowledged may have been lost, such as after a new
+    /// connection to it.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// Returns the store's time, as well as it is known without a request to the store. Plans are made for this instant.
     fn now(&self) -> Time;
 }

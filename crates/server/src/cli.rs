@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use commands::program::{completions, man};
-use commands::rules::{estimate, explain, guide, import, lint, presets, schema, r#try};
+use commands::rules::{estimate, explain, guide, import, lint, presets, schema, test, r#try};
 use commands::server::{check, config as config_command, reset, serve as serve_command, token};
 
 /// Admission control: may this request, job or token spend proceed right now?
@@ -44,6 +44,7 @@ pub(crate) struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Lint(lint::Args),
+    Test(test::Args),
     Explain(explain::Args),
     Check(check::Args),
     Serve(serve_command::Args),
@@ -64,6 +65,7 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Lint(args) => lint::run(&args),
+        Command::Test(args) => test::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Serve(args) => serve_command::run(&args),

@@ -52,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) store_deadline: Duration,
     /// Calls of one caller that may wait for the store.
     pub(crate) in_flight_max_per_caller: usize,
+    /// Whether the server does not start while its store is down.
+    pub(crate) require_store: bool,
     /// Number of servers that share the store, as the operator states it; 0 if unknown.
     pub(crate) servers: u32,
     /// Output of RESP connections that clients have not read, in bytes.

@@ -29,6 +29,12 @@ pub fn scopes() -> &'static [(&'static str, &'static str)] {
     access::Scopes::WORDS
 }
 
+/// The shape of a test file, for the generated reference page.
+#[doc(hidden)]
+pub fn test_file_shape() -> &'static tollgate_document::Shape {
+    cli::commands::rules::test::file_shape()
+}
+
 /// Runs the command line `tollgate` and returns its exit code.
 pub fn run() -> std::process::ExitCode {
     cli::run()

@@ -20,10 +20,11 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate::MemoryStore;
-use tollgate::core::{Keyspace, SubjectHashers};
+use tollgate::core::{Keyspace, StoreError, SubjectHashers};
 use tollgate::engine::Setup;
 use tollgate::guard::{FleetSize, Guarded};
 use tollgate::limiter::BuildError;
+use tollgate::store::redis::OpenError;
 
 use crate::config::{Config, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
@@ -43,6 +44,7 @@ use observe::{AuthFailures, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
 use store::evictions::{self, Evictions};
+use store::watch::StoreState;
 use store::work_share::WorkShares;
 
 /// Serves until a signal stops the server. `reread` returns the configuration again, for settings that can change meanwhile.
@@ -66,15 +68,11 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         .request_horizon(config.request_id_horizon)
         .receipt_life(config.receipt_life);
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
-    let limiter = main.block_on(open(
-        config.store,
-        config.hashers,
-        setup,
-        &rules_name,
-        &calls,
-        Arc::clone(&fleet_size),
-    ))?;
-    let fleet = main.block_on(fleet::of(&limiter))?;
+    let required = config.require_store;
+    let opened =
+        open(config.store, config.hashers, setup, &rules_name, &calls, Arc::clone(&fleet_size), required);
+    let (limiter, store_state) = main.block_on(opened)?;
+    let fleet = main.block_on(fleet::of(&limiter, required, store_state.is_up()))?;
     let (differences, others) = watch::channel(Others::default());
     let (evicted, evictions) = watch::channel(Evictions::default());
     let shared_store = limiter.redis_store();
@@ -120,6 +118,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         main.spawn(fleet.compare(in_force, differences, fleet_size, ending))
     });
     if let Some(store) = shared_store {
+        main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
         main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }
     let mut workers = Vec::new();
@@ -154,7 +153,8 @@ async fn open(
     rules_name: &str,
     calls: &Arc<StoreCalls>,
     fleet_size: Arc<FleetSize>,
-) -> Result<Backed> {
+    required: bool,
+) -> Result<(Backed, StoreState)> {
     let refused = |error: BuildError| match error {
         BuildError::Rules { problems } => {
             stderr::write(&problems);
@@ -178,16 +178,23 @@ async fn open(
                 Some(bytes) => store.state_bytes_max(bytes),
                 None => store,
             };
-            Ok(Backed::Memory(setup.build(store).map_err(refused)?))
+            Ok((Backed::Memory(setup.build(store).map_err(refused)?), StoreState::at_start(None)))
         }
         StoreConfig::Redis(settings) => {
-            let connected = (*settings).connect().await.map_err(|error| {
-                let hint = "`tollgate check --store` reports more about the store";
-                Failure::of_store(error_chain(&error), hint)
-            })?;
-            let store = TimedStore::new(connected, Arc::clone(calls));
-            let store = Guarded::new(store, fleet_size);
-            Ok(Backed::Redis(setup.build(store).map_err(refused)?))
+            let hint = "`tollgate check --store` reports more about the store";
+            let unusable = |error: &dyn std::error::Error| Failure::of_store(error_chain(error), hint);
+            let opened = (*settings).open().map_err(|error| unusable(&error))?;
+            let down = match opened.ready().await {
+                Ok(()) => None,
+                // A crash loop would not bring the store back, and no policy would answer meanwhile.
+                Err(error @ StoreError::Transient(_)) if !required => Some(error_chain(&error)),
+                Err(error) => return Err(unusable(&OpenError::from(error)).into()),
+            };
+            let state = StoreState::at_start(down);
+            let remembers = opened.decides_by_its_own_clock();
+            let store = TimedStore::new(opened, Arc::clone(calls));
+            let store = Guarded::new(store, fleet_size).with_refusal_memory(remembers);
+            Ok((Backed::Redis(setup.build(store).map_err(refused)?), state))
         }
     }
 }

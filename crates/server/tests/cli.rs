@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "lint",
+    "test",
     "explain",
     "import",
     "check",

@@ -47,6 +47,8 @@ use crate::clock::Clock;
 use crate::store::memory::{MemoryStore, empty_outcome};
 use active_rules::ActiveRules;
 use decision::Accounts;
+#[doc(hidden)]
+pub use nonces::new_nonce;
 use sealed_receipts::ReceiptSeals;
 use tokens::Tokens;
 use watch::RulesWatcher;

@@ -2,13 +2,23 @@
 //!
 //! [`Guarded`] wraps a remote store. Library and server use the same wrapper. Each layer is one file:
 //!
-//! 1. the store answers, and the limiters in this process follow its numbers (`local_limiters.rs`);
-//! 2. if it does not answer, the failure policy of each rule does (`tollgate_core::plan::failure`).
+//! 1. the prefilter refuses a flood of attempts (`prefilter.rs`);
+//! 2. the refusal memory repeats what the store has just refused (`refusal_memory.rs`);
+//! 3. parts of a limit that this server has booked are spent without the store (`slices.rs`);
+//! 4. the store answers, and the limiters in this process follow its numbers (`local_limiters.rs`);
+//! 5. if it does not answer, the failure policy of each rule does (`tollgate_core::plan::failure`).
+//!
+//! A layer fills `by` of its answers, from which the decision gets its source and its class. Time comes from the store's
+//! clock, as far as it is known here, and from a monotonic clock that a simulation can replace.
 //!
 //! The memory store does not fail and needs no guard.
 
 mod fleet_size;
 mod local_limiters;
+mod monotonic;
+mod prefilter;
+mod refusal_memory;
+mod slices;
 
 use std::sync::Arc;
 
@@ -18,17 +28,55 @@ use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
 
 pub use fleet_size::FleetSize;
 use local_limiters::LocalLimiters;
+pub use monotonic::MonotonicClock;
+use prefilter::Prefilter;
+use refusal_memory::RefusalMemory;
+pub use slices::SliceCounts;
+use slices::Slices;
 
-/// A store whose failures are answered by the rules' failure policies.
+/// A store with layers that answer before it, and failure policies that answer instead of it.
 pub struct Guarded<S> {
     store: S,
+    clock: MonotonicClock,
+    prefilter: Prefilter,
+    refusals: Option<RefusalMemory>,
+    slices: Slices,
     local: LocalLimiters,
+}
+
+/// How many checks each layer answered since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LayerCounts {
+    /// Refused by the prefilter.
+    pub prefilter: u64,
+    /// Refused by the refusal memory.
+    pub memory: u64,
 }
 
 impl<S> Guarded<S> {
     /// Guards a store. `fleet` says how many servers share it, for `local fair`.
     pub fn new(store: S, fleet: Arc<FleetSize>) -> Guarded<S> {
-        Guarded { store, local: LocalLimiters::new(fleet) }
+        Guarded {
+            store,
+            clock: MonotonicClock::default(),
+            prefilter: Prefilter::new(),
+            refusals: None,
+            slices: Slices::new(Arc::clone(&fleet)),
+            local: LocalLimiters::new(fleet),
+        }
+    }
+
+    /// Sets whether refusals are remembered. Only for a store that is asked over a network and decides by its own clock: the
+    /// memory counts the wait on a clock of this process.
+    #[must_use]
+    pub fn with_refusal_memory(self, remembers: bool) -> Guarded<S> {
+        Guarded { refusals: remembers.then(RefusalMemory::new), ..self }
+    }
+
+    /// Replaces the monotonic clock, for simulations.
+    #[must_use]
+    pub fn with_clock(self, clock: MonotonicClock) -> Guarded<S> {
+        Guarded { clock, ..self }
     }
 
     /// The store.
@@ -40,27 +88,106 @@ impl<S> Guarded<S> {
     pub fn fleet(&self) -> &FleetSize {
         self.local.fleet()
     }
+
+    /// What slices have done since the start.
+    pub fn slice_counts(&self) -> SliceCounts {
+        self.slices.counts()
+    }
+
+    /// Returns how many checks each layer answered.
+    pub fn layer_counts(&self) -> LayerCounts {
+        LayerCounts {
+            prefilter: self.prefilter.refused(),
+            memory: self.refusals.as_ref().map_or(0, RefusalMemory::repeated),
+        }
+    }
+
+    /// Drops what this process remembers of the keys of a follow-up.
+    fn forget(&self, plan: &Plan<'_>) {
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(plan, self.clock.now());
+        }
+    }
+}
+
+impl<S: Store> Guarded<S> {
+    /// Gives unspent units of ended slices back to the store. Every check does this too, so only a server without checks
+    /// needs it.
+    pub fn return_ended_slices(&self) {
+        self.slices.return_ended(&self.store);
+    }
+}
+
+impl<S: Store + Sync> Guarded<S> {
+    /// A check passes the layers in their order. The first that answers ends it.
+    async fn check(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        if let Some(refused) = self.prefilter.before(plan, || self.store.now()) {
+            return Ok(refused);
+        }
+        let sent = self.clock.now();
+        if let Some(refused) = self.refusals.as_ref().and_then(|refusals| refusals.before(plan, sent)) {
+            return Ok(refused);
+        }
+        let done = if Slices::serve(plan, &self.store) {
+            self.slices.apply(plan, &self.store).await
+        } else {
+            self.slices.follow(plan);
+            self.store.apply(plan).await
+        };
+        match done {
+            Ok(outcome) => {
+                if let Some(refusals) = &self.refusals {
+                    refusals.after(plan, &outcome, sent);
+                }
+                self.local.follow(plan, &outcome);
+                Ok(outcome)
+            }
+            Err(StoreError::IdReused) => Err(StoreError::IdReused),
+            Err(error) => Ok(answer_by_policies(plan, &error, self.store.now(), &self.local)),
+        }
+    }
+
+    /// A follow-up has no policy: its caller must know that it was not applied.
+    async fn follow_up(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
+        self.slices.follow(plan);
+        let done = self.store.apply(plan).await;
+        self.forget(plan);
+        if let Ok(outcome) = &done {
+            self.local.follow(plan, outcome);
+        }
+        done
+    }
 }
 
 impl<S: Store + Sync> Store for Guarded<S> {
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
-        let done = self.store.apply(plan).await;
-        match &done {
-            Ok(outcome) => self.local.follow(plan, outcome),
-            Err(error) if is_answered_by_policies(plan, error) => {
-                return Ok(answer_by_policies(plan, error, self.store.now(), &self.local));
-            }
-            Err(_) => (),
+        self.slices.return_ended(&self.store);
+        if plan.items().iter().all(|item| item.asks_for_admission()) {
+            self.check(plan).await
+        } else {
+            self.follow_up(plan).await
         }
-        done
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
+        self.slices.follow(plan);
         self.store.apply_unawaited(plan);
+        self.forget(plan);
     }
 
+    /// Conservative for rules with slices: other servers may hold units that they have not spent.
     fn exactness(&self, plan: &Plan<'_>) -> Exactness {
-        self.store.exactness(plan)
+        let is_sliced = plan.items().iter().any(|item| item.blocking && item.slices.is_some());
+        let least = if is_sliced { Exactness::Conservative } else { Exactness::Exact };
+        self.store.exactness(plan).max(least)
+    }
+
+    fn has_shared_clock(&self) -> bool {
+        self.store.has_shared_clock()
+    }
+
+    fn generation(&self) -> u64 {
+        self.store.generation()
     }
 
     fn now(&self) -> Time {
@@ -68,10 +195,7 @@ impl<S: Store + Sync> Store for Guarded<S> {
     }
 }
 
-/// Whether the failure policies answer. A follow-up has no policy: its caller must know that it was not applied.
-fn is_answered_by_policies(plan: &Plan<'_>, error: &StoreError) -> bool {
-    !matches!(error, StoreError::IdReused) && plan.items().iter().all(|item| item.asks_for_admission())
-}
-
+#[cfg(test)]
+mod layer_tests;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ mod postpaid;
 pub mod presets;
 mod renamed_keys;
 mod resolve;
+mod slices;
 
 use tollgate_core::rules::{RuleLimit, RuleSet};
 

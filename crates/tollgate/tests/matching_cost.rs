@@ -14,7 +14,7 @@ use tollgate::core::rules::{
     Condition, Cost, FailurePolicy, Missing, Mode, Origin, Placement, Rollout, Rule, RuleLimit, RuleSet,
     SubjectSelector, Test,
 };
-use tollgate::core::{Attributes, Keyspace};
+use tollgate::core::{Attributes, Keyspace, Layers};
 
 const FEW: usize = 20;
 const MANY: usize = 2_000;
@@ -119,7 +119,9 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         limit: RuleLimit::Deny,
         cost: Cost::FromRequest,
         postpaid: false,
+        slices: None,
         on_failure: FailurePolicy::default(),
+        layers: Layers::default(),
         mode: Mode::Enforce,
         rollout: Rollout::ALL,
         tags: Vec::new(),

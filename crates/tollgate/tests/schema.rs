@@ -93,7 +93,9 @@ fn the_published_schema_is_up_to_date() {
 
 #[test]
 fn every_valid_file_is_valid_by_the_schema() {
-    let examples = files_below(&Path::new(CRATE).join("../../examples/rules"), ".yaml");
+    let mut examples = files_below(&Path::new(CRATE).join("../../examples/rules"), ".yaml");
+    // Tests of rules have another shape.
+    examples.retain(|path| !path.to_string_lossy().ends_with(".test.yaml"));
     assert!(examples.len() >= 2, "{examples:?}");
     let texts = examples
         .iter()

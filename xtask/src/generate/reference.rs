@@ -12,6 +12,7 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
     vec![
         ("rules.schema.json", schema_json()),
         ("rules.md", rules_page()),
+        ("tests.md", tests_page()),
         ("presets.md", presets_page()),
         ("lints.md", lints_page()),
         ("config.md", config_page()),
@@ -25,6 +26,16 @@ fn rules_page() -> String {
          [JSON Schema](rules.schema.json) for editors. The guide is [Writing rules](../guides/rules.md).\n",
     );
     section(&mut page, "A rules file", file_shape(), 2);
+    page
+}
+
+fn tests_page() -> String {
+    let mut page = String::from(
+        "# Test files\n\n\
+         This page is generated from the shape that checks test files. `tollgate test --schema` prints the same shape as JSON\n\
+         Schema for editors. The guide is [Testing rules](../guides/rules.md#testing-rules).\n",
+    );
+    section(&mut page, "A test file", tollgate_server::test_file_shape(), 2);
     page
 }
 

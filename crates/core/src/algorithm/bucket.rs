@@ -109,6 +109,11 @@ impl Bucket {
         })
     }
 
+    /// Returns the same rate with a smaller capacity, or `None` if it is 0 or larger.
+    pub fn with_capacity(self, capacity: u64) -> Option<Bucket> {
+        (1..=self.capacity).contains(&capacity).then_some(Bucket { capacity, ..self })
+    }
+
     /// Returns the largest debt, in units of cost.
     #[inline]
     pub const fn capacity(&self) -> u64 {

@@ -13,7 +13,7 @@ const MS: u128 = 1_000;
 /// Rates are scaled over at least this many microseconds, so that rounding up to whole milliseconds costs little.
 const PERIOD_MIN_US: u128 = 1_000_000;
 
-/// A part of a whole, above zero and at most one.
+/// A part of a whole, above zero. Only [`Share::scale`] makes one above the whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Share {
     parts: u32,
@@ -24,6 +24,11 @@ impl Share {
     /// Returns `percent` of 100, or `None` if it is 0 or above 100.
     pub const fn percent(percent: u8) -> Option<Share> {
         if percent == 0 || percent > 100 { None } else { Some(Share { parts: percent as u32, of: 100 }) }
+    }
+
+    /// Returns `percent` of 100, also above 100, or `None` if it is 0.
+    pub const fn scale(percent: u16) -> Option<Share> {
+        if percent == 0 { None } else { Some(Share { parts: percent as u32, of: 100 }) }
     }
 
     /// Returns the fair share of one server among `servers`, or `None` for zero servers.

@@ -29,6 +29,14 @@ pub enum AnsweredBy {
     Store,
     /// The rule itself: it denies everything, or its required subject is missing.
     Rule,
+    /// A part of the limit that this process had taken from the store before.
+    Slice,
+    /// A refusal of the store that this process remembers.
+    Memory,
+    /// A limiter in this process that many attempts have exhausted, so that the store was not asked.
+    Prefilter,
+    /// No layer: another rule of the Plan had refused before this one was asked.
+    NotAsked,
     /// A failure policy, because the store could not answer.
     Policy(PolicyKind),
 }
@@ -54,7 +62,14 @@ impl AnsweredBy {
     pub const fn exactness(self, limit: &Limit) -> Exactness {
         match self {
             AnsweredBy::Store => limit.exactness(),
-            AnsweredBy::Rule => Exactness::Exact,
+            AnsweredBy::Rule | AnsweredBy::NotAsked => Exactness::Exact,
+            AnsweredBy::Slice | AnsweredBy::Memory | AnsweredBy::Prefilter => {
+                // As exact as the limit, but it may refuse earlier.
+                match limit.exactness() {
+                    Exactness::Exact => Exactness::Conservative,
+                    other => other,
+                }
+            }
             AnsweredBy::Policy(PolicyKind::Closed) => Exactness::Conservative,
             AnsweredBy::Policy(PolicyKind::Local | PolicyKind::Cap) => Exactness::Bounded,
             AnsweredBy::Policy(PolicyKind::Open | PolicyKind::Degraded) => Exactness::Unbounded,
@@ -64,7 +79,24 @@ impl AnsweredBy {
     /// Whether the answer has the numbers of a limit. Policies that always give the same answer have none.
     #[inline]
     pub const fn has_numbers(self) -> bool {
-        matches!(self, AnsweredBy::Store | AnsweredBy::Policy(PolicyKind::Local | PolicyKind::Cap))
+        match self {
+            AnsweredBy::Store | AnsweredBy::Slice | AnsweredBy::Memory | AnsweredBy::Prefilter => true,
+            AnsweredBy::Policy(kind) => matches!(kind, PolicyKind::Local | PolicyKind::Cap),
+            AnsweredBy::Rule | AnsweredBy::NotAsked => false,
+        }
+    }
+
+    /// Returns its name in decisions and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AnsweredBy::Store => "store",
+            AnsweredBy::Rule => "rule",
+            AnsweredBy::Slice => "slice",
+            AnsweredBy::Memory => "memory",
+            AnsweredBy::Prefilter => "prefilter",
+            AnsweredBy::NotAsked => "none",
+            AnsweredBy::Policy(kind) => kind.name(),
+        }
     }
 }
 
@@ -171,6 +203,18 @@ pub enum Decline {
 }
 
 impl Answer {
+    /// Returns the answer of a rule that was not asked, because another rule of the Plan had refused before.
+    pub const fn not_asked(limit: &Limit, now: Time) -> Answer {
+        Answer {
+            verdict: Verdict::Admitted { delay: Span::ZERO },
+            limit: limit.reported_limit(),
+            remaining: 0,
+            reset_at: now,
+            mark: Mark::None,
+            by: AnsweredBy::NotAsked,
+        }
+    }
+
     /// Whether the verdict lets the request proceed.
     #[inline]
     pub const fn is_admitted(&self) -> bool {

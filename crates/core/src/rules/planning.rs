@@ -271,9 +271,11 @@ impl RuleSet {
                 operation: Operation::Charge { cost, token: request.token },
                 blocking,
                 on_failure: rule.on_failure.for_request(attributes),
+                layers: rule.layers,
                 rule_index: rule_index as u32,
                 variant,
                 ip_subjects_max: rule.ip_subjects_max.filter(|_| subjects.is_anonymous()),
+                slices: rule.slices,
             };
             plans.push(rule, cost, item)?;
             if let Some(previous) = hashers.previous() {

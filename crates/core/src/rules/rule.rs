@@ -8,6 +8,8 @@ use super::rule_limit::RuleLimit;
 use super::subject_selector::SubjectSelector;
 use crate::decision::OnFailure;
 use crate::key::{Keyspace, Subject};
+use crate::plan::layers::Layers;
+use crate::plan::slice::SliceHold;
 use crate::request::attributes::Attributes;
 use crate::time::Time;
 
@@ -33,8 +35,13 @@ pub struct Rule {
     /// Whether costs are known only after the work: a request that states no cost asks with cost 0, and a stated cost is
     /// booked without asking.
     pub postpaid: bool,
+    /// How long a server may spend a part of the limit that it has booked in the store. The limits of the rule and of its
+    /// overrides have their [margin](crate::limit::Limit::with_slice_margin).
+    pub slices: Option<SliceHold>,
     /// What to answer if the store cannot decide.
     pub on_failure: FailurePolicy,
+    /// Which layers may answer before a remote store is asked.
+    pub layers: Layers,
     /// Whether it is enforced.
     pub mode: Mode,
     /// The share of subjects for which it is enforced.

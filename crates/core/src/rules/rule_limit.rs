@@ -4,6 +4,7 @@ use crate::algorithm::quota::{Quota, QuotaPeriod};
 use crate::limit::error::LimitError;
 use crate::limit::room::room_for;
 use crate::limit::{Algorithm, Limit};
+use crate::plan::slice::SliceHold;
 use crate::time::Time;
 use crate::time::calendar::Calendar;
 
@@ -55,6 +56,15 @@ impl RuleLimit {
                 self
             }
             RuleLimit::Deny => self,
+        })
+    }
+
+    /// Returns the limit that the store enforces under slices (see [`Limit::with_slice_margin`]), or `None` if nothing is
+    /// left of it.
+    pub fn with_slice_margin(self, hold: SliceHold) -> Option<RuleLimit> {
+        Some(match self {
+            RuleLimit::Fixed(limit) => RuleLimit::Fixed(limit.with_slice_margin(hold)?),
+            limit => limit,
         })
     }
 

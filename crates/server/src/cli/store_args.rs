@@ -163,6 +163,14 @@ impl Store for RecordingStore {
         self.store.exactness(plan)
     }
 
+    fn has_shared_clock(&self) -> bool {
+        self.store.has_shared_clock()
+    }
+
+    fn generation(&self) -> u64 {
+        self.store.generation()
+    }
+
     fn now(&self) -> Time {
         self.store.now()
     }

@@ -37,6 +37,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         rules: file(layers, "rules"),
         store: store(layers, hashers.is_some()),
         store_deadline: duration(layers, "store_deadline"),
+        require_store: scalar(layers, "require_store") == "true",
         in_flight_max_per_caller: size(layers, "in_flight_max_per_caller"),
         servers: u32::try_from(size(layers, "servers")).unwrap_or(u32::MAX),
         resp_output_max: size(layers, "resp_output_max"),

@@ -149,6 +149,13 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         STATE,
+        "require_store",
+        Kind::Bool,
+        "false",
+        "Do not start while the store is down; otherwise each rule's `on_failure` answers until it is up",
+    ),
+    setting(
+        STATE,
         "keys_max",
         Kind::Number(1, 1_000_000_000),
         "10000000",

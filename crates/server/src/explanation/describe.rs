@@ -1,11 +1,12 @@
 //! Describes conditions, costs and overrides in words.
 
+use tollgate::core::plan::slice::SliceHold;
 use tollgate::core::request::path::PATH;
 use tollgate::core::rules::cost::ResolvedCost;
 use tollgate::core::rules::{
-    Condition, Cost, Mode, Origin, Override, Rollout, RuleTrace, SubjectSelector, Test,
+    Condition, Cost, Mode, Origin, Override, Rollout, RuleLimit, RuleTrace, SubjectSelector, Test,
 };
-use tollgate::core::{Attributes, OnFailure, Time};
+use tollgate::core::{Attributes, Limit, OnFailure, Time};
 
 use super::rules_text::RulesText;
 pub(crate) use crate::cli::terminal::instant;
@@ -32,6 +33,18 @@ pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> St
         Test::Except(_) => format!("{attribute} must {}", wanted(test, rules_text)),
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes what slices do: a server with many checks of the subject books a part and spends it for at most `hold`.
+pub(crate) fn slices(hold: SliceHold, limit: &RuleLimit) -> String {
+    let hold = hold.span();
+    let margin = match limit {
+        RuleLimit::Fixed(Limit::Bucket(bucket)) => format!("; the bucket runs at {}", bucket.capacity()),
+        _ => String::new(),
+    };
+    format!(
+        "a server with many checks of this subject spends booked units without asking for up to {hold}{margin}"
+    )
 }
 
 /// Describes the subject of a rule as in the file: `tenant, api_key | ip`; `all` if it counts all requests together.

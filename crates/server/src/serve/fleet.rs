@@ -164,12 +164,22 @@ impl Others {
     }
 }
 
-/// Joins the fleet of the store; `None` if the store is not shared.
-pub(crate) async fn of(limiter: &Backed) -> Result<Option<Fleet>, Failure> {
+/// Joins the fleet of the store; `None` if the store is not shared. If the store is down and not `required`, the server joins
+/// when it is up.
+pub(crate) async fn of(limiter: &Backed, required: bool, is_up: bool) -> Result<Option<Fleet>, Failure> {
     let Backed::Redis(limiter) = limiter else { return Ok(None) };
     let namespace = limiter.with_rules(namespace);
-    match Fleet::join(&limiter.store().store().store, limiter.hashers(), &namespace).await {
+    let (store, hashers) = (&limiter.store().store().store, limiter.hashers());
+    let outside = || {
+        Fleet::new(store, hashers, &namespace)
+            .map_err(|error| Failure::new(error_chain(&error), error.hint()))
+    };
+    if !is_up {
+        return outside().map(Some);
+    }
+    match Fleet::join(store, hashers, &namespace).await {
         Ok(fleet) => Ok(Some(fleet)),
+        Err(FleetError::Store(StoreError::Transient(_))) if !required => outside().map(Some),
         // The store has answered: the fault is in the configuration.
         Err(error @ FleetError::OtherHashKey { .. }) => Err(Failure::new(error_chain(&error), error.hint())),
         Err(error) => Err(Failure::of_store(error_chain(&error), error.hint())),
@@ -277,7 +287,7 @@ impl Fleet {
     /// Compares this server with the others until shutdown, and logs differences. `rules` returns the fingerprint of the
     /// rules in force.
     pub(crate) async fn compare(
-        self,
+        mut self,
         rules: impl Fn() -> String + Send,
         others: watch::Sender<Others>,
         size: Arc<FleetSize>,
@@ -288,7 +298,7 @@ impl Fleet {
             let in_force = rules();
             let found = tokio::select! {
                 () = ending.cancelled() => return self.leave().await,
-                found = self.exchange(&in_force) => found,
+                found = self.join_and_exchange(&in_force) => found,
             };
             if let Ok((_, servers)) = &found {
                 let servers = u32::try_from(*servers).unwrap_or(u32::MAX);
@@ -312,6 +322,25 @@ impl Fleet {
                 () = sleep(spread(pause)) => (),
             }
         }
+    }
+
+    /// Joins the fleet if the store was down when this server started, and exchanges what is in force.
+    async fn join_and_exchange(&mut self, rules: &str) -> Result<(Others, usize), StoreError> {
+        if self.joined_us == 0 {
+            match self.clone().joined().await {
+                Ok(joined) => *self = joined,
+                Err(FleetError::Store(error)) => return Err(error),
+                // This server must not announce its hash key to servers that have another.
+                Err(error) => {
+                    let other_hash_key = match error {
+                        FleetError::OtherHashKey { theirs, .. } => Some(theirs),
+                        _ => None,
+                    };
+                    return Ok((Others { other_hash_key, is_outvoted: true, ..Others::default() }, 1));
+                }
+            }
+        }
+        self.exchange(rules).await
     }
 
     /// Announces this server, and returns how the others differ and how many servers there are.

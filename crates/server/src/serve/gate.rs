@@ -323,7 +323,10 @@ impl Gate {
     pub(crate) fn store_status(&self) -> StoreStatus {
         match &self.inner.limiter {
             Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
-            Backed::Redis(limiter) => StoreStatus::Redis(limiter.store().store().store.servers()),
+            Backed::Redis(limiter) => StoreStatus::Redis {
+                servers: limiter.store().store().store.servers(),
+                slices: limiter.store().slice_counts(),
+            },
         }
     }
 
@@ -339,6 +342,14 @@ impl Gate {
                 help,
                 limiter.store().store().store.in_flight(),
             );
+            let counts = limiter.store().layer_counts();
+            let mut family = page.family(
+                "rate_limit_layer_refused_total",
+                Kind::Counter,
+                "Checks that this server refused without asking the store, by layer.",
+            );
+            family.sample(&[("layer", "prefilter")], counts.prefilter);
+            family.sample(&[("layer", "memory")], counts.memory);
         }
     }
 

@@ -129,7 +129,12 @@ impl Recorder {
             Source::Unmatched => Some(other::UNMATCHED_REFUSED),
             Source::List if decision.allowed() => Some(other::BYPASSED),
             Source::List => Some(other::DENIED),
-            Source::Store | Source::Fallback | Source::Rule => None,
+            Source::Store
+            | Source::Slice
+            | Source::Memory
+            | Source::Prefilter
+            | Source::Fallback
+            | Source::Rule => None,
         };
         if let Some(reason) = ruleless {
             self.others.add(reason);

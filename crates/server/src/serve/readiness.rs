@@ -16,7 +16,7 @@ pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
     let store = state.gate.store_status();
     let kind = match &store {
         StoreStatus::Memory(_) => "memory",
-        StoreStatus::Redis(_) => "redis",
+        StoreStatus::Redis { .. } => "redis",
     };
     let is_evicting = state.evictions.as_ref().and_then(|evictions| evictions.borrow().is_evicting);
     let rules = state.rules.in_force();

@@ -2,4 +2,5 @@
 
 pub(crate) mod evictions;
 pub(crate) mod status;
+pub(crate) mod watch;
 pub(crate) mod work_share;

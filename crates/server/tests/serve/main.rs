@@ -294,6 +294,33 @@ fn two_servers_share_a_limit_and_report_that_the_store_is_down() {
 }
 
 #[test]
+fn a_server_starts_while_its_store_is_down_and_uses_it_when_it_is_back() {
+    let mut redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let folder = folder();
+    let open = THREE.replace("limit:", "on_failure: degraded, limit:");
+    let (file, key) = (put(folder.path(), "rules.yaml", &open), put(folder.path(), "key", KEY));
+    let url = redis.url();
+    redis.kill9().expect("it can be killed");
+    let server =
+        start(&["--rules", &file, "--store", &url, "--hash-key-file", &key, "--store-deadline", "2s"]);
+    let down = server.wait_for("store_down");
+    assert!(down["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{down}");
+    let who = json!({ "tenant": "t", "user": "u" });
+    let (status, answer) = check(&server, &who);
+    assert_eq!((status, &answer["source"], &answer["degraded"]), (200, &json!("fallback"), &json!(true)));
+    let (status, ready) = get(&server, "/readyz");
+    let ready: Value = serde_json::from_str(&ready).expect("an object");
+    assert_eq!((status, &ready["store"]["up"]), (200, &json!(false)), "{ready}");
+    assert!(get(&server, "/metrics").1.lines().any(|line| line == "rate_limit_store_up 0"));
+
+    redis.restart().expect("it starts again");
+    let back = server.wait_for("store_back");
+    assert!(back["down_ms"].as_u64().is_some_and(|down_ms| down_ms > 0), "{back}");
+    let (status, answer) = check(&server, &who);
+    assert_eq!((status, &answer["source"], &answer["remaining"]), (200, &json!("store"), &json!(2)));
+}
+
+#[test]
 fn keys_of_callers_are_counted_in_the_namespace_of_the_rules() {
     let redis = Server::start(Flavour::Redis70).expect("a server starts");
     let (folder, url) = (folder(), redis.url());

@@ -20,7 +20,8 @@ use crate::oracle::sliding_log::SlidingLogOracle;
 use crate::oracle::sliding_window::SlidingWindowOracle;
 use crate::oracle::{self, Oracle};
 
-/// A store made of oracles: slow and correct.
+/// A store made of oracles: slow and correct. A clone has the same state and shares nothing but the clock.
+#[derive(Clone)]
 pub struct Model<C> {
     clock: C,
     keys: RefCell<BTreeMap<u128, AnyOracle>>,
@@ -31,6 +32,7 @@ pub struct Model<C> {
 }
 
 /// The Outcome of a Plan with a request id.
+#[derive(Clone)]
 struct Remembered {
     content: u128,
     until: Time,

@@ -13,7 +13,7 @@ static PROCESS: OnceLock<u64> = OnceLock::new();
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Returns a nonce that was never used before.
-pub(super) fn new_nonce() -> Nonce {
+pub fn new_nonce() -> Nonce {
     let process = *PROCESS.get_or_init(|| match random() {
         Ok(bytes) => u64::from_le_bytes(bytes),
         // Keys that the standard library drew from the operating system.

@@ -142,7 +142,7 @@ pub(super) fn add(
     accounts: &mut Accounts,
 ) {
     // A refusal without the store has no accounts, and names the rule that refuses.
-    if !matches!(found.source, Source::Store | Source::Fallback | Source::Unmatched) {
+    if matches!(found.source, Source::List | Source::Rule) {
         return;
     }
     let find = |item: &Item<'_>| {

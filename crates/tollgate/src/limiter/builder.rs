@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use tollgate_core::StoreError;
 use tollgate_core::rules::RuleSet;
 use tollgate_core::{Store, SubjectHashers};
 use tollgate_document::Source;
@@ -32,6 +34,7 @@ pub struct LimiterBuilder {
     store: StoreChoice,
     /// 0 if it is not stated.
     servers: u32,
+    require_store: bool,
 }
 
 #[derive(Default)]
@@ -164,9 +167,15 @@ impl LimiterBuilder {
         LimiterBuilder { servers, ..self }
     }
 
-    /// Builds the limiter. Waits until the store has answered.
+    /// Sets whether [`build`](Self::build) fails while Redis is down. Off by default: the rules' failure policies answer until
+    /// Redis is up.
+    pub fn require_store(self, require_store: bool) -> LimiterBuilder {
+        LimiterBuilder { require_store, ..self }
+    }
+
+    /// Builds the limiter. Waits until the store has answered, or has failed to answer. Wrong credentials are an error.
     pub async fn build(self) -> Result<Limiter, BuildError> {
-        let LimiterBuilder { setup, store, servers } = self;
+        let LimiterBuilder { setup, store, servers, require_store } = self;
         let fleet = Arc::new(FleetSize::stated(servers));
         let backing = match store {
             StoreChoice::Memory => memory(setup)?,
@@ -175,7 +184,8 @@ impl LimiterBuilder {
                 #[cfg(feature = "redis")]
                 scheme if is_redis(scheme) => {
                     let settings = crate::store::redis::RedisSettings::url(&url);
-                    redis(setup, settings.map_err(|error| BuildError::Store(Box::new(error)))?, fleet).await?
+                    let settings = settings.map_err(|error| BuildError::Store(Box::new(error)))?;
+                    redis(setup, settings, fleet, require_store).await?
                 }
                 #[cfg(not(feature = "redis"))]
                 scheme if is_redis(scheme) => {
@@ -184,7 +194,7 @@ impl LimiterBuilder {
                 scheme => return Err(BuildError::UnknownStore { scheme: scheme.to_owned() }),
             },
             #[cfg(feature = "redis")]
-            StoreChoice::Redis(settings) => redis(setup, *settings, fleet).await?,
+            StoreChoice::Redis(settings) => redis(setup, *settings, fleet, require_store).await?,
             StoreChoice::Custom(store) => Backing::Custom(setup.build(Guarded::new(store, fleet))?),
         };
         Ok(Limiter { backing })
@@ -201,12 +211,18 @@ async fn redis(
     setup: Setup,
     settings: crate::store::redis::RedisSettings,
     fleet: Arc<FleetSize>,
+    require_store: bool,
 ) -> Result<Backing, BuildError> {
     if !setup.has_hash_key() {
         return Err(BuildError::HashKeyMissing);
     }
-    let store = settings.connect().await.map_err(|error| BuildError::Store(Box::new(error)))?;
-    Ok(Backing::Redis(setup.build(Guarded::new(store, fleet))?))
+    let store = settings.open().map_err(|error| BuildError::Store(Box::new(error)))?;
+    match store.ready().await {
+        Err(StoreError::Transient(_)) if !require_store => (),
+        answered => answered.map_err(|error| BuildError::Store(Box::new(error)))?,
+    }
+    let remembers = store.decides_by_its_own_clock();
+    Ok(Backing::Redis(setup.build(Guarded::new(store, fleet).with_refusal_memory(remembers))?))
 }
 
 /// What is before `://`, or the whole text up to the first character that cannot be part of a scheme.

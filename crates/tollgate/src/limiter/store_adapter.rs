@@ -10,6 +10,8 @@ trait ObjectStore: Send + Sync {
     fn apply_unawaited(&self, plan: &Plan<'_>);
     fn exactness(&self, plan: &Plan<'_>) -> Exactness;
     fn may_lose_answers(&self) -> bool;
+    fn has_shared_clock(&self) -> bool;
+    fn generation(&self) -> u64;
     fn now(&self) -> Time;
 }
 
@@ -30,6 +32,14 @@ impl<S: Store + Send + Sync> ObjectStore for S {
 
     fn may_lose_answers(&self) -> bool {
         Store::may_lose_answers(self)
+    }
+
+    fn has_shared_clock(&self) -> bool {
+        Store::has_shared_clock(self)
+    }
+
+    fn generation(&self) -> u64 {
+        Store::generation(self)
     }
 
     fn now(&self) -> Time {
@@ -61,6 +71,14 @@ impl Store for CustomStore {
 
     fn may_lose_answers(&self) -> bool {
         self.0.may_lose_answers()
+    }
+
+    fn has_shared_clock(&self) -> bool {
+        self.0.has_shared_clock()
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.generation()
     }
 
     fn now(&self) -> Time {

@@ -5,10 +5,13 @@ use std::sync::LazyLock;
 use tollgate_core::EXACT_MAX;
 use tollgate_core::algorithm::{concurrency, penalty, sliding_log, sliding_window};
 
-use super::notation;
 use super::renamed_keys::RULE_KEYS;
+use super::{notation, slices};
 use tollgate_document::Shape;
 use tollgate_document::shape::{Fields, TextShape, choice, fields, list, map_of, number, one_of, text};
+
+/// What a duration looks like.
+const DURATION: &str = r"^\s*[0-9_]*\s*(us|ms|s|sec|seconds?|min|m|minutes?|h|hours?|d|days?|w|weeks?)\s*$";
 
 /// The shape of a rules file.
 pub fn file_shape() -> &'static Shape {
@@ -162,7 +165,26 @@ fn with_optional_keys(rule: Fields) -> Fields {
              0: it is admitted while anything is left. A cost is booked without asking, also above the limit. Default: \
              false.",
         )
+        .optional(
+            "slices",
+            slices(),
+            "Lets a server book a part of the limit in Redis and spend it without asking, for keys with many checks per \
+             second. Never admits more; near the limit it may refuse earlier. Default: every check asks.",
+        )
         .optional("on_failure", on_failure(), "What happens when the store cannot answer. Default: closed.")
+        .optional(
+            "prefilter",
+            text(notation::PREFILTER_FORM)
+                .checked(|text| notation::prefilter(text).map(drop))
+                .examples(&["150%", "300%"]),
+            "Refuses a flood without asking a remote store: each server counts all attempts against this share of the \
+             limit, and nothing is given back. Default: no prefilter.",
+        )
+        .optional(
+            "refusal_memory",
+            choice(&[("on", "Refusals are remembered."), ("off", "A remote store is asked every time.")]),
+            "Whether a server repeats a remote store's refusal for as long as it holds, at most a second. Default: on.",
+        )
         .optional("mode", mode(), "Whether the rule counts and refuses. Default: enforce.")
         .optional(
             "rollout",
@@ -170,6 +192,21 @@ fn with_optional_keys(rule: Fields) -> Fields {
             "The share of subjects for which the rule is enforced. For the others it is a shadow. Default: 100%.",
         )
         .optional("tags", list(text("a tag")).or_one(), "Labels for people and metrics.")
+}
+
+fn slices() -> Shape {
+    fields("slices")
+        .required(
+            "hold",
+            text("a duration like 250ms")
+                .no_number()
+                .checked(slices::check_hold)
+                .pattern(DURATION)
+                .examples(&["250ms", "1s"]),
+            "How long a server may spend a part that it has booked, from 10ms to 10s. A bucket runs at its capacity minus \
+             what it refills in this time.",
+        )
+        .into()
 }
 
 fn mode() -> Shape {
@@ -457,7 +494,7 @@ fn duration() -> TextShape {
     text("a duration like 30s")
         .no_number()
         .checked(notation::check_duration)
-        .pattern(r"^\s*[0-9_]*\s*(us|ms|s|sec|seconds?|min|m|minutes?|h|hours?|d|days?|w|weeks?)\s*$")
+        .pattern(DURATION)
         .examples(&["30s", "10min", "1h"])
 }
 

@@ -29,7 +29,7 @@ use tollgate_core::Time;
 
 use super::LoadedFile;
 use checks::{
-    attributes, dead_rules, failure_policies, interactions, limits, old_keys, overrides, protection,
+    attributes, dead_rules, failure_policies, interactions, limits, old_keys, overrides, protection, slices,
     subjects, unmatched,
 };
 use context::Context;
@@ -117,6 +117,18 @@ pub const LINTS: &[LintInfo] = &[
         summary: "A sliding log with fewer `entries` than its limit admits requests.",
         why: "A request that needs one more entry is refused before the limit is reached.",
         run: limits::log_entries,
+    },
+    LintInfo {
+        code: "early-refusals",
+        summary: "A rule with `slices`, which may refuse earlier than without them.",
+        why: "Units that one server has booked and not spent are refused to the others until they are returned.",
+        run: slices::early_refusals,
+    },
+    LintInfo {
+        code: "shadow-slices",
+        summary: "A shadow rule with `slices`.",
+        why: "A shadow rule must count what the store would decide, so it asks the store each time.",
+        run: slices::of_shadow,
     },
     LintInfo {
         code: "quota-without-zone",

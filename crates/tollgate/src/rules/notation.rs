@@ -8,6 +8,8 @@ use tollgate_core::{EXACT_MAX, OnFailure, Span};
 use crate::shorthand;
 use tollgate_document::{quote, suggest};
 
+/// The form of `prefilter`, for messages.
+pub(super) const PREFILTER_FORM: &str = "a whole percentage from 100% to 10000%, such as `300%`";
 /// The forms of `on_failure`, for messages.
 pub(super) const FAILURE_FORMS: &str = "open, closed, degraded, `local N%`, `local fair` or `cap N/period`";
 
@@ -153,6 +155,22 @@ fn duration_fault(text: &str) -> String {
             Some(near) => format!("unknown unit {}; did you mean `{near}`?", quote(unit)),
             None => "write one whole number and one of us, ms, s, min, h, d, w".to_owned(),
         },
+    }
+}
+
+/// Parses the share of a prefilter: a whole percentage above the limit.
+pub(super) fn prefilter(text: &str) -> Result<u16, String> {
+    let invalid = || format!("invalid prefilter {}; use {PREFILTER_FORM}", quote(text));
+    let digits = text.trim().strip_suffix('%').ok_or_else(invalid)?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(invalid());
+    }
+    match digits.parse() {
+        Ok(percent @ 100..=10_000) => Ok(percent),
+        Ok(0..100) => {
+            Err(format!("prefilter {text} is below the limit: it would refuse what the limit admits"))
+        }
+        _ => Err(invalid()),
     }
 }
 

@@ -9,9 +9,9 @@ use tollgate_core::rules::{
     Condition, Cost, Exclusion, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation,
     Rollout, Rule, RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
 };
-use tollgate_core::{Algorithm, Cidr, Keyspace, OnFailure, Time};
+use tollgate_core::{Algorithm, Cidr, Keyspace, Layers, OnFailure, Time};
 
-use super::{attributes, expression, limit, notation, postpaid, presets};
+use super::{attributes, expression, limit, notation, postpaid, presets, slices};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// The namespace of a file that does not set one.
@@ -251,19 +251,21 @@ impl FileReader<'_> {
             limit: limit?,
             cost: cost?,
             postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
+            slices: slices::read(node),
             on_failure: on_failure?,
+            layers: layers(node),
             mode: mode(node).unwrap_or_default(),
             rollout: rollout?,
             tags: tags.iter().filter_map(|tag| tag.scalar().map(str::to_owned)).collect(),
             origin: self.origin(node),
         };
         if rule.postpaid {
-            return postpaid::check(rule, node, problems);
+            return slices::check(postpaid::check(rule, node, problems)?, node, problems);
         }
         if let Some(limit_node) = node.get("limit") {
             check_cost_fits(&rule.cost, &rule.limit, limit_node, node.get("cost"), problems);
         }
-        Some(rule)
+        slices::check(rule, node, problems)
     }
 
     fn read_preset(&self, node: &Node, name: &Node, rules: &mut Rules, problems: &mut Problems) {
@@ -336,6 +338,10 @@ impl FileReader<'_> {
         } else {
             check_cost_fits(&rule.cost, &limit, limit_node, None, problems);
             limit
+        };
+        let limit = match rule.slices {
+            Some(hold) => slices::with_margin(limit, hold, &rule.cost, limit_node, problems)?,
+            None => limit,
         };
         let until = match until {
             Some(until) => Some(until?),
@@ -441,6 +447,16 @@ fn expression_cost(entry: &Node, default: Option<&Node>, problems: &mut Problems
 
 fn text_of(node: &Node, key: &str) -> String {
     node.get(key).and_then(Node::scalar).unwrap_or_default().to_owned()
+}
+
+/// Which layers may answer before a remote store is asked.
+fn layers(node: &Node) -> Layers {
+    let text = |key| node.get(key).and_then(Node::text);
+    Layers {
+        prefilter_percent: text("prefilter").and_then(|text| notation::prefilter(text).ok()).unwrap_or(0),
+        refusal_memory: text("refusal_memory") != Some("off"),
+        postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
+    }
 }
 
 fn mode(node: &Node) -> Option<Mode> {

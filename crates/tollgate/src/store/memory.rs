@@ -120,12 +120,8 @@ impl<C: Clock> MemoryStore<C> {
     ///
     /// The clock is read long before the locks, because the processor reads it in parallel with other work, while a lock
     /// would wait for it. State from a later instant counts as of that instant.
-    pub(crate) fn apply_into(
-        &self,
-        plan: &Plan<'_>,
-        now: Time,
-        outcome: &mut Outcome,
-    ) -> Result<(), StoreError> {
+    #[doc(hidden)]
+    pub fn apply_into(&self, plan: &Plan<'_>, now: Time, outcome: &mut Outcome) -> Result<(), StoreError> {
         match plan.request_id() {
             None => self.apply_plan(plan, now, outcome),
             Some(request) if request.charged_at.is_some() => {
@@ -251,7 +247,8 @@ impl<C> MemoryStore<C> {
 }
 
 /// An Outcome to be filled.
-pub(crate) fn empty_outcome(now: Time) -> Outcome {
+#[doc(hidden)]
+pub fn empty_outcome(now: Time) -> Outcome {
     Outcome { now, answers: SmallVec::new(), replayed: false }
 }
 

@@ -126,6 +126,15 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
         }
     }
 
+    fn has_shared_clock(&self) -> bool {
+        self.inner.time == TimeSource::Store
+    }
+
+    /// Counts connections: a new one may lead to a server that was restarted or promoted, without the last writes.
+    fn generation(&self) -> u64 {
+        self.inner.context.connections_opened.load(Ordering::Relaxed)
+    }
+
     fn now(&self) -> Time {
         let now = self.inner.clock.now();
         Time::from_us(now.us().saturating_add_signed(self.inner.clock_offset_us.load(Ordering::Relaxed)))
@@ -262,6 +271,11 @@ impl<C: Clock> RedisStore<C> {
     /// slots.
     pub fn servers(&self) -> Vec<ServerStatus> {
         self.inner.router.status()
+    }
+
+    /// Whether the clock of Redis decides, and not that of a caller.
+    pub fn decides_by_its_own_clock(&self) -> bool {
+        self.inner.time == TimeSource::Store
     }
 
     /// Returns the number of checks in flight.

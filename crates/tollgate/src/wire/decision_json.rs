@@ -1,6 +1,6 @@
 //! The decision as JSON, the same for commands and servers.
 
-use tollgate_core::decision::{RetryAfter, RuleOutcome, Source};
+use tollgate_core::decision::{RetryAfter, RuleOutcome};
 
 use crate::limiter::{Decision, RuleDecision};
 use crate::wire::json::{boolean, known, list, name, number, text};
@@ -40,7 +40,7 @@ impl Decision {
         // An allowed request need not wait, also if its numbers are unknown.
         numbers(json, headline.as_ref().map(|rule| rule.id()), outcome, self.allowed().then_some(0));
         name(json, "source");
-        text(json, source(self.source()));
+        text(json, self.source().name());
         name(json, "exactness");
         text(json, self.exactness().name());
         name(json, "degraded");
@@ -87,16 +87,6 @@ fn numbers(json: &mut String, id: Option<&str>, outcome: Option<&RuleOutcome>, w
     ] {
         name(json, key);
         known(json, value, number);
-    }
-}
-
-fn source(source: Source) -> &'static str {
-    match source {
-        Source::Store => "store",
-        Source::Fallback => "fallback",
-        Source::Unmatched => "unmatched",
-        Source::List => "list",
-        Source::Rule => "rule",
     }
 }
 

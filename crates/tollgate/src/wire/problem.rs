@@ -62,7 +62,9 @@ impl<'a> Problem<'a> {
     /// The problem of a decision that is known to be a refusal.
     pub(crate) fn of_refused(decision: &'a Decision) -> Problem<'a> {
         let (status, kind, title, code) = match decision.source() {
-            Source::Store => (429, QUOTA_EXCEEDED, "The limit is used up", "quota-exceeded"),
+            Source::Store | Source::Slice | Source::Memory | Source::Prefilter => {
+                (429, QUOTA_EXCEEDED, "The limit is used up", "quota-exceeded")
+            }
             // Not the client's fault, and the duration is unknown.
             Source::Fallback => (
                 503,

@@ -5,6 +5,8 @@ mod connections;
 mod contender;
 mod faults;
 mod operations;
+mod refusal_memory;
+mod slices;
 mod state;
 mod tls;
 mod topology;

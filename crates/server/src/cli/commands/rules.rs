@@ -7,4 +7,5 @@ pub(crate) mod import;
 pub(crate) mod lint;
 pub(crate) mod presets;
 pub(crate) mod schema;
+pub(crate) mod test;
 pub(crate) mod r#try;

@@ -173,7 +173,7 @@ impl Series {
             let reason = match source {
                 Source::Fallback => 1,
                 Source::Rule | Source::List => 2,
-                Source::Store | Source::Unmatched => 0,
+                Source::Store | Source::Slice | Source::Memory | Source::Prefilter | Source::Unmatched => 0,
             };
             let kind = kind(&rule.per, attributes).filter(|&kind| kind < self.refused.len());
             if let Some((_, counters)) = self.refused.get(kind.unwrap_or(0)) {

@@ -35,6 +35,14 @@ impl<S: Store + Sync> Store for TimedStore<S> {
         self.store.exactness(plan)
     }
 
+    fn has_shared_clock(&self) -> bool {
+        self.store.has_shared_clock()
+    }
+
+    fn generation(&self) -> u64 {
+        self.store.generation()
+    }
+
     fn now(&self) -> Time {
         self.store.now()
     }

@@ -8,5 +8,6 @@ pub(super) mod limits;
 pub(super) mod old_keys;
 pub(super) mod overrides;
 pub(super) mod protection;
+pub(super) mod slices;
 pub(super) mod subjects;
 pub(super) mod unmatched;

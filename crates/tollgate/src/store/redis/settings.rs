@@ -154,6 +154,7 @@ impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
             scripts: Scripts::new(),
             deadline: self.deadline,
             connections,
+            connections_opened: Default::default(),
             permits,
             runtime,
             jitter,

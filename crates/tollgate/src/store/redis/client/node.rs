@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(crate) struct ClientContext {
     pub(crate) deadline: Duration,
     /// Number of connections to each server.
     pub(crate) connections: usize,
+    /// Number of connections that were opened since the start.
+    pub(crate) connections_opened: AtomicU64,
     /// The Plans in flight of the whole store.
     pub(crate) permits: PermitPool,
     pub(crate) runtime: Handle,
@@ -210,6 +212,7 @@ impl NodeState {
             Ok(connected) => {
                 backoff.blocked = None;
                 self.connected.fetch_add(1, Ordering::Relaxed);
+                self.context.connections_opened.fetch_add(1, Ordering::Relaxed);
                 self.breaker.close();
                 Ok(connected)
             }

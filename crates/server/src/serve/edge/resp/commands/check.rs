@@ -1,7 +1,7 @@
 //! The replies of `TG.CHECK` and the other commands that return a decision.
 
 use tollgate::Decision;
-use tollgate::core::decision::{RetryAfter, Source};
+use tollgate::core::decision::RetryAfter;
 use tollgate::limiter::Returned;
 
 use crate::serve::edge::resp::reply::Reply;
@@ -41,7 +41,7 @@ pub(crate) fn write_decision(
     reply.raw(b"$8\r\ndelay_ms\r\n");
     reply.count(decision.plan_decision().delay_ms);
     reply.raw(b"$6\r\nsource\r\n");
-    reply.bulk(source(decision.source()));
+    reply.bulk(decision.source().name().as_bytes());
     reply.raw(b"$8\r\ndegraded\r\n");
     reply.boolean(decision.degraded());
     reply.raw(b"$7\r\nreceipt\r\n");
@@ -52,16 +52,6 @@ pub(crate) fn write_decision(
     for (name, value) in holds {
         reply.bulk(name);
         reply.number_or_null(*value);
-    }
-}
-
-const fn source(source: Source) -> &'static [u8] {
-    match source {
-        Source::Store => b"store",
-        Source::Fallback => b"fallback",
-        Source::Unmatched => b"unmatched",
-        Source::List => b"list",
-        Source::Rule => b"rule",
     }
 }
 

@@ -1,0 +1,90 @@
+//! Mutants of the guard in front of a remote store, which the fault simulation must find. The first word is the file.
+
+use super::Mutant;
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    (
+        "local_limiters",
+        "a share per flap",
+        "Operation::LeaveAtMost { remaining: share.of(answer.remaining) }",
+        "Operation::Reset { receipt_life: tollgate_core::Span::ZERO }",
+    ),
+    (
+        "local_limiters",
+        "a standby that forgets",
+        "self.share(percent).filter(|_| counts)",
+        "self.share(percent).filter(|_| false)",
+    ),
+    (
+        "local_limiters",
+        "a standby that ignores refusals",
+        "self.share(percent).filter(|_| counts)",
+        "self.share(percent).filter(|_| counts && answer.is_admitted())",
+    ),
+    (
+        "local_limiters",
+        "a standby that runs away",
+        "Operation::LeaveAtMost { remaining: share.of(answer.remaining) }",
+        "Operation::Record { cost: share.of(answer.limit.saturating_sub(answer.remaining)) }",
+    ),
+    (
+        "local_limiters",
+        "the whole limit instead of a share",
+        "limit: item.limit.share(self.share(percent)?)?, ..*item",
+        "limit: item.limit, ..*item",
+    ),
+    (
+        "local_limiters",
+        "a cap for each subject",
+        "item.key.keyspace().key_tagged(WHOLE_RULE, WHOLE_RULE)",
+        "item.key",
+    ),
+    (
+        "local_limiters",
+        "a charge although another rule refuses",
+        "let mut refused = !charge;",
+        "let mut refused = !charge && false;",
+    ),
+    (
+        "guard",
+        "a refund on return",
+        "        match done {
+",
+        "        static WAS_AWAY: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        if WAS_AWAY.swap(done.is_err(), std::sync::atomic::Ordering::Relaxed) && done.is_ok() {
+            for item in plan.items() {
+                let operation = tollgate_core::Operation::Credit { cost: 2 };
+                if let Ok(refund) = Plan::of(tollgate_core::Item { operation, ..*item }) {
+                    self.store.apply_unawaited(&refund);
+                }
+            }
+        }
+        match done {
+",
+    ),
+    (
+        "guard",
+        "a post of what was already charged",
+        "Err(error) => Ok(answer_by_policies(plan, &error, self.store.now(), &self.local)),",
+        "Err(error) => {
+                let answered = answer_by_policies(plan, &error, self.store.now(), &self.local);
+                if answered.answers.iter().all(|answer| answer.is_admitted()) {
+                    for item in plan.items() {
+                        let cost = item.operation.cost().unwrap_or(0);
+                        let operation = tollgate_core::Operation::Record { cost };
+                        if let Ok(post) = Plan::of(tollgate_core::Item { operation, ..*item }) {
+                            self.store.apply_unawaited(&post);
+                        }
+                    }
+                }
+                Ok(answered)
+            }",
+    ),
+    (
+        "refusal_memory",
+        "a remembered refusal past its time",
+        "until: sent + wait.min(REPEATED_MAX)",
+        "until: sent + REPEATED_MAX",
+    ),
+    ("refusal_memory", "a refusal remembered for lower costs", "cost >= refusal.cost", "true"),
+];

@@ -1,0 +1,139 @@
+//! The rules of a simulation, and the naive share of each limit.
+
+use tollgate_core::algorithm::bucket::Bucket;
+use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::{Limit, LimitError, Span};
+
+use crate::random::Random;
+
+/// One rule. The rules file and the expectation are both made from it.
+#[derive(Clone, Debug)]
+pub(super) struct SimulatedRule {
+    pub(super) id: &'static str,
+    counts: Counts,
+    pub(super) policy: Policy,
+    /// The actions that it matches.
+    actions: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Counts {
+    Window { limit: u64, seconds: u64 },
+    Bucket { per_second: u64, burst: u64 },
+}
+
+/// What answers while the store does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Policy {
+    Open,
+    Closed,
+    Percent(u64),
+    Fair,
+    Cap { amount: u64, seconds: u64 },
+}
+
+/// The actions of requests.
+pub(super) const ACTIONS: [&str; 5] = ["window", "bucket", "both", "capped", "strict"];
+
+/// Draws the rules of a run.
+pub(super) fn draw(random: &mut Random) -> Vec<SimulatedRule> {
+    let mut from = |least: usize, end: usize| (least + random.below(end - least)) as u64;
+    let window = |limit, seconds| Counts::Window { limit, seconds };
+    let rule = |id, counts, policy, actions| SimulatedRule { id, counts, policy, actions };
+    vec![
+        rule(
+            "window-share",
+            window(from(4, 40), from(1, 6)),
+            Policy::Percent(from(10, 101)),
+            "[window, both, strict]",
+        ),
+        rule(
+            "bucket-share",
+            Counts::Bucket { per_second: from(1, 8), burst: from(4, 30) },
+            Policy::Fair,
+            "[bucket, both]",
+        ),
+        rule(
+            "window-cap",
+            window(from(10, 60), from(2, 6)),
+            Policy::Cap { amount: from(1, 8), seconds: from(1, 4) },
+            "[capped]",
+        ),
+        rule("window-open", window(from(10, 60), from(2, 6)), Policy::Open, "[capped, window]"),
+        rule("window-closed", window(from(10, 60), from(2, 6)), Policy::Closed, "[strict]"),
+    ]
+}
+
+/// Returns the rules file.
+pub(super) fn yaml(rules: &[SimulatedRule]) -> String {
+    let lines = rules.iter().map(|rule| {
+        let SimulatedRule { id, counts, policy, actions } = rule;
+        let limit = match counts {
+            Counts::Window { limit, seconds } => format!("{{ fixed-window: {limit}/{seconds}s }}"),
+            Counts::Bucket { per_second, burst } => {
+                format!("{{ token-bucket: {per_second}/s, burst: {burst} }}")
+            }
+        };
+        let policy = match policy {
+            Policy::Open => "open".to_owned(),
+            Policy::Closed => "closed".to_owned(),
+            Policy::Percent(percent) => format!("local {percent}%"),
+            Policy::Fair => "local fair".to_owned(),
+            Policy::Cap { amount, seconds } => format!("cap {amount}/{seconds}s"),
+        };
+        format!(
+            "  - {{ id: {id}, match: {{ action: {actions} }}, per: user, limit: {limit}, cost: request, on_failure: {policy} }}\n"
+        )
+    });
+    format!("version: 1\nrules:\n{}", lines.collect::<String>())
+}
+
+impl SimulatedRule {
+    /// The limit in the store.
+    pub(super) fn limit(&self) -> Result<Limit, LimitError> {
+        self.scaled(1, 1)
+    }
+
+    /// The limit of the limiter in each of `servers` processes; `None` if the policy has none.
+    pub(super) fn local_limit(&self, servers: u64) -> Option<Result<Limit, LimitError>> {
+        match self.policy {
+            Policy::Percent(percent) => Some(self.scaled(percent, 100)),
+            Policy::Fair => Some(self.scaled(1, servers)),
+            Policy::Cap { amount, seconds } => {
+                Some(Bucket::tokens(amount, Span::from_secs(seconds), amount).map(Limit::Bucket))
+            }
+            Policy::Open | Policy::Closed => None,
+        }
+    }
+
+    /// The share of some units, rounded down.
+    pub(super) fn share_of(&self, units: u64, servers: u64) -> u64 {
+        match self.policy {
+            Policy::Percent(percent) => units * percent / 100,
+            _ => units / servers,
+        }
+    }
+
+    /// The capacity of a share and the length of its window, if it is a share of a window.
+    pub(super) fn window_share(&self) -> Option<(u64, u64)> {
+        match (self.counts, self.policy) {
+            (Counts::Window { limit, seconds }, Policy::Percent(percent)) => {
+                Some(((limit * percent / 100).max(1), seconds * 1_000_000))
+            }
+            _ => None,
+        }
+    }
+
+    fn scaled(&self, parts: u64, of: u64) -> Result<Limit, LimitError> {
+        let part = |units: u64| (units * parts / of).max(1);
+        match self.counts {
+            Counts::Window { limit, seconds } => {
+                FixedWindow::new(part(limit), Span::from_secs(seconds)).map(Limit::FixedWindow)
+            }
+            Counts::Bucket { per_second, burst } => {
+                let period = Span::from_ms((1_000 * of).div_ceil(parts));
+                Bucket::tokens(per_second, period, part(burst)).map(Limit::Bucket)
+            }
+        }
+    }
+}
