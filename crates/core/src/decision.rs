@@ -400,7 +400,9 @@ fn numbers(answer: &Answer, now: Time) -> Numbers {
         Verdict::Refused(Retry::Never) => (RetryAfter::Never, 0),
         Verdict::Admitted { delay } => (RetryAfter::Ms(0), delay.ms_ceil()),
         Verdict::Recorded { free_at, .. } => (RetryAfter::Ms((free_at - now).ms_ceil()), 0),
-        Verdict::Done { .. } | Verdict::BookedLate { .. } | Verdict::Declined(_) => (RetryAfter::Ms(0), 0),
+        Verdict::Done { .. } | Verdict::Usage { .. } | Verdict::BookedLate { .. } | Verdict::Declined(_) => {
+            (RetryAfter::Ms(0), 0)
+        }
     };
     Numbers {
         limit: answer.limit,

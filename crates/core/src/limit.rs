@@ -236,6 +236,16 @@ impl Limit {
                 excess => self.decide_hold(state, hold, now, &Operation::Record { cost: excess }),
             };
         }
+        // Without leases and reservations, a record of no units says all.
+        let has_holds = matches!(self, Limit::Concurrency(_) | Limit::Quota(_));
+        if *operation == Operation::Usage && !has_holds {
+            let mut step = self.decide_hold(state, hold, now, &Operation::Record { cost: 0 });
+            if let Verdict::Recorded { overdraft, .. } = step.answer.verdict {
+                let used = step.answer.limit.saturating_sub(step.answer.remaining).saturating_add(overdraft);
+                step.answer.verdict = Verdict::Usage { used, held: 0 };
+            }
+            return step;
+        }
         macro_rules! step {
             ($limit:ident, $kind:ident) => {{
                 let state = match state {

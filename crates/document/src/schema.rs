@@ -3,6 +3,8 @@
 //! The schema accepts every file that [`check`](super::check) accepts. It also accepts some others: it cannot express
 //! the functions that check texts.
 
+mod shared;
+
 use serde_json::{Map, Value, json};
 
 use super::node::Kind;
@@ -24,6 +26,7 @@ pub fn json_schema(shape: &Shape, id: &str, title: &str) -> Value {
         root.insert("$defs".to_owned(), Value::Object(schema.named));
     }
     let mut root = Value::Object(root);
+    shared::share(&mut root);
     // Whether a map keeps its order depends on the serde_json features that other crates enable.
     root.sort_all_objects();
     root

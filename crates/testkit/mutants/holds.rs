@@ -87,15 +87,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         "quota",
         "settling keeps the reservation",
-        "            state.sums.take(hold.end, hold.units);\n            Verdict::Done",
-        "            Verdict::Done",
+        "            state.sums.take(hold.end, hold.units);\n            (Verdict::Done",
+        "            (Verdict::Done",
     ),
-    (
-        "quota",
-        "settling charges what was held",
-        "QuotaState { used: current.used + actual, ..current.state() }",
-        "QuotaState { used: current.used + hold.units, ..current.state() }",
-    ),
+    ("quota", "settling charges what was held", "state.used += actual;", "state.used += hold.units;"),
     (
         "quota",
         "a second settlement is booked again",
@@ -108,7 +103,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "HoldStatus::Open if is_late || hold.is_held",
         "HoldStatus::Open if hold.is_held",
     ),
-    ("quota", "a late settlement gives units back", "let verdict = if is_late {", "let verdict = if false {"),
+    (
+        "quota",
+        "a late settlement gives units back",
+        "let (verdict, status_after) = if is_late {",
+        "let (verdict, status_after) = if false {",
+    ),
     (
         "quota",
         "a reservation is remembered for ever",
@@ -164,8 +164,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         "quota",
         "records no more than the allowance",
-        "cost.min(EXACT_MAX - current.used)",
+        "cost.min(EXACT_MAX.saturating_sub(current.used + current.reserved()))",
         "cost.min(self.allowance.saturating_sub(current.used))",
+    ),
+    (
+        "quota",
+        "a record ignores what is reserved at the cap",
+        "cost.min(EXACT_MAX.saturating_sub(current.used + current.reserved()))",
+        "cost.min(EXACT_MAX - current.used)",
+    ),
+    (
+        "quota",
+        "a repeated late settlement is not late",
+        "(Verdict::BookedLate { amount: actual }, HoldStatus::SettledLate)",
+        "(Verdict::BookedLate { amount: actual }, HoldStatus::Settled)",
+    ),
+    (
+        "quota",
+        "usage counts reserved units as used",
+        "Verdict::Usage { used: current.used, held: current.reserved() }",
+        "Verdict::Usage { used: current.used + current.reserved(), held: 0 }",
+    ),
+    (
+        "concurrency",
+        "usage counts leases as used",
+        "Verdict::Usage { used: 0, held: hold_sums::total(live.pairs) }",
+        "Verdict::Usage { used: hold_sums::total(live.pairs), held: 0 }",
     ),
     (
         "quota",

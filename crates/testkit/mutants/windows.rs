@@ -254,6 +254,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         "bucket_ring",
+        "a credit of everything forgets the newest time",
+        "state.entries.partition_point(is_dropped).min(state.entries.len() - 1)",
+        "state.entries.partition_point(is_dropped)",
+    ),
+    (
+        "bucket_ring",
         "credit keeps expired entries",
         "has_left || distance(before, entry.total) <= given",
         "distance(before, entry.total) <= given",

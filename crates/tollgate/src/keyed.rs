@@ -172,6 +172,7 @@ impl KeyedDecision {
             | Verdict::Done { .. }
             | Verdict::Recorded { .. }
             | Verdict::BookedLate { .. }
+            | Verdict::Usage { .. }
             | Verdict::Declined(_) => Some(Duration::ZERO),
         }
     }

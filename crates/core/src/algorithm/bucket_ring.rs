@@ -11,7 +11,8 @@
 //!   instant. Reads compute that for the entries that they need. The next charge converts all entries, once.
 //! - Key may expire at: `buckets + 1` bucket lengths after the start of the newest entry.
 //! - Refund: only the [`REFUND_REACH`] newest entries, so that the work is bounded, and not into buckets of another length.
-//! - Record and credit: as in `sliding_window.rs`. A credit drops emptied entries and converts nothing.
+//! - Record and credit: as in `sliding_window.rs`. A credit drops emptied entries but the newest, and
+//!   converts nothing.
 //! - Largest intermediate: `running total + cost`, below 2^54; totals wrap at 2^53, and all entries together cost less.
 //!   Interpolated: `count * bucket ticks`, at most 2^53 - 1, because a larger oldest bucket is clamped.
 
@@ -221,7 +222,8 @@ impl BucketRing {
             let has_left = self.leaves_at(self.counted_start(state, entry)) <= current.now;
             has_left || distance(before, entry.total) <= given
         };
-        let dropped = state.entries.partition_point(is_dropped);
+        // The newest entry stays, so that time does not run backwards.
+        let dropped = state.entries.partition_point(is_dropped).min(state.entries.len() - 1);
         let change = RingChange::TakeOldest { dropped, base: wrapped(before + given) };
         let mut left = Some(state.clone());
         BucketRing::commit(&mut left, change.clone());

@@ -198,6 +198,9 @@ impl Machine for Concurrency {
             }
             Operation::Renew { token } => self.renew(&live, hold, token),
             Operation::Release { token } => self.release(&live, hold, token),
+            Operation::Usage => self
+                .status(live.now, live.pairs)
+                .unchanged(Verdict::Usage { used: 0, held: hold_sums::total(live.pairs) }),
             _ => self.status(live.now, live.pairs).decline(Decline::NotSupported),
         }
     }

@@ -10,11 +10,12 @@
 //! - Retry at: when enough reservations will have expired, or at the end of the period, whichever is earlier.
 //! - Key may expire at: the end of the period. A reservation's record: [`REMEMBERED`] after the end of the reservation.
 //! - Refund: only in the period of the charge. A reservation is settled or cancelled instead.
-//! - Late settlement: as long as the record exists, the units are booked once, in the period in force.
-//! - Record: adds to the units used, up to 2^53 - 1. The overdraft counts from the allowance, without grace.
+//! - Late settlement: as long as the record exists, the units are booked once, in the period in force. A repeat gets the
+//!   same answer.
+//! - Record: adds to the units used, as long as used and reserved units are at most 2^53 - 1. The overdraft counts from the allowance, without grace.
 //! - Credit: subtracts from the units used in the period in force, but not below zero. Reservations stay.
 //! - Extend: the units of the reservation move to its new end, the later one of its old end and a new hold's end.
-//! - Largest intermediate: `used + reserved + cost`, below 2^55, compared with at most 2^53 - 1.
+//! - Largest intermediate: `used + reserved + cost`, below 2^54, because used and reserved units are capped together.
 
 use crate::algorithm::hold_sums::{self, HoldSums, Pair};
 use crate::algorithm::machine::{LimitStatus, Machine, Step};
@@ -255,7 +256,7 @@ impl Quota {
     }
 
     fn record(&self, current: &Current<'_>, now: Time, cost: u64) -> Step<QuotaChange> {
-        let amount = cost.min(EXACT_MAX - current.used);
+        let amount = cost.min(EXACT_MAX.saturating_sub(current.used + current.reserved()));
         let free_at = if amount == 0 { current.free_at } else { current.end };
         let after = Current { used: current.used + amount, free_at, ..*current };
         let recorded = Verdict::Recorded {
@@ -294,20 +295,23 @@ impl Quota {
         let is_late = hold.end <= current.now;
         match hold.status {
             HoldStatus::Settled => return status.unchanged(Verdict::Done { amount: hold.units }),
+            HoldStatus::SettledLate => return status.unchanged(Verdict::BookedLate { amount: hold.units }),
             HoldStatus::Open if is_late || hold.is_held(current.now, current.generation) => (),
             HoldStatus::Open | HoldStatus::Cancelled => return status.decline(Decline::NotHeld),
         }
-        if actual > EXACT_MAX - current.used {
-            return status.decline(Decline::Overflow);
-        }
-        let mut state = QuotaState { used: current.used + actual, ..current.state() };
-        let verdict = if is_late {
-            Verdict::BookedLate { amount: actual }
+        let mut state = current.state();
+        let (verdict, status_after) = if is_late {
+            (Verdict::BookedLate { amount: actual }, HoldStatus::SettledLate)
         } else {
             state.sums.take(hold.end, hold.units);
-            Verdict::Done { amount: actual }
+            (Verdict::Done { amount: actual }, HoldStatus::Settled)
         };
-        let record = Hold { units: actual, status: HoldStatus::Settled, ..*hold };
+        let room = EXACT_MAX.saturating_sub(state.used + hold_sums::total(&state.sums.pairs));
+        if actual > room {
+            return status.decline(Decline::Overflow);
+        }
+        state.used += actual;
+        let record = Hold { units: actual, status: status_after, ..*hold };
         self.set(state, verdict, Mark::Window { start: current.start }, Some((token, record)))
     }
 
@@ -471,6 +475,9 @@ impl Machine for Quota {
             }
             Operation::Record { cost } => self.record(&current, now, cost),
             Operation::Credit { cost } => self.credit(state, &current, cost),
+            Operation::Usage => self
+                .status(&current)
+                .unchanged(Verdict::Usage { used: current.used, held: current.reserved() }),
             Operation::Settle { token, actual } => self.settle(&current, hold, token, actual),
             Operation::Cancel { token } => self.cancel(&current, hold, token),
             _ => self.status(&current).decline(Decline::NotSupported),

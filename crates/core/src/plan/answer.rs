@@ -142,6 +142,13 @@ pub enum Verdict {
         /// now. For a shaper, when the recorded units may proceed.
         free_at: Time,
     },
+    /// What a subject has used and holds. Nothing changed.
+    Usage {
+        /// Units consumed.
+        used: u64,
+        /// Units that leases or reservations hold.
+        held: u64,
+    },
     /// A settlement came after the end of its reservation. The units were booked, once, and nothing was held for them.
     BookedLate {
         /// Units booked.

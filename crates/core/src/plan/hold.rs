@@ -3,7 +3,7 @@
 //! # Layout, version 1
 //!
 //! Five 64-bit little-endian words, like the states in `state.rs`. Word 0 holds the version in its lowest byte, the kind
-//! (11) in the next byte, and the status in the bits above: 0 open, 1 settled, 2 cancelled. The others are the generation
+//! (11) in the next byte, and the status in the bits above: 0 open, 1 settled, 2 cancelled, 3 settled late. The others are the generation
 //! (two words), the end in microseconds, and the units: those that it holds, or those that were booked if it is settled.
 
 use crate::plan::operation::Token;
@@ -58,6 +58,8 @@ pub enum HoldStatus {
     Settled,
     /// Cancelled.
     Cancelled,
+    /// Settled after its end. Its units were booked, and a repeated settlement says so again.
+    SettledLate,
 }
 
 /// What a store found under the token of an operation.
@@ -122,6 +124,7 @@ impl Hold {
             HoldStatus::Open => 0,
             HoldStatus::Settled => 1,
             HoldStatus::Cancelled => 2,
+            HoldStatus::SettledLate => 3,
         };
         let head = u64::from(VERSION) | u64::from(KIND) << 8 | status << 16;
         let mut bytes = [0; HOLD_BYTES];
@@ -147,6 +150,7 @@ impl Hold {
             0 => HoldStatus::Open,
             1 => HoldStatus::Settled,
             2 => HoldStatus::Cancelled,
+            3 => HoldStatus::SettledLate,
             found => return Err(CorruptState::Range { word: 0, found }),
         };
         for (word, found) in [(3, end), (4, units)] {

@@ -36,6 +36,8 @@ pub enum Operation {
         /// Units that may be left.
         remaining: u64,
     },
+    /// Return the units used and the units held, apart. It writes nothing.
+    Usage,
     /// Take consumption back without a receipt, but not below zero.
     Credit {
         /// Units to take back, at most.
@@ -132,6 +134,7 @@ impl Operation {
             Operation::Refund { mark: Mark::Held { token, .. }, .. } => Some(token),
             Operation::Peek { .. }
             | Operation::Record { .. }
+            | Operation::Usage
             | Operation::LeaveAtMost { .. }
             | Operation::Credit { .. }
             | Operation::Refund { .. }

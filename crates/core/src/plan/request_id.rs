@@ -129,6 +129,7 @@ fn write_content(hasher: &mut SipHasher24, operation: &Operation) {
         Operation::Credit { cost } => (12, cost, 0),
         Operation::Extend { token, more, .. } => (13, more, token.0),
         Operation::LeaveAtMost { remaining } => (14, remaining, 0),
+        Operation::Usage => (15, 0, 0),
     };
     hasher.write_u8(kind);
     hasher.write_u64(amount);

@@ -124,6 +124,27 @@ fn a_recursive_shape_is_referenced_by_name() {
 }
 
 #[test]
+fn a_repeated_schema_is_defined_once_and_keeps_each_description() {
+    let inner = || {
+        fields("An inner map").required("name", text("a long name of something"), "A name.").required(
+            "other",
+            text("another long name"),
+            "Another name.",
+        )
+    };
+    let outer =
+        fields("outer").optional("one", inner(), "The first.").optional("two", inner(), "The second.");
+    let schema = json_schema(&outer.into(), "https://example.org/", "t");
+    let reference = |description| json!({ "$ref": "#/$defs/an-inner-map", "description": description });
+    assert_eq!(
+        schema["properties"],
+        json!({ "one": reference("The first."), "two": reference("The second.") })
+    );
+    assert_eq!(schema["$defs"]["an-inner-map"]["required"], json!(["name", "other"]));
+    assert_eq!(schema["$defs"]["an-inner-map"].get("description"), None);
+}
+
+#[test]
 fn keys_are_sorted_with_any_features_of_serde_json() {
     fn sorted(value: &Value) {
         if let Value::Object(object) = value {

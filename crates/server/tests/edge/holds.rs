@@ -145,6 +145,9 @@ fn a_reservation_of_either_transport_is_settled_on_the_other() {
         let refused = both.send(&["TG.RESERVE", "action", "chat", "user", "u", "COST", "11"]);
         assert_eq!((&refused["allowed"], &refused["receipt"]), (&json!(false), &Value::Null), "{refused}");
 
+        let usage = both.usage("chat");
+        let quota = ["used", "held", "remaining", "overdraft"].map(|name| &usage["rules"][0][name]);
+        assert_eq!(quota, [&json!(0), &json!(90), &json!(10), &json!(0)], "{usage}");
         let settled = both.send(&["TG.SETTLE", &text(&over_http["receipt"]), "30"]);
         assert_eq!(settled["rules"][0]["amount"], 10, "{settled}");
         let body = json!({ "receipt": over_resp["receipt"] });

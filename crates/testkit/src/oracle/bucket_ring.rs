@@ -158,9 +158,12 @@ impl Oracle for BucketRingOracle {
                     }
                     missing -= if counts { taken } else { 0 };
                 }
+                let (is_empty, newest) = (left.is_empty(), self.units.keys().next_back().copied());
+                // Without units, the newest bucket stays, so that time does not run backwards.
+                left.extend(newest.filter(|_| is_empty).map(|newest| (newest, 0)));
                 self.units = left;
                 let (status, after) = (self.status(numbers, now), self.used(numbers, now));
-                if self.units.is_empty() {
+                if is_empty {
                     return status.amended(before);
                 }
                 status.written(done(before - after), Mark::None, status.reset_at)

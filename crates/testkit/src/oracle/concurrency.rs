@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Decline, Mark, Operation, Time, Token};
+use tollgate_core::{Decline, Mark, Operation, Time, Token, Verdict};
 
 use super::held_units::{HeldUnits, rounded_end};
-use super::{AT_ONCE, Big, Expected, Oracle, Status, big, done, first, time};
+use super::{AT_ONCE, Big, Expected, Oracle, Status, big, done, first, small, time};
 
 /// The limit's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,7 @@ impl Oracle for ConcurrencyOracle {
                 let status = self.set(limit, now, token, Some(old), None);
                 status.written(done(old.weight), Mark::None, status.reset_at)
             }
+            Operation::Usage => status.unchanged(Verdict::Usage { used: 0, held: small(self.held(now)) }),
             _ => status.declined(Decline::NotSupported),
         }
     }

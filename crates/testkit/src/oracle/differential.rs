@@ -325,6 +325,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
                 Operation::Charge { cost, token: if is_retired { self.new_token(1) } else { token } }
             }
             Ask::Peek => Operation::Peek { cost },
+            Ask::Usage => Operation::Usage,
             Ask::Record => Operation::Record { cost: record_cost(act, cost, capacity).min(S::RECORD_MAX) },
             Ask::Credit => Operation::Credit { cost: record_cost(act, cost, capacity) },
             Ask::Refund => Operation::refund(mark, charged_cost),
@@ -423,6 +424,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
                 }
                 self.named.push(free_at);
             }
+            Verdict::Usage { .. } => (),
             Verdict::Declined(_) => self.tally.declined += 1,
             Verdict::Refused(retry) => {
                 self.tally.refused += 1;

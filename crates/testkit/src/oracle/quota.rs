@@ -42,7 +42,7 @@ struct Reservation {
     end: Big,
     units: Big,
     account: u32,
-    settled: Option<Big>,
+    settled: Option<Verdict>,
     cancelled: bool,
 }
 
@@ -261,7 +261,7 @@ impl Oracle for QuotaOracle {
                 self.status(numbers, now, end).written(done(given), Mark::None, end)
             }
             Operation::Record { cost } => {
-                let amount = Big::from(cost).min(END - self.used(numbers, now));
+                let amount = Big::from(cost).min((END - self.taken(numbers, now)).max(0));
                 if amount > 0 {
                     self.write(numbers, now, period, amount);
                 }
@@ -269,6 +269,10 @@ impl Oracle for QuotaOracle {
                 let free_at = first(now, |t| self.taken(numbers, t) < ceiling);
                 let mark = Mark::Window { start: time(start) };
                 self.status(numbers, now, end).recorded(Booked { amount, overdraft, free_at }, mark, end)
+            }
+            Operation::Usage => {
+                let (used, held) = (self.used(numbers, now), self.reserved(numbers, now));
+                status.unchanged(Verdict::Usage { used: small(used), held: small(held) })
             }
             Operation::Credit { cost } => {
                 let given = self.used(numbers, now).min(cost.into());
@@ -283,27 +287,27 @@ impl Oracle for QuotaOracle {
                 let known = self.reservations.get(&token).copied();
                 let known = known.filter(|it| at < (it.end + REMEMBERED_US).min(END));
                 let Some(known) = known else { return status.declined(Decline::NotHeld) };
-                if let Some(booked) = known.settled {
-                    return status.unchanged(done(booked));
+                if let Some(first_answer) = known.settled {
+                    return status.unchanged(first_answer);
                 }
                 let (held, late) = (self.find(numbers, now, token).is_some(), known.end <= at);
                 if known.cancelled || !held && !late {
                     return status.declined(Decline::NotHeld);
                 }
-                if self.used(numbers, now) + Big::from(actual) > END {
+                let given_back = if held { known.units } else { 0 };
+                if self.taken(numbers, now) - given_back + Big::from(actual) > END {
                     return status.declined(Decline::Overflow);
                 }
                 let units = self.write(numbers, now, period, actual.into());
                 if held {
                     units.take(known.end, known.units);
                 }
-                let settled = Reservation { settled: Some(actual.into()), ..known };
-                self.reservations.insert(token, settled);
                 let verdict = if held {
                     done(actual.into())
                 } else {
                     Verdict::BookedLate { amount: small(actual.into()) }
                 };
+                self.reservations.insert(token, Reservation { settled: Some(verdict), ..known });
                 let mark = Mark::Window { start: time(start) };
                 self.status(numbers, now, end).written(verdict, mark, end)
             }

@@ -65,6 +65,8 @@ pub enum Ask {
     ChargeKnown,
     /// A peek.
     Peek,
+    /// What is used and held.
+    Usage,
     /// A record, mostly small, sometimes far above the capacity.
     Record,
     /// A credit, mostly small, sometimes of everything.

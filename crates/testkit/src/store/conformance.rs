@@ -313,7 +313,7 @@ fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &m
     if act.follow_up {
         let units = [1, 1, 2, 3, 0, limit.capacity().min(20), 2 * limit.capacity().min(20), 1 << 52];
         let units = units[usize::from(pick.cost) % units.len()];
-        return match pick.ask % 12 {
+        return match pick.ask % 13 {
             0..2 => Operation::refund(mark, cost),
             2 => Operation::Release { token },
             3 => Operation::Renew { token },
@@ -324,6 +324,7 @@ fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &m
             }
             7 => Operation::Reset { receipt_life: RECEIPT_LIFE },
             8 | 9 => Operation::Record { cost: units },
+            10 => Operation::Usage,
             _ => Operation::Credit { cost: units },
         };
     }

@@ -193,6 +193,13 @@ fn restore(keys: &mut BTreeMap<u128, AnyOracle>, before: &BTreeMap<u128, AnyOrac
 
 fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operation, now: Time) -> Answer {
     let key = item.key.fingerprint();
+    if operation == Operation::Usage && !matches!(item.limit, Limit::Quota(_) | Limit::Concurrency(_)) {
+        // These hold nothing: what is missing from the limit was used.
+        let answer = step(keys, item, Operation::Record { cost: 0 }, now);
+        let Verdict::Recorded { overdraft, .. } = answer.verdict else { return answer };
+        let used = answer.limit - answer.remaining + overdraft;
+        return Answer { verdict: Verdict::Usage { used, held: 0 }, ..answer };
+    }
     if let Operation::Reset { .. } = operation {
         if let Some(oracle) = keys.get_mut(&key) {
             oracle.lose();

@@ -46,7 +46,9 @@ impl Returned {
             Verdict::Recorded { amount, .. } => (Ok(0), amount),
             Verdict::BookedLate { amount } => (Err(Decline::BookedLate), amount),
             Verdict::Declined(why) => (Err(why), 0),
-            Verdict::Admitted { .. } | Verdict::Refused(_) => (Err(Decline::NotSupported), 0),
+            Verdict::Usage { .. } | Verdict::Admitted { .. } | Verdict::Refused(_) => {
+                (Err(Decline::NotSupported), 0)
+            }
         };
         Returned { rule: item.key.keyspace().rule().to_owned(), amount, already_returned: replayed, recorded }
     }

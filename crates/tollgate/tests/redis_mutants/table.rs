@@ -438,7 +438,31 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "if used + reserved + needed > ceiling then",
         "if used + reserved + needed > ceiling + 1 then",
     ),
-    ("quota", "a record exceeds 2^53 - 1", "local amount = min(cost, MAX - used)", "local amount = cost"),
+    (
+        "quota",
+        "a record exceeds 2^53 - 1",
+        "local amount = min(cost, max(MAX - used - reserved, 0))",
+        "local amount = cost",
+    ),
+    (
+        "quota",
+        "a record ignores what is reserved at the cap",
+        "local amount = min(cost, max(MAX - used - reserved, 0))",
+        "local amount = min(cost, MAX - used)",
+    ),
+    (
+        "quota",
+        "a repeated late settlement is not late",
+        "pack_hold(is_late and SETTLED_LATE or SETTLED,",
+        "pack_hold(SETTLED,",
+    ),
+    ("quota", "usage counts reserved units as used", "return USED, reserved,", "return USED, 0,"),
+    (
+        "ring",
+        "a credit of everything forgets the newest time",
+        "change.dropped = min(change.dropped, high - 1)",
+        "change.dropped = change.dropped",
+    ),
     (
         "quota",
         "an overdraft ignores reservations",

@@ -7,7 +7,7 @@ use tollgate_core::{Span, Time};
 
 use super::Ask::{
     Cancel, Charge, ChargeKnown, Credit, Extend, Lose, Peek, Record, Refund, RefundOther, Release, Renew,
-    Reserve, Settle,
+    Reserve, Settle, Usage,
 };
 use super::{Ask, EXACT_MAX, Suite, amounts, spans};
 use crate::oracle;
@@ -28,6 +28,7 @@ impl Suite for Concurrency {
         Charge,
         ChargeKnown,
         Peek,
+        Usage,
         Renew,
         Renew,
         Release,
@@ -82,6 +83,7 @@ impl Suite for Quota {
         Charge,
         Charge,
         Peek,
+        Usage,
         Refund,
         RefundOther,
         Reserve,

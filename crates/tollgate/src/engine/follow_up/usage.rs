@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::rules::Request;
-use tollgate_core::{Answer, Item, Limit, Operation, Store, Time, Verdict};
+use tollgate_core::{Answer, Item, Operation, Store, Time, Verdict};
 
 use super::FollowUpError;
 use super::once::{OnceId, one_per_rule};
@@ -16,10 +16,9 @@ pub struct RuleUsage {
     pub rule: String,
     /// The limit in force, in units.
     pub limit: u64,
-    /// Units that were consumed. Under a quota this includes what open reservations hold, because the answer of a store
-    /// has only their sum.
+    /// Units that were consumed.
     pub used: u64,
-    /// Units that leases hold. 0 under all limits other than concurrency.
+    /// Units that open reservations (quota) or leases (concurrency) hold. 0 under all other limits.
     pub held: u64,
     /// Whole units that remain.
     pub remaining: u64,
@@ -36,9 +35,7 @@ impl<S: Store> Engine<S> {
     /// of the request does not matter.
     pub async fn usage(&self, request: Request<'_>) -> Result<Vec<RuleUsage>, FollowUpError> {
         let active = self.inner.rules.load_full();
-        // A record of cost 0 writes nothing and reports the overdraft.
-        let read = |_| Operation::Record { cost: 0 };
-        let answers = self.on_matched(&active, request, OnceId::NONE, read).await?;
+        let answers = self.on_matched(&active, request, OnceId::NONE, |_| Operation::Usage).await?;
         let usage = answers
             .iter()
             .map(|answered| (answered.item.rule_index, RuleUsage::new(&answered.item, &answered.answer)));
@@ -49,12 +46,12 @@ impl<S: Store> Engine<S> {
 
 impl RuleUsage {
     fn new(item: &Item<'_>, answer: &Answer) -> RuleUsage {
-        let overdraft = match answer.verdict {
-            Verdict::Recorded { overdraft, .. } => overdraft,
-            _ => 0,
+        let (used, held) = match answer.verdict {
+            Verdict::Usage { used, held } => (used, held),
+            // A penalty counts failures, not units.
+            _ => (answer.limit.saturating_sub(answer.remaining), 0),
         };
-        let taken = answer.limit.saturating_sub(answer.remaining).saturating_add(overdraft);
-        let (used, held) = if matches!(item.limit, Limit::Concurrency(_)) { (0, taken) } else { (taken, 0) };
+        let overdraft = used.saturating_add(held).saturating_sub(answer.limit);
         // A calendar period ends at the reset, so the instant before it belongs to the period.
         let before_reset = Time::from_us(answer.reset_at.us().saturating_sub(1));
         RuleUsage {

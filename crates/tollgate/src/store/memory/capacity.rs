@@ -129,6 +129,7 @@ impl<C> MemoryStore<C> {
         let overflows = match operation {
             Operation::Charge { .. }
             | Operation::Peek { .. }
+            | Operation::Usage
             | Operation::Record { .. }
             | Operation::LeaveAtMost { .. }
             | Operation::Reserve { .. }

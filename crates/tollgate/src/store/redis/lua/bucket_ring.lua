@@ -219,7 +219,8 @@ local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
     local from_oldest = min(given, oldest_sum)
     local left = counted(oldest_sum - from_oldest, newer_sum - (given - from_oldest))
     local reset_time = given < live and reset() or now
-    return DONE, used - left, limit - left, reset_time, NONE, 0, take_oldest(log, expired, high, base, given),
+    return DONE, used - left, limit - left, reset_time, NONE, 0,
+      keep_newest(take_oldest(log, expired, high, base, given), high),
       given < live and reset_time or nil
   elseif op ~= REFUND then
     return NOT_SUPPORTED, 0, remaining, reset(), NONE, 0

@@ -54,6 +54,8 @@ local function concurrency(state, now, op, cost, token, _, _, numbers_at, record
     add_units(ends, units, lease_ends, cost)
     return ADMITTED, 0, limit - in_use - cost, reset, HELD, lease_ends, new_state(), reset,
       pack_hold(OPEN, generation, lease_ends, cost), lease_ends
+  elseif op == USAGE then
+    return USED, in_use, limit - in_use, reset, NONE, 0
   elseif op ~= RENEW and op ~= RELEASE then
     return NOT_SUPPORTED, 0, remaining, reset, NONE, 0
   elseif not is_held then

@@ -29,7 +29,7 @@
 --       H    key number of the record of its lease or reservation, 0 if it has none
 --       B    kind of the limit, as in core's state.rs
 --       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
---            9 success, 10 reset, 11 record, 12 credit, 13 extend
+--            9 success, 10 reset, 11 record, 12 credit, 13 extend, 15 usage
 --       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity
 --       d    cost (refund: the units to give back)
 --       d    extra: the time of the mark (refund), how long to hold (reserve, extend), or how long to remember (reset)
@@ -44,11 +44,13 @@
 --   d   the time at which it was decided
 --
 --   Status 0 and 1, for each item, 34 bytes, or 42 for a record:
---     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 5 recorded, 10 not supported, 11 not held,
+--     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 5 recorded, 6 used,
+--         10 not supported, 11 not held,
 --         12 too old, 13 token in use, 14 too many reservations, 15 recompute, 16 overflow, 17 receipt expired,
 --         18 reset since, 19 window changed
 --     B   kind of the mark
---     d   delay (admitted), time of the retry (refused), units (done, recorded) or time (recompute)
+--     d   delay (admitted), time of the retry (refused), units (done, recorded), units held (used) or time
+--         (recompute)
 --     d   remaining; below 0, the units by which consumption exceeds the limit
 --     d   reset
 --     d   time of the mark
@@ -214,6 +216,11 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
   if flags >= 2 then
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
+  end
+  if op == USAGE and kind ~= LEASES and kind ~= QUOTA then
+    -- Without leases and reservations, a record of no units says all.
+    local verdict, _, remaining, reset = twin(state, now, RECORD, 0, '', 0, NONE, numbers_at)
+    return verdict == RECORDED and USED or verdict, NONE, 0, remaining, reset, 0, false
   end
   local verdict, number, remaining, reset, mark_kind, mark_time, change, expires, record, record_expires, free_at =
     twin(state, now, op, cost, token, extra, mark, numbers_at, hold > 0 and load_record(hold))

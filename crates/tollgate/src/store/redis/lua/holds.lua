@@ -2,7 +2,7 @@
 -- and hold_sums.rs; prelude.lua has the contract of the twins that use it.
 --
 -- Record of a hold, under a separate key
---   BBI6  version 1, kind 11, status: 0 open, 1 settled, 2 cancelled
+--   BBI6  version 1, kind 11, status: 0 open, 1 settled, 2 cancelled, 3 settled late
 --   c16   generation of the account when the hold was made: the time of its first hold and half of that hold's token
 --   I8    end
 --   I8    units held, or units booked if it is settled
@@ -14,7 +14,7 @@
 --
 -- The work does not depend on the number of holds.
 
-local OPEN, SETTLED, CANCELLED = 0, 1, 2
+local OPEN, SETTLED, CANCELLED, SETTLED_LATE = 0, 1, 2, 3
 local PAIRS_MAX = 64
 
 -- Returns status, generation, end and units of a record, nil if it does not exist.
@@ -30,7 +30,7 @@ local function read_hold(record)
   if kind ~= 11 then
     corrupt(KIND, 0, kind)
   end
-  check_range(0, status, 0, CANCELLED)
+  check_range(0, status, 0, SETTLED_LATE)
   check_range(3, ends, 0, MAX)
   check_range(4, units, 0, MAX)
   return status, generation, ends, units

@@ -20,7 +20,8 @@
 --   record      string or false: the record under the token, for a lease or reservation
 --
 --   verdict     integer: see below
---   number      integer: delay (ADMITTED), time of the retry (REFUSED), units (DONE, RECORDED), time needed (RECOMPUTE)
+--   number      integer: delay (ADMITTED), time of the retry (REFUSED), units (DONE, RECORDED), time needed (RECOMPUTE),
+--               units held (USED)
 --   remaining   integer: units left; below 0, the units by which consumption exceeds the limit
 --   reset       integer: when all units are back
 --   mark_kind   integer, and mark_time: what a refund needs
@@ -53,14 +54,14 @@ local KEYS, batch = KEYS, ARGV[1]
 -- Operations, verdicts and kinds of marks, numbered as in plan_codec.rs.
 local CHARGE, PEEK, REFUND, RENEW, RELEASE, RESERVE = 0, 1, 2, 3, 4, 5
 local SETTLE, CANCEL, FAILURE, SUCCESS, RESET = 6, 7, 8, 9, 10
-local RECORD, CREDIT, EXTEND = 11, 12, 13
-local ADMITTED, REFUSED, NEVER, DONE, BOOKED_LATE, RECORDED = 0, 1, 2, 3, 4, 5
+local RECORD, CREDIT, EXTEND, USAGE = 11, 12, 13, 15
+local ADMITTED, REFUSED, NEVER, DONE, BOOKED_LATE, RECORDED, USED = 0, 1, 2, 3, 4, 5, 6
 local NOT_SUPPORTED, NOT_HELD, TOO_OLD, TOKEN_IN_USE, TOO_MANY, RECOMPUTE, OVERFLOW = 10, 11, 12, 13, 14, 15, 16
 local RECEIPT_EXPIRED, RESET_SINCE, WINDOW_CHANGED = 17, 18, 19
 local NONE, WINDOW, AT, HELD, COUNTER = 0, 1, 2, 3, 4
 
--- Kinds of state that other files distinguish: counts and ring of a sliding window, sliding log.
-local COUNTS, LOG, RING = 2, 3, 12
+-- Kinds of state that other files distinguish: counts and ring of a sliding window, sliding log, leases, quota.
+local COUNTS, LOG, RING, LEASES, QUOTA = 2, 3, 12, 9, 10
 
 -- Faults of a corrupt state: length, version, kind, or a number out of range.
 local LENGTH, VERSION, KIND, RANGE = 1, 2, 3, 4

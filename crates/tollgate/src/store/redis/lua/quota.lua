@@ -142,7 +142,8 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
     used = used + cost
     return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(), period_end
   elseif op == RECORD then
-    local amount = min(cost, MAX - used)
+    -- Used and reserved units are capped together.
+    local amount = min(cost, max(MAX - used - reserved, 0))
     local mark_kind, mark_time, change, expires, free_at = NONE, 0, nil, nil, nil
     used = used + amount
     if amount > 0 then
@@ -153,6 +154,8 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
     end
     return RECORDED, amount, max(allowance - used - reserved, -MAX), reset, mark_kind, mark_time, change, expires, nil, nil,
       free_at
+  elseif op == USAGE then
+    return USED, reserved, max(allowance - (used + reserved), -MAX), reset, NONE, 0
   elseif op == CREDIT then
     local credited = min(cost, used)
     used = used - credited
@@ -179,13 +182,13 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
       pack_hold(CANCELLED, generation, hold_ends, held), min(hold_ends + REMEMBERED, MAX)
   elseif not status or now >= min(hold_ends + REMEMBERED, MAX) then
     return NOT_HELD, 0, remaining, reset, NONE, 0
-  elseif status == SETTLED then
-    return DONE, held, remaining, reset, NONE, 0
+  elseif status == SETTLED or status == SETTLED_LATE then
+    return status == SETTLED and DONE or BOOKED_LATE, held, remaining, reset, NONE, 0
   end
   local is_late = hold_ends <= now
   if status == CANCELLED or not is_late and not is_held then
     return NOT_HELD, 0, remaining, reset, NONE, 0
-  elseif cost > MAX - used then
+  elseif cost > MAX - used - (is_late and reserved or reserved - held) then
     return OVERFLOW, 0, remaining, reset, NONE, 0
   end
   used = used + cost
@@ -195,5 +198,5 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
   end
   remaining = max(allowance - used - reserved, 0)
   return is_late and BOOKED_LATE or DONE, cost, remaining, period_end, WINDOW, period_start, new_state(), period_end,
-    pack_hold(SETTLED, hold_generation, hold_ends, cost), min(hold_ends + REMEMBERED, MAX)
+    pack_hold(is_late and SETTLED_LATE or SETTLED, hold_generation, hold_ends, cost), min(hold_ends + REMEMBERED, MAX)
 end

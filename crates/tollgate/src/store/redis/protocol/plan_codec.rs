@@ -263,6 +263,7 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
         Operation::Extend { token, more, hold } => (13, more, hold.us(), 0, token),
         // The script declines it: a standby in this process is the only user.
         Operation::LeaveAtMost { remaining } => (14, remaining, 0, 0, Token::NONE),
+        Operation::Usage => (15, 0, 0, 0, Token::NONE),
     }
 }
 
@@ -382,6 +383,11 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         3 => Verdict::Done { amount: number },
         4 => Verdict::BookedLate { amount: number },
         5 => Verdict::Recorded { amount: number, overdraft, free_at },
+        6 => {
+            let taken = i128::from(item.limit.reported_limit()) - i128::from(left);
+            let used = u64::try_from(taken - i128::from(number)).map_err(|_| NOT_EXACT)?;
+            Verdict::Usage { used, held: number }
+        }
         10 => Verdict::Declined(Decline::NotSupported),
         11 => Verdict::Declined(Decline::NotHeld),
         12 => Verdict::Declined(Decline::TooOld),

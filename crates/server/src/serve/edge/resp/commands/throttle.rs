@@ -169,6 +169,7 @@ impl<'b> ThrottleRequest<'b> {
             Verdict::Done { .. }
             | Verdict::Recorded { .. }
             | Verdict::BookedLate { .. }
+            | Verdict::Usage { .. }
             | Verdict::Declined(_) => return None,
         };
         reply.array(5);
