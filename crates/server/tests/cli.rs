@@ -965,7 +965,16 @@ fn old_names_of_flags_are_accepted_with_one_warning_and_not_listed() {
 #[test]
 fn serve_and_config_ignore_the_variables_of_client_commands() {
     // `serve` reads its configuration, and fails only because of the store.
-    let serve = ["serve", "--store", "redis://127.0.0.1:1", "--http", "127.0.0.1:0", "--resp", "off"];
+    let serve = [
+        "serve",
+        "--require-store",
+        "--store",
+        "redis://127.0.0.1:1",
+        "--http",
+        "127.0.0.1:0",
+        "--resp",
+        "off",
+    ];
     for (args, code) in [(&["config"][..], 0), (&serve, 3)] {
         let mut command = binary(args);
         command.env("TOLLGATE_SERVER", "http://localhost:8080").env("TOLLGATE_TOKEN", "tg_00");

@@ -1,6 +1,6 @@
 //! Deterministic simulation of several servers whose store fails.
 //!
-//! Each simulated server is a real [`Engine`] over a real guard. They share a model store behind a simulated network: replies
+//! Each simulated server is a real engine over a real guard. They share a model store behind a simulated network: replies
 //! are delayed and lost, the store comes and goes, replicas are promoted without the last writes, clocks differ and step,
 //! processes crash. Time and random numbers come from the seed, and one thread runs everything, so a seed always gives the
 //! same run.

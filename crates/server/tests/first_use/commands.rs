@@ -40,7 +40,7 @@ fn a_server_whose_store_is_down_exits_with_3() {
         let mut args = args.clone();
         args.extend(["--store", "redis://127.0.0.1:1"]);
         if args[0] == "serve" {
-            args.extend(["--http", "127.0.0.1:0", "--resp", "off", "--require-store", "true"]);
+            args.extend(["--http", "127.0.0.1:0", "--resp", "off", "--require-store"]);
         }
         let run = tollgate(folder.path(), &args);
         assert_eq!(run.code, Some(3), "{}: {}", args[0], run.stderr);

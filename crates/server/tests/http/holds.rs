@@ -203,8 +203,6 @@ fn every_state_of_a_reservation_answers_every_call_as_the_table_says() {
             let expected = match (attempt, state, call) {
                 // A cancelled reservation is closed: the first call took effect.
                 (1, "open", "cancel" | "refund") => "not-held",
-                // The store remembers the amount, and not that it came late.
-                (1, "expired", "settle") => "10",
                 _ => answer,
             };
             assert_eq!(found, expected, "{what}");

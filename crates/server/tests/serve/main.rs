@@ -303,7 +303,10 @@ fn a_server_starts_while_its_store_is_down_and_uses_it_when_it_is_back() {
     redis.kill9().expect("it can be killed");
     let server =
         start(&["--rules", &file, "--store", &url, "--hash-key-file", &key, "--store-deadline", "2s"]);
-    let down = server.wait_for("store_down");
+    // Logged before the server is ready.
+    let log = server.text();
+    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let down = events.into_iter().find(|event| event["event"] == "store_down").expect("an event");
     assert!(down["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{down}");
     let who = json!({ "tenant": "t", "user": "u" });
     let (status, answer) = check(&server, &who);

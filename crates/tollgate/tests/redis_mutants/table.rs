@@ -458,7 +458,7 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("quota", "usage counts reserved units as used", "return USED, reserved,", "return USED, 0,"),
     (
-        "ring",
+        "bucket_ring",
         "a credit of everything forgets the newest time",
         "change.dropped = min(change.dropped, high - 1)",
         "change.dropped = change.dropped",
@@ -538,7 +538,12 @@ pub(crate) const MUTANTS: &[(&str, &str, &str, &str)] = &[
         "    take_units(ends, units, hold_ends, held)\n    reserved = reserved - held",
         "    reserved = reserved - held",
     ),
-    ("quota", "a second settlement is booked again", "elseif status == SETTLED then", "elseif false then"),
+    (
+        "quota",
+        "a second settlement is booked again",
+        "elseif status == SETTLED or status == SETTLED_LATE then",
+        "elseif false then",
+    ),
     ("quota", "a late settlement is declined", "local is_late = hold_ends <= now", "local is_late = false"),
     (
         "quota",

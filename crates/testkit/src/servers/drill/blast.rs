@@ -356,7 +356,9 @@ fn answer_in_body(body: &str) -> Result<Answer, DrillError> {
     if body.contains(r#""code":"too-many-in-flight""#) {
         return Ok(Answer::Overloaded);
     }
-    decided(body.contains(r#""source":"store""#), body.contains(r#""allowed":true"#), &body)
+    // A remembered refusal repeats what the store said.
+    let by_store = [r#""source":"store""#, r#""source":"memory""#].iter().any(|source| body.contains(source));
+    decided(by_store, body.contains(r#""allowed":true"#), &body)
 }
 
 fn answer_in_reply(reply: &Value) -> Result<Answer, DrillError> {
@@ -366,7 +368,9 @@ fn answer_in_reply(reply: &Value) -> Result<Answer, DrillError> {
             let is = |name: &[u8], value: &Value| {
                 fields.chunks(2).any(|pair| pair == [Value::Bulk(name.to_vec()), value.clone()])
             };
-            let by_store = is(b"source", &Value::Bulk(b"store".to_vec()));
+            let from = |source: &[u8]| is(b"source", &Value::Bulk(source.to_vec()));
+            // A remembered refusal repeats what the store said.
+            let by_store = from(b"store") || from(b"memory");
             decided(by_store, is(b"allowed", &Value::Integer(1)), reply)
         }
         other => Err(format!("unexpected reply {other:?}").into()),

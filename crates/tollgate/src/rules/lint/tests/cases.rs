@@ -57,6 +57,21 @@ fn cases() -> Vec<Case> {
             one("limit: { sliding-log: 100000/h }"),
             one("limit: { sliding-log: 100000/h }, cost: 10"),
         ),
+        note(
+            "early-refusals",
+            one("limit: { sliding-window: 1000/min, counting: strict }, slices: { hold: 250ms }"),
+            one("limit: { sliding-window: 1000/min, counting: strict }"),
+        ),
+        Case {
+            other_findings: &["early-refusals"],
+            ..warning(
+                "shadow-slices",
+                one(
+                    "limit: { sliding-window: 1000/min, counting: strict }, mode: shadow, slices: { hold: 250ms }",
+                ),
+                one("limit: { sliding-window: 1000/min, counting: strict }, slices: { hold: 250ms }"),
+            )
+        },
         warning(
             "quota-without-zone",
             one("limit: { quota: 1000/month }"),

@@ -62,6 +62,12 @@ local function ring_to_counts(key, state)
   return table.concat(parts)
 end
 
+-- Lets the newest entry stay, so that time does not run backwards.
+local function keep_newest(change, high)
+  change.dropped = min(change.dropped, high - 1)
+  return change
+end
+
 local function bucket_ring(log, now, op, cost, _, extra, mark, numbers_at)
   local limit, width, buckets, strict, tick = unpack_from('<ddddd', batch, numbers_at)
   local ticks, window = width / tick, width * buckets

@@ -189,12 +189,6 @@ local function take_oldest(log, expired, high, base, given)
   return { dropped = dropped, base = (base - (WRAP - given)) % WRAP }
 end
 
--- Lets the newest entry stay, so that time does not run backwards.
-local function keep_newest(change, high)
-  change.dropped = min(change.dropped, high - 1)
-  return change
-end
-
 -- Applies a change to the log in memory: adds `cost` at `time`, or in the newest entry if it `moves` there; refunds units
 -- of the entry at `index`; or drops the oldest entries.
 local function edit_log(log, key, change)
