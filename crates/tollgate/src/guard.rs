@@ -111,8 +111,8 @@ impl<S> Guarded<S> {
 }
 
 impl<S: Store> Guarded<S> {
-    /// Gives unspent units of ended slices back to the store. Every check does this too, so only a server without checks
-    /// needs it.
+    /// Gives unspent units of ended slices back to the store. Every check does this too, and a task of the engine does it
+    /// while there are no checks.
     pub fn return_ended_slices(&self) {
         self.slices.return_ended(&self.store);
     }
