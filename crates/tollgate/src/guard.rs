@@ -76,7 +76,7 @@ impl<S> Guarded<S> {
     /// Replaces the monotonic clock, for simulations.
     #[must_use]
     pub fn with_clock(self, clock: MonotonicClock) -> Guarded<S> {
-        Guarded { clock, ..self }
+        Guarded { slices: self.slices.with_clock(clock.clone()), clock, ..self }
     }
 
     /// The store.
