@@ -194,7 +194,9 @@ async fn open(
             let remembers = opened.decides_by_its_own_clock();
             let store = TimedStore::new(opened, Arc::clone(calls));
             let store = Guarded::new(store, fleet_size).with_refusal_memory(remembers);
-            Ok((Backed::Redis(setup.build(store).map_err(refused)?), state))
+            let limiter = setup.build(store).map_err(refused)?;
+            limiter.start_maintenance();
+            Ok((Backed::Redis(limiter), state))
         }
     }
 }

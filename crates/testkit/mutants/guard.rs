@@ -87,4 +87,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "until: sent + REPEATED_MAX",
     ),
     ("refusal_memory", "a refusal remembered for lower costs", "cost >= refusal.cost", "true"),
+    (
+        "grants",
+        "a slice spent after its end",
+        "let end_us = sent_us.saturating_add(held.us());",
+        "let end_us = sent_us.saturating_add(id.hold.span().us());",
+    ),
+    (
+        "guard",
+        "a bucket slice without the margin",
+        "self.slices.apply(plan, &self.store).await",
+        "{
+            let mut whole = Plan::new();
+            for item in plan.items() {
+                let limit = match (item.limit, item.slices) {
+                    (tollgate_core::Limit::Bucket(bucket), Some(hold)) => {
+                        let margin = item.limit.slice_max(hold).unwrap_or(0);
+                        let (amount, ticks) = bucket.rate();
+                        let period = tollgate_core::Span::from_us(ticks * bucket.tick().us());
+                        let whole = tollgate_core::algorithm::bucket::Bucket::tokens(
+                            amount,
+                            period,
+                            bucket.capacity() + margin,
+                        );
+                        whole.map_or(item.limit, tollgate_core::Limit::Bucket)
+                    }
+                    _ => item.limit,
+                };
+                whole.push(tollgate_core::Item { limit, ..*item }).unwrap();
+            }
+            self.slices.apply(&whole, &self.store).await
+        }",
+    ),
 ];

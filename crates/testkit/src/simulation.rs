@@ -10,6 +10,7 @@
 //! - Every answer of the failure policies equals that of a naive model ([`standby`](self)), so that local limiters neither
 //!   forget nor run away (I14).
 //! - The store's admissions stay within each limit, apart from writes that a failover lost (I13).
+//! - What clients are admitted stays within the limit, also where servers hold and spend parts of it (I12).
 //! - Per process start and window, at most one share is admitted locally, however often the store comes and goes (I14).
 //! - A remembered refusal is repeated only until its time, for the same or a higher cost.
 //! - What is booked after an outage was not charged before.
@@ -39,6 +40,8 @@ pub struct Report {
     pub checks: u64,
     /// Checks that the store answered.
     pub by_store: u64,
+    /// Checks that parts of limits paid, which a server had booked before.
+    pub by_slice: u64,
     /// Checks that were refused because the store had just refused the same.
     pub by_memory: u64,
     /// Checks that a failure policy allowed.
@@ -85,10 +88,20 @@ pub fn simulate_many<S: Store + 'static>(
 
 impl Report {
     fn add(&mut self, other: &Report) {
-        let Report { runs, checks, by_store, by_memory, allowed_by_policy, refused_by_policy, seen } = other;
+        let Report {
+            runs,
+            checks,
+            by_store,
+            by_slice,
+            by_memory,
+            allowed_by_policy,
+            refused_by_policy,
+            seen,
+        } = other;
         self.runs += runs;
         self.checks += checks;
         self.by_store += by_store;
+        self.by_slice += by_slice;
         self.by_memory += by_memory;
         self.allowed_by_policy += allowed_by_policy;
         self.refused_by_policy += refused_by_policy;
@@ -98,10 +111,19 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { runs, checks, by_store, by_memory, allowed_by_policy, refused_by_policy, seen } = self;
+        let Report {
+            runs,
+            checks,
+            by_store,
+            by_slice,
+            by_memory,
+            allowed_by_policy,
+            refused_by_policy,
+            seen,
+        } = self;
         writeln!(
             f,
-            "{runs} runs, {checks} checks: {by_store} answered by the store, {by_memory} refused from memory, {allowed_by_policy} allowed and \
+            "{runs} runs, {checks} checks: {by_store} answered by the store, {by_slice} paid from slices, {by_memory} refused from memory, {allowed_by_policy} allowed and \
              {refused_by_policy} refused by policy"
         )?;
         let rows = seen.rows().map(|(name, count)| format!("{count} {name}"));

@@ -11,6 +11,7 @@ mod decision;
 mod explain;
 mod follow_up;
 mod keep_alive;
+mod maintenance;
 mod nonces;
 mod postpaid;
 mod sealed_receipts;

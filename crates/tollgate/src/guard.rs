@@ -76,7 +76,7 @@ impl<S> Guarded<S> {
     /// Replaces the monotonic clock, for simulations.
     #[must_use]
     pub fn with_clock(self, clock: MonotonicClock) -> Guarded<S> {
-        Guarded { clock, ..self }
+        Guarded { slices: self.slices.with_clock(clock.clone()), clock, ..self }
     }
 
     /// The store.
@@ -111,8 +111,8 @@ impl<S> Guarded<S> {
 }
 
 impl<S: Store> Guarded<S> {
-    /// Gives unspent units of ended slices back to the store. Every check does this too, so only a server without checks
-    /// needs it.
+    /// Gives unspent units of ended slices back to the store. Every check does this too, and a task of the engine does it
+    /// while there are no checks.
     pub fn return_ended_slices(&self) {
         self.slices.return_ended(&self.store);
     }

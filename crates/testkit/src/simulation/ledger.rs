@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{Operation, Outcome, Plan, Time};
 
+use super::network::StoreInstant;
 use super::rules::SimulatedRule;
 use crate::history::{CallResult, Checker, History, Record};
 
@@ -13,6 +14,8 @@ pub(super) struct Ledger {
     /// In the order in which the store applied them.
     applied: Vec<Applied>,
     local: Vec<Local>,
+    /// What clients were admitted under rules with slices.
+    sliced: Vec<Sliced>,
     /// By key: what was booked after the fact, in order.
     posted: BTreeMap<u128, u64>,
 }
@@ -24,6 +27,15 @@ struct Applied {
     at: Time,
     /// Whether a failover has lost it.
     is_lost: bool,
+}
+
+/// An admission under a rule with slices, by the store or from a part of the limit.
+#[derive(Clone, Debug)]
+pub(super) struct Sliced {
+    pub(super) rule: String,
+    pub(super) user: &'static str,
+    pub(super) cost: u64,
+    pub(super) instant: StoreInstant,
 }
 
 /// An admission of an item by a failure policy.
@@ -73,9 +85,14 @@ impl Ledger {
         self.local.extend(admitted);
     }
 
+    pub(super) fn note_sliced(&mut self, admitted: Sliced) {
+        self.sliced.push(admitted);
+    }
+
     /// Checks the sums. `is_one_time` says that all clocks showed the same time throughout.
     pub(super) fn check(&self, rules: &[SimulatedRule], is_one_time: bool) -> Result<(), String> {
         self.check_store(rules)?;
+        self.check_slices(rules)?;
         if is_one_time {
             self.check_shares(rules)?;
         }
@@ -84,7 +101,8 @@ impl Ledger {
 
     /// The store admits no more than the limit, apart from what failovers lost (I13).
     fn check_store(&self, rules: &[SimulatedRule]) -> Result<(), String> {
-        for rule in rules {
+        // Servers give units of slices back, so what was booked is not what was admitted.
+        for rule in rules.iter().filter(|rule| !rule.has_slices()) {
             let limit = rule.limit().map_err(|error| error.to_string())?;
             let mut history = History::new();
             // A clock that steps back counts as standing still.
@@ -98,6 +116,26 @@ impl Ledger {
             let verdict = Checker::new(limit).check(&history);
             if !verdict.over_admitted.is_empty() {
                 return Err(format!("I13: the store admitted too much under {}: {verdict}", rule.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// What clients were admitted stays within the limit, whoever holds parts of it (I12). Between two failovers, because
+    /// each may lose bookings.
+    fn check_slices(&self, rules: &[SimulatedRule]) -> Result<(), String> {
+        for rule in rules.iter().filter(|rule| rule.has_slices()) {
+            let limit = rule.limit().map_err(|error| error.to_string())?;
+            let mut history = History::new();
+            for Sliced { user, cost, instant, .. } in
+                self.sliced.iter().filter(|sliced| sliced.rule == rule.id)
+            {
+                let key = format!("{user} after {} failovers", instant.failovers);
+                history.push(Record::new(key, *cost, CallResult::Allow, instant.at, instant.at));
+            }
+            let verdict = Checker::new(limit).check(&history);
+            if !verdict.over_admitted.is_empty() {
+                return Err(format!("I12: slices of {} admitted too much: {verdict}", rule.id));
             }
         }
         Ok(())

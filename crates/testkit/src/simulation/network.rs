@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate::ManualClock;
-use tollgate_core::{Outcome, Plan, Retry, Span, Store, StoreError, Time, Verdict};
+use tollgate_core::{Operation, Outcome, Plan, Retry, Span, Store, StoreError, Time, Verdict};
 
 use super::executor::VirtualTime;
 use super::ledger::{Ledger, Local};
@@ -57,6 +57,16 @@ pub(super) struct ServerState {
     pub(super) refusals: Vec<Refusal>,
     /// The check that the store just failed to answer.
     pub(super) unanswered: Option<Unanswered>,
+    /// When the store applied the Plan that it just answered.
+    pub(super) answered: Option<StoreInstant>,
+}
+
+/// An instant of the store's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoreInstant {
+    pub(super) at: Time,
+    /// How many failovers came before. Each may lose writes and set the clock.
+    pub(super) failovers: u64,
 }
 
 /// A refusal that a server may repeat for a while.
@@ -192,6 +202,11 @@ impl Inner {
         Ok(outcome)
     }
 
+    /// Returns the store's time now.
+    pub(super) fn store_instant(&self, now: Time) -> StoreInstant {
+        StoreInstant { at: shifted(now, self.clock_offset_us), failovers: self.seen.failovers }
+    }
+
     fn delay(&mut self) -> Span {
         Span::from_us(self.random.below(self.faults.delay_us.max(1)) as u64)
     }
@@ -229,8 +244,8 @@ impl Link {
         move || start + Duration::from_micros(time.now().us() - began.us())
     }
 
-    /// Sends a Plan. Also returns whether the store applied it, which the server does not know.
-    async fn send(&self, plan: &Plan<'_>) -> (Result<Outcome, StoreError>, bool) {
+    /// Sends a Plan. Also returns when the store applied it, which the server does not know.
+    async fn send(&self, plan: &Plan<'_>) -> (Result<Outcome, StoreError>, Option<StoreInstant>) {
         let unanswered = || Err(StoreError::Transient("no answer".into()));
         let Network { time, .. } = &self.network;
         let sent = time.now();
@@ -246,39 +261,40 @@ impl Link {
             if delay.us().is_multiple_of(2) {
                 time.sleep(left()).await;
             }
-            return (unanswered(), false);
+            return (unanswered(), None);
         }
         time.sleep(delay.min(left())).await;
         if delay >= DEADLINE || self.network.lock().faults.down {
             self.network.lock().seen.late += 1;
             time.sleep(left()).await;
-            return (unanswered(), false);
+            return (unanswered(), None);
         }
-        let (applied, is_lost, delay) = {
+        let (applied, instant, is_lost, delay) = {
             let mut inner = self.network.lock();
             if inner.faults.rejects_credentials {
                 inner.seen.rejected += 1;
-                return (Err(StoreError::Misconfigured("WRONGPASS".into())), false);
+                return (Err(StoreError::Misconfigured("WRONGPASS".into())), None);
             }
             let applied = inner.apply(plan, time.now());
+            let instant = Some(inner.store_instant(time.now()));
             let is_lost = inner.random.below(100) < faults.lost_replies;
-            (applied, is_lost, inner.delay())
+            (applied, instant, is_lost, inner.delay())
         };
         let is_late = delay >= left();
         time.sleep(if is_lost { left() } else { delay.min(left()) }).await;
         if is_lost || is_late {
             let seen = &mut self.network.lock().seen;
             *(if is_lost { &mut seen.lost_replies } else { &mut seen.late }) += 1;
-            return (unanswered(), true);
+            return (unanswered(), instant);
         }
-        (applied, true)
+        (applied, instant)
     }
 }
 
 impl Store for Link {
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
         let sent = self.network.time.now();
-        let (answer, was_applied) = self.send(plan).await;
+        let (answer, applied) = self.send(plan).await;
         let now = self.now();
         let mut inner = self.network.lock();
         let server = &mut inner.servers[self.server];
@@ -288,6 +304,7 @@ impl Store for Link {
         }
         match &answer {
             Ok(outcome) => {
+                server.answered = applied;
                 server.standby.follow(plan, outcome);
                 server.refusals.extend(refusals(plan, outcome, sent));
             }
@@ -299,7 +316,7 @@ impl Store for Link {
                     process,
                     cost: item.operation.cost().unwrap_or(0),
                     at: now,
-                    was_applied,
+                    was_applied: applied.is_some(),
                 });
                 let charges = charges.collect();
                 let is_allowed = server.standby.answer(plan, error, now);
@@ -310,8 +327,20 @@ impl Store for Link {
     }
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
+        let mut inner = self.network.lock();
+        let Faults { down, rejects_credentials, .. } = inner.faults;
+        // A return is sent once. What is booked after the fact would be sent again until it arrives.
+        let is_return = plan.items().iter().all(|item| matches!(item.operation, Operation::Refund { .. }));
+        if is_return && (down || rejects_credentials || inner.servers[self.server].is_cut_off) {
+            return;
+        }
         // No limiter follows an answer that is not awaited.
-        drop(self.network.lock().apply(plan, self.network.time.now()));
+        drop(inner.apply(plan, self.network.time.now()));
+    }
+
+    /// Counts failovers: a server sees each at once, by its broken connection.
+    fn generation(&self) -> u64 {
+        self.network.lock().seen.failovers
     }
 
     fn now(&self) -> Time {

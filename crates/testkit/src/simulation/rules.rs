@@ -12,6 +12,8 @@ pub(super) struct SimulatedRule {
     pub(super) id: &'static str,
     counts: Counts,
     pub(super) policy: Policy,
+    /// For how long a server may spend a part of the limit that it has booked; 0 if the rule has no slices.
+    hold_ms: u64,
     /// The actions that it matches.
     actions: &'static str,
 }
@@ -35,11 +37,19 @@ pub(super) enum Policy {
 /// The actions of requests.
 pub(super) const ACTIONS: [&str; 5] = ["window", "bucket", "both", "capped", "strict"];
 
+/// The actions of hot keys, whose rules have slices. The last one is counted by a rule without slices too.
+pub(super) const HOT_ACTIONS: [&str; 3] = ["hot-window", "hot-bucket", "hot-both"];
+
+/// The longest time for which a server holds a part of a limit.
+pub(super) const HOLD_MAX: Span = Span::from_ms(1_000);
+
 /// Draws the rules of a run.
 pub(super) fn draw(random: &mut Random) -> Vec<SimulatedRule> {
     let mut from = |least: usize, end: usize| (least + random.below(end - least)) as u64;
     let window = |limit, seconds| Counts::Window { limit, seconds };
-    let rule = |id, counts, policy, actions| SimulatedRule { id, counts, policy, actions };
+    let rule = |id, counts, policy, actions| SimulatedRule { id, counts, policy, hold_ms: 0, actions };
+    let sliced = |rule: SimulatedRule, hold_ms| SimulatedRule { hold_ms, ..rule };
+    let policy = if from(0, 2) == 0 { Policy::Open } else { Policy::Closed };
     vec![
         rule(
             "window-share",
@@ -61,13 +71,31 @@ pub(super) fn draw(random: &mut Random) -> Vec<SimulatedRule> {
         ),
         rule("window-open", window(from(10, 60), from(2, 6)), Policy::Open, "[capped, window]"),
         rule("window-closed", window(from(10, 60), from(2, 6)), Policy::Closed, "[strict]"),
+        sliced(
+            rule("window-sliced", window(from(60, 160), from(1, 4)), policy, "[hot-window, hot-both]"),
+            from(200, HOLD_MAX.us() as usize / 1_000 + 1),
+        ),
+        sliced(
+            rule(
+                "bucket-sliced",
+                Counts::Bucket { per_second: from(20, 60), burst: from(90, 160) },
+                policy,
+                "[hot-bucket]",
+            ),
+            from(300, HOLD_MAX.us() as usize / 1_000 + 1),
+        ),
+        rule("window-beside", window(from(20, 120), from(1, 4)), policy, "[hot-both]"),
     ]
 }
 
 /// Returns the rules file.
 pub(super) fn yaml(rules: &[SimulatedRule]) -> String {
     let lines = rules.iter().map(|rule| {
-        let SimulatedRule { id, counts, policy, actions } = rule;
+        let SimulatedRule { id, counts, policy, hold_ms, actions } = rule;
+        let slices = match hold_ms {
+            0 => String::new(),
+            ms => format!(", slices: {{ hold: {ms}ms }}"),
+        };
         let limit = match counts {
             Counts::Window { limit, seconds } => format!("{{ fixed-window: {limit}/{seconds}s }}"),
             Counts::Bucket { per_second, burst } => {
@@ -82,13 +110,18 @@ pub(super) fn yaml(rules: &[SimulatedRule]) -> String {
             Policy::Cap { amount, seconds } => format!("cap {amount}/{seconds}s"),
         };
         format!(
-            "  - {{ id: {id}, match: {{ action: {actions} }}, per: user, limit: {limit}, cost: request, on_failure: {policy} }}\n"
+            "  - {{ id: {id}, match: {{ action: {actions} }}, per: user, limit: {limit}, cost: request, on_failure: {policy}{slices} }}\n"
         )
     });
     format!("version: 1\nrules:\n{}", lines.collect::<String>())
 }
 
 impl SimulatedRule {
+    /// Whether servers take parts of the limit.
+    pub(super) const fn has_slices(&self) -> bool {
+        self.hold_ms > 0
+    }
+
     /// The limit in the store.
     pub(super) fn limit(&self) -> Result<Limit, LimitError> {
         self.scaled(1, 1)

@@ -12,8 +12,9 @@ use tollgate_core::{Attributes, Span, Store, SubjectHasher, Time};
 
 use super::Report;
 use super::executor::{Executor, VirtualTime};
+use super::ledger::Sliced;
 use super::network::{DEADLINE, Faults, Link, Network, REPEATED_MAX, ServerState};
-use super::rules::{self, ACTIONS, SimulatedRule};
+use super::rules::{self, ACTIONS, HOLD_MAX, HOT_ACTIONS, SimulatedRule};
 use super::standby::Standby;
 use crate::random::Random;
 
@@ -26,6 +27,9 @@ const USERS: [&str; 2] = ["ann", "bob"];
 const PAUSE_US: usize = 60_000;
 /// The largest difference or step of a clock, in microseconds.
 const CLOCK_US: usize = 1_500_000;
+/// The most checks of a hot key in a row, and the pause between two, in microseconds.
+const BURST: usize = 150;
+const BURST_PAUSE_US: u64 = 200;
 
 pub(super) fn run<S: Store + 'static>(seed: u64, guard: &impl Fn(Link, u32) -> S) -> Result<Report, String> {
     let mut simulation = Simulation::new(seed, guard)?;
@@ -72,6 +76,7 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
             restarts: 0,
             refusals: Vec::new(),
             unanswered: None,
+            answered: None,
         });
         let servers = servers.collect();
         let network = Network::new(time.clone(), Random::new(random.bits()), servers);
@@ -111,15 +116,37 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
         if with_faults && self.random.below(6) == 0 {
             self.change_faults()?;
         }
-        self.send(!with_faults);
+        if self.random.below(8) == 0 {
+            self.burst(!with_faults);
+        } else {
+            let server = self.random.below(self.engines.len());
+            let action = ACTIONS[self.random.below(ACTIONS.len())];
+            let user = USERS[self.random.below(USERS.len())];
+            let cost = [1, 1, 1, 2, 3][self.random.below(5)];
+            self.send(server, action, user, cost, !with_faults);
+        }
         self.results.borrow_mut().problem.take().map_or(Ok(()), Err)
     }
 
-    fn send(&mut self, must_be_exact: bool) {
+    /// Sends many checks of a hot key to one server, few of one, or many in a row.
+    fn burst(&mut self, must_be_exact: bool) {
         let server = self.random.below(self.engines.len());
-        let action = ACTIONS[self.random.below(ACTIONS.len())];
-        let user = USERS[self.random.below(USERS.len())];
-        let cost = [1, 1, 1, 2, 3][self.random.below(5)];
+        let action = HOT_ACTIONS[self.random.below(HOT_ACTIONS.len())];
+        let checks = [BURST / 8, BURST][self.random.below(2)];
+        for _ in 0..1 + self.random.below(checks) {
+            self.send(server, action, USERS[0], 1, must_be_exact);
+            self.executor.run_until(self.time.now().plus(Span::from_us(BURST_PAUSE_US)));
+        }
+    }
+
+    fn send(
+        &mut self,
+        server: usize,
+        action: &'static str,
+        user: &'static str,
+        cost: u64,
+        must_be_exact: bool,
+    ) {
         let engine = self.engines[server].clone();
         let (network, results, sent) = (self.network.clone(), Rc::clone(&self.results), self.time.now());
         let process = network.lock().servers[server].restarts;
@@ -132,6 +159,7 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
                 return;
             }
             let unanswered = inner.servers[server].unanswered.take();
+            let answered = inner.servers[server].answered.take();
             let mut results = results.borrow_mut();
             results.report.checks += 1;
             let took = network.time.now().us() - sent.us();
@@ -141,7 +169,9 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
                     results.problem.get_or_insert(problem);
                 }
             };
-            expect(took <= DEADLINE.us(), format!("I18: {} took {took} us", what()));
+            // A check whose larger charge is refused is sent again with its own cost.
+            let calls = if HOT_ACTIONS.contains(&action) { 2 } else { 1 };
+            expect(took <= calls * DEADLINE.us(), format!("I18: {} took {took} us", what()));
             let decision = match decided {
                 Ok(decision) => decision,
                 Err(error) => return expect(false, format!("{}: {error}", what())),
@@ -160,8 +190,20 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
                 return;
             }
             let Some(unanswered) = unanswered else {
-                expect(decision.source() == Source::Store, format!("{}: not by the store", what()));
-                results.report.by_store += 1;
+                let source = decision.source();
+                expect(matches!(source, Source::Store | Source::Slice), format!("{}: by {source:?}", what()));
+                for rule in decision.rules().filter(|_| HOT_ACTIONS.contains(&action) && decision.allowed()) {
+                    let instant = match rule.outcome().by {
+                        AnsweredBy::Slice => Some(inner.store_instant(network.time.now())),
+                        _ => answered,
+                    };
+                    if let Some(instant) = instant {
+                        let rule = rule.id().to_owned();
+                        inner.ledger.note_sliced(Sliced { rule, user, cost, instant });
+                    }
+                }
+                let by_slice = source == Source::Slice;
+                *(if by_slice { &mut results.report.by_slice } else { &mut results.report.by_store }) += 1;
                 return;
             };
             expect(!must_be_exact, format!("I21: {} has no store after the faults", what()));
@@ -201,6 +243,7 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
                 inner.seen.restarts += 1;
                 inner.servers[server].restarts += 1;
                 inner.servers[server].refusals.clear();
+                inner.servers[server].answered = None;
                 inner.servers[server].standby = Standby::new(&self.rules, servers as u64);
                 drop(inner);
                 self.engines[server] = self.start(server, servers)?;
@@ -214,18 +257,22 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
         inner.faults = Faults::default();
         inner.servers.iter_mut().for_each(|server| server.is_cut_off = false);
         drop(inner);
-        // Checks that are still in flight may be lost.
-        self.executor.run_until(self.time.now().plus(DEADLINE));
+        // Checks that are still in flight may be lost. Those of hot keys may take two calls.
+        self.executor.run_until(self.time.now().plus(DEADLINE).plus(DEADLINE));
     }
 
     /// Compares what the servers see, then checks the sums.
     fn finish(mut self) -> Result<Report, String> {
-        // Until then a server may repeat a refusal.
-        self.executor.run_until(self.time.now().plus(REPEATED_MAX));
+        // Until then a server may repeat a refusal, or hold a part of a limit.
+        self.executor.run_until(self.time.now().plus(REPEATED_MAX).plus(HOLD_MAX));
         if self.executor.running() > 0 {
             return Err(format!("I18: {} checks never ended", self.executor.running()));
         }
-        for action in ACTIONS {
+        // The first call after the end of a part gives it back.
+        for engine in self.engines.clone() {
+            self.peek(engine, HOT_ACTIONS[0], USERS[0])?;
+        }
+        for action in ACTIONS.into_iter().chain(HOT_ACTIONS) {
             for user in USERS {
                 let seen = self.engines.clone().into_iter().map(|engine| self.peek(engine, action, user));
                 let seen = seen.collect::<Result<Vec<_>, _>>()?;

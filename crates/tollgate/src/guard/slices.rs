@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::{Answer, Item, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Verdict};
 
-use super::FleetSize;
+use super::{FleetSize, MonotonicClock};
 use crate::engine::new_nonce;
 use grants::{AccountId, Booked, Ended, GrantBook, Spent};
 use returns::Owner;
@@ -59,8 +59,9 @@ pub(super) struct Slices {
     next_due_us: [AtomicU64; BOOKS],
     /// The store's generation in which the grants were booked.
     generation: AtomicU64,
-    /// A monotonic clock, in microseconds.
-    clock_us: Box<dyn Fn() -> u64 + Send + Sync>,
+    clock: MonotonicClock,
+    /// The instant from which microseconds are counted.
+    origin: Instant,
     fleet: Arc<FleetSize>,
     counters: Counters,
 }
@@ -83,19 +84,21 @@ struct Sent<'a> {
 
 impl Slices {
     pub(super) fn new(fleet: Arc<FleetSize>) -> Slices {
-        let origin = Instant::now();
-        Slices::with_clock(fleet, move || u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX))
-    }
-
-    fn with_clock(fleet: Arc<FleetSize>, clock_us: impl Fn() -> u64 + Send + Sync + 'static) -> Slices {
+        let clock = MonotonicClock::default();
         Slices {
             books: Default::default(),
             next_due_us: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             generation: AtomicU64::new(0),
-            clock_us: Box::new(clock_us),
+            origin: clock.now(),
+            clock,
             fleet,
             counters: Counters::default(),
         }
+    }
+
+    /// Replaces the clock. Only before the first check.
+    pub(super) fn with_clock(self, clock: MonotonicClock) -> Slices {
+        Slices { origin: clock.now(), clock, ..self }
     }
 
     /// Whether some items of this Plan may be paid from grants.
@@ -199,7 +202,8 @@ impl Slices {
     }
 
     fn now_us(&self) -> u64 {
-        (self.clock_us)()
+        let elapsed = self.clock.now().saturating_duration_since(self.origin);
+        u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Drops all grants if the store may have lost what it acknowledged: a grant must not be spent that is not booked.

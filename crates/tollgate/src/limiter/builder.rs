@@ -195,7 +195,11 @@ impl LimiterBuilder {
             },
             #[cfg(feature = "redis")]
             StoreChoice::Redis(settings) => redis(setup, *settings, fleet, require_store).await?,
-            StoreChoice::Custom(store) => Backing::Custom(setup.build(Guarded::new(store, fleet))?),
+            StoreChoice::Custom(store) => {
+                let engine = setup.build(Guarded::new(store, fleet))?;
+                engine.start_maintenance();
+                Backing::Custom(engine)
+            }
         };
         Ok(Limiter { backing })
     }
@@ -222,7 +226,9 @@ async fn redis(
         answered => answered.map_err(|error| BuildError::Store(Box::new(error)))?,
     }
     let remembers = store.decides_by_its_own_clock();
-    Ok(Backing::Redis(setup.build(Guarded::new(store, fleet).with_refusal_memory(remembers))?))
+    let engine = setup.build(Guarded::new(store, fleet).with_refusal_memory(remembers))?;
+    engine.start_maintenance();
+    Ok(Backing::Redis(engine))
 }
 
 /// What is before `://`, or the whole text up to the first character that cannot be part of a scheme.

@@ -86,6 +86,34 @@ fn three_limiters_with_slices_admit_exactly_the_limit_of_a_hot_key() {
 }
 
 #[test]
+fn an_idle_limiter_gives_its_slices_back() {
+    const LIMIT: u64 = 10_000;
+    const CHECKS: u64 = 500;
+    let server = Server::start(Flavour::Redis70).unwrap();
+    let runtime = runtime();
+    let mut limiters = limiters(&server, &runtime, "{ quota: 10000/1h, period: rolling }");
+    let (idle, other) = (limiters.remove(0), limiters.remove(0));
+    let remaining = || {
+        let peeked =
+            runtime.block_on(other.peek(tollgate::Request::from([("user", "hot")]).cost(0))).unwrap();
+        peeked.rules().next().and_then(|rule| rule.remaining()).unwrap()
+    };
+    runtime.block_on(async {
+        for _ in 0..CHECKS {
+            assert!(idle.check([("user", "hot")]).await.unwrap().allowed());
+        }
+    });
+    let booked = LIMIT - remaining();
+    assert!(booked > CHECKS, "{booked} units are booked for {CHECKS} checks, so none is held");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while remaining() < LIMIT - CHECKS {
+        assert!(Instant::now() < deadline, "{} units never came back", LIMIT - CHECKS - remaining());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(remaining(), LIMIT - CHECKS);
+}
+
+#[test]
 fn a_local_check_takes_microseconds() {
     const CHECKS: usize = 20_000;
     let server = Server::start(Flavour::Redis70).unwrap();

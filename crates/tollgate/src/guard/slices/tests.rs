@@ -1,6 +1,7 @@
 //! Servers with slices over one store, on a manual clock.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::algorithm::bucket::Bucket;
@@ -85,8 +86,11 @@ impl Bench {
         let store = SlowStore::new();
         let fleet = Arc::new(FleetSize::stated(servers));
         let server = |_| {
-            let clock = store.clock.clone();
-            Slices::with_clock(Arc::clone(&fleet), move || clock.now().us())
+            let (clock, base) = (store.clock.clone(), Instant::now());
+            let start_us = clock.now().us();
+            Slices::new(Arc::clone(&fleet)).with_clock(MonotonicClock::simulated(move || {
+                base + Duration::from_micros(clock.now().us().saturating_sub(start_us))
+            }))
         };
         let servers = (0..servers).map(server).collect();
         let keyspaces = (0..3).map(|rule| Keyspace::new("test", &format!("rule-{rule}")).unwrap()).collect();
