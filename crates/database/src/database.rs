@@ -10,7 +10,7 @@ use crate::ledger::{
 use crate::migrations::{KNOWN, Status};
 use crate::postgres::Postgres;
 use crate::sqlite::Sqlite;
-use crate::transaction::{self, Batch, Receipt};
+use crate::transaction::{self, Batch, Receipt, Unbalanced};
 use crate::url::{DatabaseUrl, Location};
 
 /// Writer of corrections and grants, which are written to the database first.
@@ -133,21 +133,22 @@ impl Database {
             _ => Event::Grant(change),
         };
         let record = Record { event, detail: Detail::Entries, request: None, ..template.clone() };
-        let account = record.account.clone();
-        self.register(ADMINISTRATION, "administration", now_us).await?;
+        let settings = self.settings;
         let mut tries = 1;
         loop {
-            let after = self.cursor(ADMINISTRATION).await?.unwrap_or(0);
-            let batch = Batch { writer: ADMINISTRATION, after, records: vec![record.clone()], now_us };
-            match self.post(batch).await {
-                // Another administrator was faster.
-                Err(Error::CursorMoved { .. }) if tries < TRIES => tries += 1,
-                Err(error) => return Err(error),
-                Ok(_) => break,
+            let record = record.clone();
+            let done =
+                transact!(self, |sql| transaction::change(sql, ADMINISTRATION, &record, settings, now_us));
+            match done {
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                done => return done,
             }
         }
-        let balance = self.balances(vec![account.clone()]).await?.remove(&account);
-        Ok(balance.map_or(0, |balance| balance.extra_no))
+    }
+
+    /// Returns the accounts whose stored balance is not the sum of their entries. An intact ledger has none.
+    pub async fn unbalanced(&self) -> Result<Vec<Unbalanced>, Error> {
+        transact!(self, |sql| transaction::unbalanced(sql))
     }
 
     /// Returns the balance of each account that has one.

@@ -16,5 +16,5 @@ mod url;
 pub use database::Database;
 pub use error::Error;
 pub use migrations::Status;
-pub use transaction::{Batch, Receipt};
+pub use transaction::{Batch, Receipt, Unbalanced};
 pub use url::{DatabaseUrl, UrlError};

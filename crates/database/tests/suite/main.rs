@@ -67,6 +67,8 @@ async fn suite<F: Fresh>(fresh: &mut F) {
     cases::a_heartbeat_notices_a_database_that_was_set_back(fresh).await;
     cases::a_changed_row_breaks_the_chain(fresh).await;
     cases::changes_are_numbered_upwards_and_leave_posted_alone(fresh).await;
+    cases::concurrent_changes_return_their_own_numbers(fresh).await;
+    cases::a_balance_that_is_not_the_sum_of_its_entries_is_found(fresh).await;
     cases::totals_fold_a_second_into_one_row(fresh).await;
     cases::concurrent_writers_lose_nothing(fresh).await;
 }
