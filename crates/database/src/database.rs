@@ -15,6 +15,8 @@ use crate::url::{DatabaseUrl, Location};
 
 /// Writer of corrections and grants, which are written to the database first.
 const ADMINISTRATION: Id = Id([0; 16]);
+/// Writer of the ends of reservations that nobody settled.
+const EXPIRY: Id = Id([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 /// Number of times that a transaction is repeated when another one was in its way.
 const TRIES: usize = 16;
 
@@ -144,6 +146,25 @@ impl Database {
                 done => return done,
             }
         }
+    }
+
+    /// Ends open reservations whose time was over before `before_us`, at most `max`. Returns how many ended.
+    pub async fn expire(&self, before_us: i64, max: i64, now_us: i64) -> Result<usize, Error> {
+        let settings = self.settings;
+        let mut tries = 1;
+        loop {
+            let done =
+                transact!(self, |sql| transaction::expire(sql, EXPIRY, before_us, max, settings, now_us));
+            match done {
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Records that the writer has ended and will post nothing more.
+    pub async fn close(&self, writer: Id) -> Result<(), Error> {
+        transact!(self, |sql| transaction::close(sql, writer))
     }
 
     /// Returns the accounts whose stored balance is not the sum of their entries. An intact ledger has none.

@@ -38,6 +38,12 @@ pub enum Error {
     /// The thread that owns the SQLite connection has ended.
     #[error("the writer thread of the database {} has ended", .0.display())]
     WriterEnded(PathBuf),
+    /// The system has no random numbers.
+    #[error("the system has no random numbers")]
+    Random(#[source] getrandom::Error),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] crate::journal::JournalError),
     /// The schema is older than this program.
     #[error("the schema has version {applied}, this program needs {known}; run `migrate` first")]
     NotMigrated {

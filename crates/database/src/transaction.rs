@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 use crate::ledger::{
-    Account, Balance, Block, Entry, Hash, Hold, HoldState, Id, Keys, Kind, Posted, Record, RequestRow,
-    RequestState, Rows, Settings, Subject, chain, post,
+    Account, Balance, Block, Detail, Entry, Event, Hash, Hold, HoldState, Id, Keys, Kind, Posted, Record,
+    RequestRow, RequestState, Rows, Settings, Subject, chain, post,
 };
 use crate::sql::{Columns, Row, Sql, Value};
 
@@ -93,11 +93,8 @@ pub(crate) async fn change<S: Sql>(
     settings: Settings,
     now_us: i64,
 ) -> Result<i64, Error> {
-    register(sql, writer, "administration", now_us).await?;
     // The lock lets administrators wait for each other.
-    let select = format!("SELECT shipped_seq FROM writer WHERE id = $1{}", S::LOCK);
-    let row = only(sql.run(&select, vec![vec![writer.into()]]).await?);
-    let after = row.map_or(Ok(0), |row| Columns::of(row).int("shipped_seq"))?;
+    let after = last_of(sql, writer, "administration", now_us).await?;
     let batch = Batch { writer, after, records: vec![record.clone()], now_us };
     let receipt = commit(sql, &batch, settings).await?;
     receipt
@@ -138,6 +135,52 @@ pub(crate) async fn unbalanced(sql: &mut impl Sql) -> Result<Vec<Unbalanced>, Er
         })
     };
     sql.run(select, vec![vec![]]).await?.into_iter().flatten().map(read).collect()
+}
+
+/// Ends open reservations whose time is over, at most `max`, and returns how many.
+pub(crate) async fn expire<S: Sql>(
+    sql: &mut S,
+    writer: Id,
+    before_us: i64,
+    max: i64,
+    settings: Settings,
+    now_us: i64,
+) -> Result<usize, Error> {
+    let select = "SELECT r.rule, r.subject, r.period, r.token, b.ends, b.allowance, b.allowance_at FROM reservation r \
+                  JOIN balance b ON b.rule = r.rule AND b.subject = r.subject AND b.period = r.period \
+                  WHERE r.state = 'open' AND r.until_at < $1 ORDER BY r.until_at LIMIT $2";
+    let due = sql.run(select, vec![vec![before_us.into(), max.into()]]).await?;
+    let read = |row: Row| {
+        let mut columns = Columns::of(row);
+        let subject = Subject { rule: columns.text("rule")?.into(), id: Id(columns.bytes("subject")?) };
+        let account = Account { subject, period_us: columns.int("period")? };
+        let token = Id(columns.bytes("token")?);
+        let (ends_us, allowance) = (columns.int("ends")?, columns.int("allowance")?);
+        let at_us = columns.int("allowance_at")?;
+        let (detail, event) = (Detail::Entries, Event::Expire { token });
+        Ok(Record { account, ends_us, allowance, at_us, rev: 0, detail, request: None, event })
+    };
+    let records: Vec<Record> = due.into_iter().flatten().map(read).collect::<Result<_, Error>>()?;
+    if records.is_empty() {
+        return Ok(0);
+    }
+    let after = last_of(sql, writer, "expiry", now_us).await?;
+    let count = records.len();
+    commit(sql, &Batch { writer, after, records, now_us }, settings).await?;
+    Ok(count)
+}
+
+/// Registers a writer that has no journal, locks it, and returns its cursor.
+async fn last_of<S: Sql>(sql: &mut S, writer: Id, name: &str, now_us: i64) -> Result<i64, Error> {
+    register(sql, writer, name, now_us).await?;
+    let select = format!("SELECT shipped_seq FROM writer WHERE id = $1{}", S::LOCK);
+    let row = only(sql.run(&select, vec![vec![writer.into()]]).await?);
+    row.map_or(Ok(0), |row| Columns::of(row).int("shipped_seq"))
+}
+
+/// Records that a writer has ended and will post nothing more.
+pub(crate) async fn close(sql: &mut impl Sql, writer: Id) -> Result<(), Error> {
+    sql.run("UPDATE writer SET state = 'closed' WHERE id = $1", vec![vec![writer.into()]]).await.map(drop)
 }
 
 /// The compare-and-set of the cursor. Returns the number of blocks and the head of the chain.

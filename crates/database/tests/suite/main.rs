@@ -3,6 +3,7 @@
 mod cases;
 mod rules;
 mod story;
+mod writer;
 
 use cases::Fresh;
 use tempfile::TempDir;
@@ -70,6 +71,10 @@ async fn suite<F: Fresh>(fresh: &mut F) {
     cases::concurrent_changes_return_their_own_numbers(fresh).await;
     cases::a_balance_that_is_not_the_sum_of_its_entries_is_found(fresh).await;
     cases::totals_fold_a_second_into_one_row(fresh).await;
+    writer::the_journal_of_a_killed_process_is_posted_once(fresh).await;
+    writer::a_record_is_committed_when_its_wait_ends(fresh).await;
+    writer::a_database_that_was_set_back_gets_the_journal_again(fresh).await;
+    writer::reservations_expire_in_the_database(fresh).await;
     cases::concurrent_writers_lose_nothing(fresh).await;
 }
 
