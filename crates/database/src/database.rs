@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 use crate::Error;
 use crate::ledger::{
@@ -9,13 +10,14 @@ use crate::ledger::{
 };
 use crate::migrations::{KNOWN, Status};
 use crate::postgres::Postgres;
+use crate::reports::{self, Filter, Writer};
 use crate::sqlite::Sqlite;
 use crate::transaction::{self, Batch, Receipt, Unbalanced};
 use crate::url::{DatabaseUrl, Location};
 
 /// Writer of corrections and grants, which are written to the database first.
 const ADMINISTRATION: Id = Id([0; 16]);
-/// Writer of the ends of reservations that nobody settled.
+/// Writer of the ends of reservations that were not settled in time.
 const EXPIRY: Id = Id([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 /// Number of times that a transaction is repeated when another one was in its way.
 const TRIES: usize = 16;
@@ -84,6 +86,14 @@ impl Database {
             Backend::Postgres(postgres) => postgres.migrate().await?,
         }
         self.status().await
+    }
+
+    /// Copies a SQLite database to a new file, as of one instant. PostgreSQL has its own tools.
+    pub async fn backup(&self, to: &Path) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.backup(to).await,
+            Backend::Postgres(_) => Err(Error::BackupNotSupported),
+        }
     }
 
     /// Registers a writer with an empty journal. Registering it again changes nothing.
@@ -175,6 +185,28 @@ impl Database {
     /// Returns the balance of each account that has one.
     pub async fn balances(&self, accounts: Vec<Account>) -> Result<BTreeMap<Account, Balance>, Error> {
         transact!(self, |sql| transaction::balances(sql, accounts, ""))
+    }
+
+    /// Returns all writers, oldest first.
+    pub async fn writers(&self) -> Result<Vec<Writer>, Error> {
+        transact!(self, |sql| reports::writers(sql))
+    }
+
+    /// Returns the balances of the accounts that match, by rule, period and subject.
+    pub async fn usage(&self, filter: &Filter) -> Result<Vec<(Account, Balance)>, Error> {
+        let filter = filter.clone();
+        transact!(self, |sql| reports::usage(sql, &filter))
+    }
+
+    /// Returns up to `max` entries that match after a position (writer, sequence number, index), in that order.
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        after: (Id, i64, i64),
+        max: i64,
+    ) -> Result<Vec<(Id, Entry)>, Error> {
+        let filter = filter.clone();
+        transact!(self, |sql| reports::page(sql, &filter, after, max))
     }
 
     /// Returns the entries of a writer in order.

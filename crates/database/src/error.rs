@@ -60,6 +60,9 @@ pub enum Error {
         /// Version that this program knows.
         known: u32,
     },
+    /// PostgreSQL is backed up by its own tools.
+    #[error("this command copies SQLite only; use `pg_dump` or continuous archiving for PostgreSQL")]
+    BackupNotSupported,
     /// A commit would not wait for the disk.
     #[error("`synchronous_commit` is off: a commit could be lost after it was acknowledged")]
     CommitNotDurable,

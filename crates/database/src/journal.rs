@@ -333,7 +333,7 @@ impl JournalReader {
         self.seq = seq;
     }
 
-    /// Returns up to `max` records that follow. An empty answer means that there is none yet.
+    /// Returns up to `max` records that follow. The answer is empty while the journal has no more.
     pub(crate) fn next(&mut self, max: usize) -> Result<Vec<Frame>, JournalError> {
         loop {
             let Some((name, offset)) = self.at.clone() else {

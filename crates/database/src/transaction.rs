@@ -56,7 +56,7 @@ pub struct Batch {
     pub now_us: i64,
 }
 
-const ENTRY: &str = "seq, n, kind, rule, subject, period, at, rev, d_posted, d_pending, d_granted, token, request, \
+pub(crate) const ENTRY: &str = "seq, n, kind, rule, subject, period, at, rev, d_posted, d_pending, d_granted, token, request, \
                      nonce, cause, actor";
 
 /// Posts the batch, if the cursor is where the batch begins.
@@ -425,7 +425,7 @@ async fn append(sql: &mut impl Sql, block: &Block, entries: &[Entry], head: Hash
     sql.run(update, vec![vec![number.into(), head.as_slice().into(), writer.into()]]).await.map(drop)
 }
 
-fn entry(row: Row) -> Result<Entry, Error> {
+pub(crate) fn entry(row: Row) -> Result<Entry, Error> {
     let mut columns = Columns::of(row);
     Ok(Entry {
         seq: columns.int("seq")?,

@@ -122,7 +122,7 @@ pub(crate) async fn a_database_that_was_set_back_gets_the_journal_again<F: Fresh
     writer.close().await;
 }
 
-/// Reservations that nobody settles end by themselves.
+/// Reservations that are not settled end by themselves.
 pub(crate) async fn reservations_expire_in_the_database<F: Fresh>(fresh: &mut F) {
     let database = database(&fresh.url()).await;
     database.register(KILLED, "test", 1).await.expect("it registers");

@@ -58,6 +58,11 @@ fn cases() -> Vec<Case> {
             one("limit: { sliding-log: 100000/h }, cost: 10"),
         ),
         warning(
+            "shadow-ledger",
+            one("limit: { quota: 1000/month, zone: UTC }, ledger: {}, mode: shadow"),
+            one("limit: { quota: 1000/month, zone: UTC }, ledger: {}"),
+        ),
+        warning(
             "quota-without-zone",
             one("limit: { quota: 1000/month }"),
             one("limit: { quota: 1000/month, zone: UTC }"),
