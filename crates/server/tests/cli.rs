@@ -856,8 +856,8 @@ fn man_writes_a_page_for_every_command() {
         let page = std::fs::read_to_string(folder.join(format!("tollgate-{command}.1"))).expect(command);
         assert!(page.contains(".SH NAME") && page.contains("Exit codes:"), "{command}");
     }
-    // And one for `tollgate`, and one for each format of `import`.
-    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 3);
+    // And one for `tollgate`, one for each format of `import`, and those of `ledger` and `database`.
+    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 3 + 8);
 }
 
 #[test]
