@@ -57,6 +57,19 @@ fn cases() -> Vec<Case> {
             one("limit: { sliding-log: 100000/h }"),
             one("limit: { sliding-log: 100000/h }, cost: 10"),
         ),
+        note(
+            "early-refusals",
+            one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }"),
+            one("limit: { quota: 1000/month, zone: UTC }"),
+        ),
+        Case {
+            other_findings: &["early-refusals"],
+            ..warning(
+                "shadow-slices",
+                one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }, mode: shadow"),
+                one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }"),
+            )
+        },
         warning(
             "shadow-ledger",
             one("limit: { quota: 1000/month, zone: UTC }, ledger: {}, mode: shadow"),
