@@ -49,6 +49,7 @@ pub use plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldW
 pub use plan::layers::Layers;
 pub use plan::operation::{Mark, Operation, Report, Token};
 pub use plan::receipt::{Nonce, Receipt};
+pub use plan::recording::Recording;
 pub use plan::request_id::RequestId;
 pub use plan::{Item, Outcome, Plan, PlanError};
 pub use request::attributes::Attributes;

@@ -7,6 +7,7 @@ pub mod hold;
 pub mod layers;
 pub mod operation;
 pub mod receipt;
+pub mod recording;
 pub mod request_id;
 pub mod slice;
 
@@ -19,6 +20,7 @@ use crate::plan::answer::{Answer, Decline, Verdict};
 use crate::plan::layers::Layers;
 use crate::plan::operation::{Mark, Operation, Token};
 use crate::plan::receipt::Nonce;
+use crate::plan::recording::Recording;
 use crate::plan::request_id::RequestId;
 use crate::plan::slice::SliceHold;
 use crate::time::{EXACT_MAX, Span, Time};
@@ -61,6 +63,8 @@ pub struct Item<'r> {
     /// How long a server may spend a part of this limit that it has booked. `None` if the rule has no slices. The limit
     /// has its [margin](Limit::with_slice_margin).
     pub slices: Option<SliceHold>,
+    /// How the ledger records its charges. `None` if it does not.
+    pub ledger: Option<Recording>,
 }
 
 /// Why an item cannot be part of a Plan.
@@ -168,10 +172,10 @@ impl<'r> Plan<'r> {
         Ok(at)
     }
 
-    /// Adds a copy of the last item under another key.
+    /// Adds a copy of the last item under another key. The ledger records the first key only.
     #[cold]
     pub(crate) fn push_copy_of_last(&mut self, key: Key<'r>) -> Result<(), PlanError> {
-        self.items.last().copied().map_or(Ok(()), |last| self.push(Item { key, ..last }))
+        self.items.last().copied().map_or(Ok(()), |last| self.push(Item { key, ledger: None, ..last }))
     }
 
     #[inline(always)]
@@ -309,6 +313,11 @@ impl<'r> Plan<'r> {
         Plan { items: items.collect(), request_id: self.request_id }
     }
 
+    /// Whether it can change consumption. A Plan of peeks and usage cannot.
+    pub fn may_charge(&self) -> bool {
+        self.items.iter().any(|item| !matches!(item.operation, Operation::Peek { .. } | Operation::Usage))
+    }
+
     /// Returns its items, in the order of the rules file.
     #[inline]
     pub fn items(&self) -> &[Item<'r>] {
@@ -367,6 +376,7 @@ impl<'r> Item<'r> {
             variant: 0,
             ip_subjects_max: None,
             slices: None,
+            ledger: None,
         }
     }
 

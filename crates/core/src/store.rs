@@ -18,6 +18,9 @@ pub trait Store {
     /// Applies a follow-up without waiting for the answer, such as the release when a lease guard is dropped.
     fn apply_unawaited(&self, plan: &Plan<'_>);
 
+    /// Notes that a failure policy admitted the Plan instead of this store. A store that records admissions appends it.
+    fn note_policy_answer(&self, _plan: &Plan<'_>, _outcome: &Outcome) {}
+
     /// Returns how much its answer to this Plan may differ from that of one atomic step.
     fn exactness(&self, _plan: &Plan<'_>) -> Exactness {
         Exactness::Exact

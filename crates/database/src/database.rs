@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 use crate::Error;
 use crate::ledger::{
@@ -9,12 +10,15 @@ use crate::ledger::{
 };
 use crate::migrations::{KNOWN, Status};
 use crate::postgres::Postgres;
+use crate::reports::{self, Filter, Writer};
 use crate::sqlite::Sqlite;
-use crate::transaction::{self, Batch, Receipt};
+use crate::transaction::{self, Batch, Receipt, Unbalanced};
 use crate::url::{DatabaseUrl, Location};
 
 /// Writer of corrections and grants, which are written to the database first.
 const ADMINISTRATION: Id = Id([0; 16]);
+/// Writer of the ends of reservations that were not settled in time.
+const EXPIRY: Id = Id([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 /// Number of times that a transaction is repeated when another one was in its way.
 const TRIES: usize = 16;
 
@@ -84,6 +88,14 @@ impl Database {
         self.status().await
     }
 
+    /// Copies a SQLite database to a new file, as of one instant. PostgreSQL has its own tools.
+    pub async fn backup(&self, to: &Path) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.backup(to).await,
+            Backend::Postgres(_) => Err(Error::BackupNotSupported),
+        }
+    }
+
     /// Registers a writer with an empty journal. Registering it again changes nothing.
     pub async fn register(&self, writer: Id, name: &str, now_us: i64) -> Result<(), Error> {
         let name = name.to_owned();
@@ -133,26 +145,68 @@ impl Database {
             _ => Event::Grant(change),
         };
         let record = Record { event, detail: Detail::Entries, request: None, ..template.clone() };
-        let account = record.account.clone();
-        self.register(ADMINISTRATION, "administration", now_us).await?;
+        let settings = self.settings;
         let mut tries = 1;
         loop {
-            let after = self.cursor(ADMINISTRATION).await?.unwrap_or(0);
-            let batch = Batch { writer: ADMINISTRATION, after, records: vec![record.clone()], now_us };
-            match self.post(batch).await {
-                // Another administrator was faster.
-                Err(Error::CursorMoved { .. }) if tries < TRIES => tries += 1,
-                Err(error) => return Err(error),
-                Ok(_) => break,
+            let record = record.clone();
+            let done =
+                transact!(self, |sql| transaction::change(sql, ADMINISTRATION, &record, settings, now_us));
+            match done {
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                done => return done,
             }
         }
-        let balance = self.balances(vec![account.clone()]).await?.remove(&account);
-        Ok(balance.map_or(0, |balance| balance.extra_no))
+    }
+
+    /// Ends open reservations whose time was over before `before_us`, at most `max`. Returns how many ended.
+    pub async fn expire(&self, before_us: i64, max: i64, now_us: i64) -> Result<usize, Error> {
+        let settings = self.settings;
+        let mut tries = 1;
+        loop {
+            let done =
+                transact!(self, |sql| transaction::expire(sql, EXPIRY, before_us, max, settings, now_us));
+            match done {
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Records that the writer has ended and will post nothing more.
+    pub async fn close(&self, writer: Id) -> Result<(), Error> {
+        transact!(self, |sql| transaction::close(sql, writer))
+    }
+
+    /// Returns the accounts whose stored balance is not the sum of their entries. An intact ledger has none.
+    pub async fn unbalanced(&self) -> Result<Vec<Unbalanced>, Error> {
+        transact!(self, |sql| transaction::unbalanced(sql))
     }
 
     /// Returns the balance of each account that has one.
     pub async fn balances(&self, accounts: Vec<Account>) -> Result<BTreeMap<Account, Balance>, Error> {
         transact!(self, |sql| transaction::balances(sql, accounts, ""))
+    }
+
+    /// Returns all writers, oldest first.
+    pub async fn writers(&self) -> Result<Vec<Writer>, Error> {
+        transact!(self, |sql| reports::writers(sql))
+    }
+
+    /// Returns the balances of the accounts that match, by rule, period and subject.
+    pub async fn usage(&self, filter: &Filter) -> Result<Vec<(Account, Balance)>, Error> {
+        let filter = filter.clone();
+        transact!(self, |sql| reports::usage(sql, &filter))
+    }
+
+    /// Returns up to `max` entries that match after a position (writer, sequence number, index), in that order.
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        after: (Id, i64, i64),
+        max: i64,
+    ) -> Result<Vec<(Id, Entry)>, Error> {
+        let filter = filter.clone();
+        transact!(self, |sql| reports::page(sql, &filter, after, max))
     }
 
     /// Returns the entries of a writer in order.

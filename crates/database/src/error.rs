@@ -38,6 +38,12 @@ pub enum Error {
     /// The thread that owns the SQLite connection has ended.
     #[error("the writer thread of the database {} has ended", .0.display())]
     WriterEnded(PathBuf),
+    /// The system has no random numbers.
+    #[error("the system has no random numbers")]
+    Random(#[source] getrandom::Error),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] crate::journal::JournalError),
     /// The schema is older than this program.
     #[error("the schema has version {applied}, this program needs {known}; run `migrate` first")]
     NotMigrated {
@@ -54,6 +60,9 @@ pub enum Error {
         /// Version that this program knows.
         known: u32,
     },
+    /// PostgreSQL is backed up by its own tools.
+    #[error("this command copies SQLite only; use `pg_dump` or continuous archiving for PostgreSQL")]
+    BackupNotSupported,
     /// A commit would not wait for the disk.
     #[error("`synchronous_commit` is off: a commit could be lost after it was acknowledged")]
     CommitNotDurable,

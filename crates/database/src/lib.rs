@@ -2,19 +2,27 @@
 //!
 //! - [`DatabaseUrl`] and [`Database`]: open, migrate, and post batches exactly once.
 //! - [`ledger`]: what a batch changes, without any SQL.
+//! - [`journal`]: records on a local disk before their answers are given.
+//! - [`LedgerWriter`]: this process as a writer: its journal, and the task that posts it to the database.
 
 mod database;
 mod error;
+pub mod journal;
 pub mod ledger;
 mod migrations;
 mod postgres;
+mod reports;
+mod shipper;
 mod sql;
 mod sqlite;
 mod transaction;
 mod url;
+mod writer;
 
 pub use database::Database;
 pub use error::Error;
 pub use migrations::Status;
-pub use transaction::{Batch, Receipt};
+pub use reports::{Filter, Writer};
+pub use transaction::{Batch, Receipt, Unbalanced};
 pub use url::{DatabaseUrl, UrlError};
+pub use writer::{LedgerWriter, Outage, WhenDown, WriterSettings, WriterStatus};

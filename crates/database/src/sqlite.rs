@@ -60,6 +60,19 @@ impl Sqlite {
         answer.await.map_err(|_| ended())?
     }
 
+    /// Copies the database to a new file, as of one instant.
+    pub(crate) async fn backup(&self, to: &Path) -> Result<(), Error> {
+        let (reply, answer) = oneshot::channel();
+        let to = to.to_string_lossy().into_owned();
+        let job = move |connection: &mut Connection| {
+            let done = connection.execute("VACUUM INTO ?1", [to]).map(drop);
+            drop(reply.send(done.map_err(Error::sqlite("copy the database"))));
+        };
+        let ended = || Error::WriterEnded(self.path.clone());
+        self.jobs.send(Box::new(job)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
     pub(crate) async fn applied(&self) -> Result<u32, Error> {
         self.transact(async |transaction| applied(transaction).await).await
     }

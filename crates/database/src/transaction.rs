@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 use crate::ledger::{
-    Account, Balance, Block, Entry, Hash, Hold, HoldState, Id, Keys, Kind, Posted, Record, RequestRow,
-    RequestState, Rows, Settings, Subject, chain, post,
+    Account, Balance, Block, Detail, Entry, Event, Hash, Hold, HoldState, Id, Keys, Kind, Posted, Record,
+    RequestRow, RequestState, Rows, Settings, Subject, chain, post,
 };
 use crate::sql::{Columns, Row, Sql, Value};
 
@@ -18,6 +18,29 @@ pub struct Receipt {
     pub head: Hash,
     /// Records that posted nothing because their request was already posted.
     pub duplicates: u64,
+    /// Numbers of the corrections and grants, in order.
+    pub changes: Vec<i64>,
+}
+
+/// An account whose balance contradicts its entries, with the numbers that the database stores.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unbalanced {
+    /// The account.
+    pub account: Account,
+    /// Stored allowance with corrections and grants.
+    pub granted: i64,
+    /// Stored rest.
+    pub available: i64,
+    /// Stored units held.
+    pub pending: i64,
+    /// Stored units used.
+    pub posted: i64,
+    /// Units used by the sum of the entries.
+    pub posted_by_entries: i64,
+    /// Units held by the sum of the entries.
+    pub pending_by_entries: i64,
+    /// Corrections and grants by the sum of the entries.
+    pub granted_by_entries: i64,
 }
 
 /// A batch of one writer.
@@ -33,7 +56,7 @@ pub struct Batch {
     pub now_us: i64,
 }
 
-const ENTRY: &str = "seq, n, kind, rule, subject, period, at, rev, d_posted, d_pending, d_granted, token, request, \
+pub(crate) const ENTRY: &str = "seq, n, kind, rule, subject, period, at, rev, d_posted, d_pending, d_granted, token, request, \
                      nonce, cause, actor";
 
 /// Posts the batch, if the cursor is where the batch begins.
@@ -46,7 +69,7 @@ pub(crate) async fn commit(sql: &mut impl Sql, batch: &Batch, settings: Settings
     keys.add_voided(rows.voided.values());
     load(sql, &keys, &mut rows).await?;
     let before = rows.clone();
-    let Posted { entries, duplicates } = post(&mut rows, after, records, settings, now_us)?;
+    let Posted { entries, duplicates, changes } = post(&mut rows, after, records, settings, now_us)?;
     save(sql, &before, &rows).await?;
     let block = Block {
         writer,
@@ -59,7 +82,105 @@ pub(crate) async fn commit(sql: &mut impl Sql, batch: &Batch, settings: Settings
     };
     let head = chain(&block, &entries);
     append(sql, &block, &entries, head).await?;
-    Ok(Receipt { shipped_seq, head, duplicates })
+    Ok(Receipt { shipped_seq, head, duplicates, changes })
+}
+
+/// Posts a correction or a grant after everything that its writer has posted, and returns the number of the change.
+pub(crate) async fn change<S: Sql>(
+    sql: &mut S,
+    writer: Id,
+    record: &Record,
+    settings: Settings,
+    now_us: i64,
+) -> Result<i64, Error> {
+    // The lock lets administrators wait for each other.
+    let after = last_of(sql, writer, "administration", now_us).await?;
+    let batch = Batch { writer, after, records: vec![record.clone()], now_us };
+    let receipt = commit(sql, &batch, settings).await?;
+    receipt
+        .changes
+        .first()
+        .copied()
+        .ok_or_else(|| Error::Row { column: "kind", value: record.kind().name().to_owned() })
+}
+
+/// Returns the accounts whose stored balance is not the sum of their entries, or does not add up.
+pub(crate) async fn unbalanced(sql: &mut impl Sql) -> Result<Vec<Unbalanced>, Error> {
+    let select = "SELECT rule, subject, period, extra, granted, available, pending, posted, sum_posted, sum_pending, \
+                  sum_granted FROM ( \
+                    SELECT b.rule, b.subject, b.period, b.extra, b.granted, b.available, b.pending, b.posted, \
+                      CAST(COALESCE(SUM(e.d_posted), 0) AS BIGINT) AS sum_posted, \
+                      CAST(COALESCE(SUM(e.d_pending), 0) AS BIGINT) AS sum_pending, \
+                      CAST(COALESCE(SUM(e.d_granted), 0) AS BIGINT) AS sum_granted \
+                    FROM balance b LEFT JOIN entry e \
+                      ON e.rule = b.rule AND e.subject = b.subject AND e.period = b.period \
+                    GROUP BY b.rule, b.subject, b.period) AS account \
+                  WHERE granted <> available + pending + posted OR posted <> sum_posted \
+                    OR pending <> sum_pending OR extra <> sum_granted \
+                  ORDER BY rule, subject, period";
+    let read = |row: Row| {
+        let mut columns = Columns::of(row);
+        let subject = Subject { rule: columns.text("rule")?.into(), id: Id(columns.bytes("subject")?) };
+        let account = Account { subject, period_us: columns.int("period")? };
+        columns.int("extra")?;
+        Ok(Unbalanced {
+            account,
+            granted: columns.int("granted")?,
+            available: columns.int("available")?,
+            pending: columns.int("pending")?,
+            posted: columns.int("posted")?,
+            posted_by_entries: columns.int("sum_posted")?,
+            pending_by_entries: columns.int("sum_pending")?,
+            granted_by_entries: columns.int("sum_granted")?,
+        })
+    };
+    sql.run(select, vec![vec![]]).await?.into_iter().flatten().map(read).collect()
+}
+
+/// Ends open reservations whose time is over, at most `max`, and returns how many.
+pub(crate) async fn expire<S: Sql>(
+    sql: &mut S,
+    writer: Id,
+    before_us: i64,
+    max: i64,
+    settings: Settings,
+    now_us: i64,
+) -> Result<usize, Error> {
+    let select = "SELECT r.rule, r.subject, r.period, r.token, b.ends, b.allowance, b.allowance_at FROM reservation r \
+                  JOIN balance b ON b.rule = r.rule AND b.subject = r.subject AND b.period = r.period \
+                  WHERE r.state = 'open' AND r.until_at < $1 ORDER BY r.until_at LIMIT $2";
+    let due = sql.run(select, vec![vec![before_us.into(), max.into()]]).await?;
+    let read = |row: Row| {
+        let mut columns = Columns::of(row);
+        let subject = Subject { rule: columns.text("rule")?.into(), id: Id(columns.bytes("subject")?) };
+        let account = Account { subject, period_us: columns.int("period")? };
+        let token = Id(columns.bytes("token")?);
+        let (ends_us, allowance) = (columns.int("ends")?, columns.int("allowance")?);
+        let at_us = columns.int("allowance_at")?;
+        let (detail, event) = (Detail::Entries, Event::Expire { token });
+        Ok(Record { account, ends_us, allowance, at_us, rev: 0, detail, request: None, event })
+    };
+    let records: Vec<Record> = due.into_iter().flatten().map(read).collect::<Result<_, Error>>()?;
+    if records.is_empty() {
+        return Ok(0);
+    }
+    let after = last_of(sql, writer, "expiry", now_us).await?;
+    let count = records.len();
+    commit(sql, &Batch { writer, after, records, now_us }, settings).await?;
+    Ok(count)
+}
+
+/// Registers a writer that has no journal, locks it, and returns its cursor.
+async fn last_of<S: Sql>(sql: &mut S, writer: Id, name: &str, now_us: i64) -> Result<i64, Error> {
+    register(sql, writer, name, now_us).await?;
+    let select = format!("SELECT shipped_seq FROM writer WHERE id = $1{}", S::LOCK);
+    let row = only(sql.run(&select, vec![vec![writer.into()]]).await?);
+    row.map_or(Ok(0), |row| Columns::of(row).int("shipped_seq"))
+}
+
+/// Records that a writer has ended and will post nothing more.
+pub(crate) async fn close(sql: &mut impl Sql, writer: Id) -> Result<(), Error> {
+    sql.run("UPDATE writer SET state = 'closed' WHERE id = $1", vec![vec![writer.into()]]).await.map(drop)
 }
 
 /// The compare-and-set of the cursor. Returns the number of blocks and the head of the chain.
@@ -304,7 +425,7 @@ async fn append(sql: &mut impl Sql, block: &Block, entries: &[Entry], head: Hash
     sql.run(update, vec![vec![number.into(), head.as_slice().into(), writer.into()]]).await.map(drop)
 }
 
-fn entry(row: Row) -> Result<Entry, Error> {
+pub(crate) fn entry(row: Row) -> Result<Entry, Error> {
     let mut columns = Columns::of(row);
     Ok(Entry {
         seq: columns.int("seq")?,

@@ -31,6 +31,35 @@ pub enum UrlError {
     Tls,
 }
 
+impl DatabaseUrl {
+    /// Returns the path of a database file.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match &self.0 {
+            Location::Sqlite(path) => Some(path),
+            Location::Postgres(_) => None,
+        }
+    }
+
+    /// Sets the password of a PostgreSQL user. A file has none.
+    pub fn set_password(&mut self, password: &str) {
+        if let Location::Postgres(config) = &mut self.0 {
+            config.password(password);
+        }
+    }
+
+    /// Returns the folder of the journal that belongs to a database file; `None` for PostgreSQL.
+    pub fn default_journal(&self) -> Option<PathBuf> {
+        match &self.0 {
+            Location::Sqlite(path) => {
+                let mut folder = path.clone().into_os_string();
+                folder.push(".journal");
+                Some(folder.into())
+            }
+            Location::Postgres(_) => None,
+        }
+    }
+}
+
 impl FromStr for DatabaseUrl {
     type Err = UrlError;
 

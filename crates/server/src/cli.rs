@@ -10,6 +10,7 @@ pub(crate) mod terminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use commands::database::{ledger, schema as database};
 use commands::program::{completions, man};
 use commands::rules::{estimate, explain, guide, import, lint, presets, schema, test, r#try};
 use commands::server::{check, config as config_command, reset, serve as serve_command, token};
@@ -56,6 +57,8 @@ enum Command {
     Import(import::Args),
     Presets(presets::Args),
     Reset(reset::Args),
+    Ledger(ledger::Args),
+    Database(database::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -77,6 +80,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Import(args) => import::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Reset(args) => reset::run(&args),
+        Command::Ledger(args) => ledger::run(&args),
+        Command::Database(args) => database::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -33,6 +33,7 @@ pub(crate) use flags::Flags;
 use layers::Layers;
 pub(crate) use shapes::token_name;
 pub(crate) use show::EffectiveSetting;
+use tollgate_database::DatabaseUrl;
 
 /// The prefix of every token. It lets secret scanners recognise leaked tokens.
 pub(crate) const TOKEN_PREFIX: &str = "tg_";
@@ -58,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) servers: u32,
     /// Output of RESP connections that clients have not read, in bytes.
     pub(crate) resp_output_max: usize,
+    /// The ledger's database and the folder of this server's journal.
+    pub(crate) ledger: Option<LedgerConfig>,
     /// The hash keys; `None` for a random one, which only the memory store accepts.
     pub(crate) hashers: Option<SubjectHashers>,
     /// How long a request id is remembered.
@@ -90,6 +93,13 @@ pub(crate) struct Config {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) log: LogConfig,
     pub(crate) traces: Option<TraceConfig>,
+}
+
+/// The ledger.
+#[derive(Debug)]
+pub(crate) struct LedgerConfig {
+    pub(crate) url: DatabaseUrl,
+    pub(crate) journal: PathBuf,
 }
 
 /// The store.

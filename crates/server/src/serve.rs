@@ -20,13 +20,15 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate::MemoryStore;
-use tollgate::core::{Keyspace, StoreError, SubjectHashers};
+use tollgate::core::{Keyspace, StoreError};
 use tollgate::engine::Setup;
 use tollgate::guard::{FleetSize, Guarded};
+use tollgate::ledger::{Ledger, Recorded};
 use tollgate::limiter::BuildError;
 use tollgate::store::redis::OpenError;
+use tollgate_database::WriterSettings;
 
-use crate::config::{Config, LoadError, Loaded, StoreConfig};
+use crate::config::{Config, LedgerConfig, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::stderr;
@@ -67,10 +69,16 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         .rules_source(source)
         .request_horizon(config.request_id_horizon)
         .receipt_life(config.receipt_life);
+    let ledger = main.block_on(open_ledger(config.ledger))?;
+    let setup = setup.refuse_recorded(ledger.is_none());
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
     let required = config.require_store;
+    let setup = match config.hashers {
+        Some(hashers) => setup.hash_key(hashers),
+        None => setup,
+    };
     let opened =
-        open(config.store, config.hashers, setup, &rules_name, &calls, Arc::clone(&fleet_size), required);
+        open(config.store, setup, &rules_name, &calls, Arc::clone(&fleet_size), required, ledger.as_ref());
     let (limiter, store_state) = main.block_on(opened)?;
     let fleet = main.block_on(fleet::of(&limiter, required, store_state.is_up()))?;
     let (differences, others) = watch::channel(Others::default());
@@ -89,7 +97,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     // In the namespace of the rules, which separates fleets on one store.
     let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let state = Arc::new(ServerState {
-        gate: Gate::new(limiter, recorder, throttled, own_keys_max),
+        gate: Gate::new(limiter, recorder, throttled, own_keys_max, ledger.clone()),
         rules,
         access: ArcSwap::from_pointee(access),
         tls,
@@ -137,6 +145,9 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         if let Some(comparing) = comparing {
             comparing.await?;
         }
+        if let Some(ledger) = &ledger {
+            ledger.close().await;
+        }
         let gate = state.gate.clone();
         tokio::task::spawn_blocking(move || gate.end()).await?;
         Ok::<bool, anyhow::Error>(all_answered)
@@ -148,12 +159,12 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
 
 async fn open(
     store: StoreConfig,
-    hashers: Option<SubjectHashers>,
     setup: Setup,
     rules_name: &str,
     calls: &Arc<StoreCalls>,
     fleet_size: Arc<FleetSize>,
     required: bool,
+    ledger: Option<&Ledger>,
 ) -> Result<(Backed, StoreState)> {
     let refused = |error: BuildError| match error {
         BuildError::Rules { problems } => {
@@ -166,10 +177,6 @@ async fn open(
         }
         other => other.into(),
     };
-    let setup = match hashers {
-        Some(hashers) => setup.hash_key(hashers),
-        None => setup,
-    };
     match store {
         StoreConfig::Memory { keys_max, own_keys_max, state_bytes_max } => {
             // Keys of callers' own limits never use up what the rules have.
@@ -178,7 +185,14 @@ async fn open(
                 Some(bytes) => store.state_bytes_max(bytes),
                 None => store,
             };
-            Ok((Backed::Memory(setup.build(store).map_err(refused)?), StoreState::at_start(None)))
+            let limiter = match ledger {
+                None => Backed::Memory(setup.build(store).map_err(refused)?),
+                Some(_) => {
+                    let store = Guarded::new(Recorded::new(store, ledger), fleet_size);
+                    Backed::RecordedMemory(setup.build(store).map_err(refused)?)
+                }
+            };
+            Ok((limiter, StoreState::at_start(None)))
         }
         StoreConfig::Redis(settings) => {
             let hint = "`tollgate check --store` reports more about the store";
@@ -192,13 +206,36 @@ async fn open(
             };
             let state = StoreState::at_start(down);
             let remembers = opened.decides_by_its_own_clock();
-            let store = TimedStore::new(opened, Arc::clone(calls));
+            let store = Recorded::new(TimedStore::new(opened, Arc::clone(calls)), ledger);
             let store = Guarded::new(store, fleet_size).with_refusal_memory(remembers);
             let limiter = setup.build(store).map_err(refused)?;
             limiter.start_maintenance();
             Ok((Backed::Redis(limiter), state))
         }
     }
+}
+
+/// Opens the ledger and posts what an earlier process has left in the journal.
+async fn open_ledger(config: Option<LedgerConfig>) -> Result<Option<Ledger>> {
+    let Some(LedgerConfig { url, journal }) = config else { return Ok(None) };
+    let settings = WriterSettings { name: server_name(), ..WriterSettings::new(journal) };
+    match Ledger::with_settings(&url, settings).await {
+        Ok(ledger) => {
+            let recovered = ledger.status().recovered;
+            tracing::info!(event = "ledger_open", database = %url, recovered, "the ledger is open");
+            Ok(Some(ledger))
+        }
+        Err(error) => {
+            let hint = "`tollgate database status` says whether the database can be used";
+            Err(Failure::of_store(error_chain(&error), hint).into())
+        }
+    }
+}
+
+fn server_name() -> String {
+    // Only a name for people: a system without this file has none.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if host.trim().is_empty() { "tollgate".to_owned() } else { host.trim().to_owned() }
 }
 
 fn store_name(store: &StoreConfig) -> String {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "lint",
     "test",
     "explain",
@@ -20,6 +20,8 @@ const COMMANDS: [&str; 16] = [
     "guide",
     "presets",
     "reset",
+    "ledger",
+    "database",
     "schema",
     "completions",
     "man",
@@ -110,6 +112,15 @@ fn help_of_every_command_matches_its_snapshot() {
     assert_snapshot("help/tollgate.txt", &tollgate(&["--help"]).stdout);
     for command in COMMANDS {
         assert_snapshot(&format!("help/{command}.txt"), &tollgate(&[command, "--help"]).stdout);
+    }
+    for (command, subcommands) in [
+        ("ledger", &["verify", "usage", "export", "correct", "grant"][..]),
+        ("database", &["status", "migrate", "backup"]),
+    ] {
+        for subcommand in subcommands {
+            let help = tollgate(&[command, subcommand, "--help"]).stdout;
+            assert_snapshot(&format!("help/{command}-{subcommand}.txt"), &help);
+        }
     }
     for format in ["envoy", "limitador"] {
         let help = tollgate(&["import", format, "--help"]).stdout;
@@ -845,8 +856,8 @@ fn man_writes_a_page_for_every_command() {
         let page = std::fs::read_to_string(folder.join(format!("tollgate-{command}.1"))).expect(command);
         assert!(page.contains(".SH NAME") && page.contains("Exit codes:"), "{command}");
     }
-    // And one for `tollgate`, and one for each format of `import`.
-    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 3);
+    // And one for `tollgate`, one for each format of `import`, and those of `ledger` and `database`.
+    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 3 + 8);
 }
 
 #[test]

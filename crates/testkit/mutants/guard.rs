@@ -65,10 +65,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     (
         "guard",
         "a post of what was already charged",
-        "Err(error) => Ok(answer_by_policies(plan, &error, self.store.now(), &self.local)),",
-        "Err(error) => {
-                let answered = answer_by_policies(plan, &error, self.store.now(), &self.local);
-                if answered.answers.iter().all(|answer| answer.is_admitted()) {
+        "self.store.note_policy_answer(plan, &outcome);",
+        "if outcome.answers.iter().all(|answer| answer.is_admitted()) {
                     for item in plan.items() {
                         let cost = item.operation.cost().unwrap_or(0);
                         let operation = tollgate_core::Operation::Record { cost };
@@ -76,9 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                             self.store.apply_unawaited(&post);
                         }
                     }
-                }
-                Ok(answered)
-            }",
+                }",
     ),
     (
         "refusal_memory",

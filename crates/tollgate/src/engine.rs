@@ -281,7 +281,7 @@ impl<S: Store> Engine<S> {
 
     /// Replaces the rules by those in this YAML text. Invalid rules are reported whole, and the old ones stay.
     pub fn replace_rules_source(&self, source: Source) -> Result<(), BuildError> {
-        let (rules, text_hash) = setup::load_source(&source)?;
+        let (rules, text_hash) = setup::load_source(&source, self.inner.rules.load().refuses_recorded)?;
         active_rules::activate(&self.inner.rules, &rules, text_hash);
         Ok(())
     }

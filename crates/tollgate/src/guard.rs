@@ -143,7 +143,11 @@ impl<S: Store + Sync> Guarded<S> {
                 Ok(outcome)
             }
             Err(StoreError::IdReused) => Err(StoreError::IdReused),
-            Err(error) => Ok(answer_by_policies(plan, &error, self.store.now(), &self.local)),
+            Err(error) => {
+                let outcome = answer_by_policies(plan, &error, self.store.now(), &self.local);
+                self.store.note_policy_answer(plan, &outcome);
+                Ok(outcome)
+            }
         }
     }
 

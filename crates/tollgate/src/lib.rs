@@ -86,6 +86,7 @@
 //! | `rules` | yes | the rules file, [`LocalLimiter`] and [`Limiter`] |
 //! | `redis` | no | the Redis store, with TLS |
 //! | `tower` | no | the tower layer |
+//! | `ledger` | no | the ledger in SQLite or PostgreSQL |
 //!
 //! Without any feature there are [`Keyed`], [`Limit`] and the memory store.
 
@@ -101,6 +102,8 @@ pub mod engine;
 #[cfg(feature = "rules")]
 #[doc(hidden)]
 pub mod guard;
+#[cfg(feature = "ledger")]
+pub mod ledger;
 #[cfg(feature = "rules")]
 #[doc(hidden)]
 pub mod limiter;

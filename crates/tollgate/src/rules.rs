@@ -6,6 +6,7 @@ mod attributes;
 mod expression;
 mod file_shape;
 mod foreign_words;
+mod ledger;
 mod limit;
 pub mod lint;
 mod notation;

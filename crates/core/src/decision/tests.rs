@@ -14,6 +14,7 @@ use crate::plan::evaluate::evaluate;
 use crate::plan::failure::{NoLocalAnswers, answer_by_policies};
 use crate::plan::operation::{Operation, Token};
 use crate::plan::receipt::{Nonce, Receipt};
+use crate::plan::recording::Recording;
 use crate::state::State;
 use crate::store::StoreError;
 use crate::time::calendar::{Calendar, Period, Periods};
@@ -243,6 +244,8 @@ fn receipts_of_every_limit_round_trip_through_bytes_and_undo_the_charge() {
         // In milliseconds only because of the room for records.
         Limit::Bucket(Bucket::tokens(7, Span::from_secs(86_400), 40_000).unwrap().with_room(16).unwrap()),
     ];
+    let waits = Recording { wait: true, ..Recording::default() };
+    let recordings = [None, Some(waits), Some(Recording { totals: true, wait: false, ..waits })];
     let at = Time::from_us(7);
     let marks = [Mark::Window { start: at }, Mark::At { time: at }, Mark::Counter];
     let cases = limits.into_iter().flat_map(|limit| marks.map(|mark| (limit, mark)));
@@ -258,6 +261,7 @@ fn receipts_of_every_limit_round_trip_through_bytes_and_undo_the_charge() {
             cost: 5,
             fixed_cost: number % 2 == 1,
             blocking: number % 3 == 1,
+            ledger: recordings[number % 3],
             nonce: Nonce(6 << 64 | 7),
         };
         let bytes = receipt.encode();

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::key::{Keyspace, KeyspaceError, Subject};
 use crate::limit::Limit;
 use crate::plan::operation::{Mark, Operation, Token};
+use crate::plan::recording::Recording;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// Default time for which a receipt can be used, and for which a store remembers its return.
@@ -48,6 +49,8 @@ pub struct Receipt {
     pub fixed_cost: bool,
     /// Whether the rule can refuse. A shadow rule cannot.
     pub blocking: bool,
+    /// How the ledger records what follows the charge. `None` if it does not.
+    pub ledger: Option<Recording>,
     /// Identifies the charge: all receipts for one charge have the same nonce.
     pub nonce: Nonce,
 }
@@ -92,6 +95,7 @@ impl Receipt {
         let (kind, mark) = self.mark.to_words();
         let fixed_cost = if self.fixed_cost { FIXED_COST } else { 0 };
         let kind = kind | fixed_cost | if self.blocking { 0 } else { SHADOW };
+        let kind = kind | Recording::to_flags(self.ledger);
         let (algorithm, limit) = self.limit.to_words();
         // Namespace and rule id are at most 64 bytes long (see `Keyspace::new`).
         let (namespace, rule) = (self.namespace.as_bytes(), self.rule.as_bytes());
@@ -137,12 +141,13 @@ impl Receipt {
             tag: Subject::from_u128(wide(0)),
             subject: Subject::from_u128(wide(2)),
             limit: Limit::from_words(*algorithm, &words[WORDS..]).ok_or(ReceiptError("invalid limit"))?,
-            mark: Mark::from_words(*kind & !(FIXED_COST | SHADOW), mark)
+            mark: Mark::from_words(*kind & !(FIXED_COST | SHADOW | Recording::FLAGS), mark)
                 .ok_or(ReceiptError("unknown kind of mark"))?,
             charged_at: Time::from_us(charged_at),
             cost,
             fixed_cost: *kind & FIXED_COST != 0,
             blocking: *kind & SHADOW == 0,
+            ledger: Recording::from_flags(*kind),
             nonce: Nonce(wide(4)),
         })
     }

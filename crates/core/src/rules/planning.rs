@@ -276,6 +276,8 @@ impl RuleSet {
                 variant,
                 ip_subjects_max: rule.ip_subjects_max.filter(|_| subjects.is_anonymous()),
                 slices: rule.slices,
+                // What a shadow rule counts is not consumption that anybody is billed for.
+                ledger: rule.ledger.filter(|_| blocking),
             };
             plans.push(rule, cost, item)?;
             if let Some(previous) = hashers.previous() {

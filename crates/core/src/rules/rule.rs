@@ -9,6 +9,7 @@ use super::subject_selector::SubjectSelector;
 use crate::decision::OnFailure;
 use crate::key::{Keyspace, Subject};
 use crate::plan::layers::Layers;
+use crate::plan::recording::Recording;
 use crate::plan::slice::SliceHold;
 use crate::request::attributes::Attributes;
 use crate::time::Time;
@@ -38,6 +39,8 @@ pub struct Rule {
     /// How long a server may spend a part of the limit that it has booked in the store. The limits of the rule and of its
     /// overrides have their [margin](crate::limit::Limit::with_slice_margin).
     pub slices: Option<SliceHold>,
+    /// How the ledger records what the rule admits. `None` if it does not.
+    pub ledger: Option<Recording>,
     /// What to answer if the store cannot decide.
     pub on_failure: FailurePolicy,
     /// Which layers may answer before a remote store is asked.

@@ -23,6 +23,8 @@ pub struct Posted {
     pub entries: Vec<Entry>,
     /// Records that posted nothing because their request was already posted.
     pub duplicates: u64,
+    /// Numbers of the corrections and grants, in order.
+    pub changes: Vec<i64>,
 }
 
 /// Changes of a balance.
@@ -67,6 +69,9 @@ pub fn post(
         };
         posted.duplicates += u64::from(delta.cause == DUPLICATE);
         book(rows, record, delta)?;
+        if matches!(record.event, Event::Correct(_) | Event::Grant(_)) {
+            posted.changes.push(rows.balances[&record.account].extra_no);
+        }
         let entry = entry(record, seq, delta);
         if record.detail == Detail::Entries {
             rows.voided.insert(seq, entry.clone());
@@ -167,11 +172,13 @@ enum Ended {
     Already,
 }
 
-/// Moves a hold to a final state: none | open | expired -> settled, none | open -> cancelled, open -> expired.
+/// Moves a hold to a final state: none | open | expired -> settled, none | open -> cancelled, none | open -> expired.
+///
+/// Entries of different servers arrive in any order, so the end of a hold may arrive before its reserve, which posts nothing
+/// then.
 fn end(rows: &mut Rows, record: &Record, token: Id, to: HoldState, until_us: i64) -> Ended {
     let key = (record.account.clone(), token);
     match rows.holds.get_mut(&key) {
-        None if to == HoldState::Expired => Ended::Already,
         None => {
             rows.holds.insert(key, Hold { cost: 0, until_us, state: to });
             Ended::From(0)

@@ -1,10 +1,34 @@
 //! What a server journals: one record per event of an account.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// A random 128-bit value: a writer, a token, a nonce, a hashed request id, or a hashed subject.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Id(pub [u8; 16]);
+
+impl Id {
+    /// Returns a new random id.
+    pub fn random() -> Result<Id, crate::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(crate::Error::Random)?;
+        Ok(Id(bytes))
+    }
+
+    /// Reads what `Display` writes.
+    pub fn from_hex(text: &str) -> Option<Id> {
+        let digits = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| digits)?;
+        Some(Id(number.to_be_bytes()))
+    }
+}
+
+/// Writes 32 hexadecimal digits.
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
 
 /// One subject of one rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,6 +3,7 @@
 mod cases;
 mod rules;
 mod story;
+mod writer;
 
 use cases::Fresh;
 use tempfile::TempDir;
@@ -67,7 +68,13 @@ async fn suite<F: Fresh>(fresh: &mut F) {
     cases::a_heartbeat_notices_a_database_that_was_set_back(fresh).await;
     cases::a_changed_row_breaks_the_chain(fresh).await;
     cases::changes_are_numbered_upwards_and_leave_posted_alone(fresh).await;
+    cases::concurrent_changes_return_their_own_numbers(fresh).await;
+    cases::a_balance_that_is_not_the_sum_of_its_entries_is_found(fresh).await;
     cases::totals_fold_a_second_into_one_row(fresh).await;
+    writer::the_journal_of_a_killed_process_is_posted_once(fresh).await;
+    writer::a_record_is_committed_when_its_wait_ends(fresh).await;
+    writer::a_database_that_was_set_back_gets_the_journal_again(fresh).await;
+    writer::reservations_expire_in_the_database(fresh).await;
     cases::concurrent_writers_lose_nothing(fresh).await;
 }
 

@@ -40,8 +40,11 @@ fn reservations_follow_the_guarded_transitions() {
         ("reserve expire settle", 8, 0, Some(HoldState::Settled)),
         ("reserve expire cancel", 0, 0, Some(HoldState::Expired)),
         ("reserve expire extend", 0, 0, Some(HoldState::Expired)),
-        ("expire", 0, 0, None),
-        ("expire reserve", 0, 10, Some(HoldState::Open)),
+        ("expire", 0, 0, Some(HoldState::Expired)),
+        ("expire reserve", 0, 0, Some(HoldState::Expired)),
+        ("expire extend reserve", 0, 0, Some(HoldState::Expired)),
+        ("expire settle reserve", 8, 0, Some(HoldState::Settled)),
+        ("expire cancel reserve", 0, 0, Some(HoldState::Expired)),
     ];
     for (names, posted, pending, state) in cases {
         let records: Vec<Record> = names.split(' ').map(|name| record(account(0), event(name))).collect();

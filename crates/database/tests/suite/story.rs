@@ -33,6 +33,7 @@ pub(crate) enum End {
     Open,
     Cancelled,
     Settled(i64),
+    Expired,
     ExpiredAndSettled(i64),
 }
 
@@ -55,6 +56,7 @@ pub(crate) fn stories() -> impl Strategy<Value = Vec<(u8, Story)>> {
     let end = prop_oneof![
         Just(End::Open),
         Just(End::Cancelled),
+        Just(End::Expired),
         (0..30_i64).prop_map(End::Settled),
         (0..30_i64).prop_map(End::ExpiredAndSettled),
     ];
@@ -105,6 +107,7 @@ impl Story {
                 match *end {
                     End::Open => {}
                     End::Cancelled => steps.push(step(Event::Cancel { token: id })),
+                    End::Expired => steps.push(step(Event::Expire { token: id })),
                     End::Settled(actual) => steps.push(step(settle(actual))),
                     End::ExpiredAndSettled(actual) => {
                         steps.extend([step(Event::Expire { token: id }), step(settle(actual))]);
@@ -136,7 +139,7 @@ impl Story {
             Story::Use { cost } => Truth { posted: *cost, pending: 0 },
             Story::Reservation { cost, extends, end } => match *end {
                 End::Open => Truth { posted: 0, pending: cost + extends.iter().sum::<i64>() },
-                End::Cancelled => Truth::default(),
+                End::Cancelled | End::Expired => Truth::default(),
                 End::Settled(actual) | End::ExpiredAndSettled(actual) => Truth { posted: actual, pending: 0 },
             },
             Story::Refunds { cost, amounts } => {

@@ -1,5 +1,6 @@
 //! One file per command, by what the command is about.
 
+pub(crate) mod database;
 pub(crate) mod program;
 pub(crate) mod rules;
 pub(crate) mod server;

@@ -81,7 +81,7 @@ fn help(setting: &Setting) -> String {
 fn value_name(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "FILE",
-        Kind::Store | Kind::Endpoint => "URL",
+        Kind::Store | Kind::Database | Kind::Endpoint => "URL",
         Kind::Address => "ADDRESS",
         Kind::Number(..) => "N",
         Kind::Duration(..) => "DURATION",

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use tollgate::core::{Cidr, Prefixes, ProxyHeader, SubjectHasher, SubjectHashers, TrustedProxies};
 use tollgate::headers::{Dialect, Reset};
+use tollgate_database::DatabaseUrl;
 use tollgate_document::{Entry, Node, Problem, SourceSpan};
 
 use super::layers::{Layers, Origin};
 use super::settings::{SETTINGS, variable_name};
 use super::{
-    AttributeNames, Config, GrpcConfig, LogConfig, LogFormat, StoreConfig, TlsConfig, TraceConfig, shapes,
+    AttributeNames, Config, GrpcConfig, LedgerConfig, LogConfig, LogFormat, StoreConfig, TlsConfig,
+    TraceConfig, shapes,
 };
 use crate::access::{Access, BoundAttributes, Digest, Scopes, Token};
 use crate::files;
@@ -41,6 +43,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
         in_flight_max_per_caller: size(layers, "in_flight_max_per_caller"),
         servers: u32::try_from(size(layers, "servers")).unwrap_or(u32::MAX),
         resp_output_max: size(layers, "resp_output_max"),
+        ledger: ledger(layers, hashers.is_some()),
         hashers,
         request_id_horizon: duration(layers, "request_id_horizon"),
         receipt_life: duration(layers, "receipt_life"),
@@ -225,6 +228,40 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
         Ok(settings) => StoreConfig::Redis(Box::new(settings.deadline(duration(layers, "store_deadline")))),
         // Cannot happen: the URL was checked, and passwords are percent-encoded.
         Err(_) => memory,
+    }
+}
+
+fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
+    let password = secret(layers, "database_password", "database_password_file");
+    let Some(url) = layers.get("database").and_then(|value| value.node.scalar()).map(str::to_owned) else {
+        for name in ["database_password_file", "journal"] {
+            if layers.get(name).is_some() {
+                let message = format!("unused setting `{name}`: there is no database");
+                let help = "remove it, or set database: sqlite:PATH";
+                layers.report(name, None, |at| Problem::error("unused-setting", at, message).help(help));
+            }
+        }
+        return None;
+    };
+    // The shape has reported an invalid URL.
+    let mut url: DatabaseUrl = url.parse().ok()?;
+    if let Some((password, _)) = &password {
+        url.set_password(password);
+    }
+    let keyed = ["hash_key", "hash_key_file"].iter().any(|name| layers.get(name).is_some());
+    if !has_hash_key && !keyed {
+        let message = "missing hash key: the ledger names subjects by it, after a restart too";
+        let help = "create one with `openssl rand -hex 32 > key` and set hash_key_file or TOLLGATE_HASH_KEY";
+        layers.report("database", None, |at| Problem::error("no-hash-key", at, message).help(help));
+    }
+    match layers.path("journal").or_else(|| url.default_journal()) {
+        Some(journal) => Some(LedgerConfig { url, journal }),
+        None => {
+            let message = "missing setting `journal`: PostgreSQL has no default folder";
+            let help = "set journal: FOLDER, on a disk of this server";
+            layers.report("database", None, |at| Problem::error("no-journal", at, message).help(help));
+            None
+        }
     }
 }
 

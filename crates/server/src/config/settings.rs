@@ -27,6 +27,8 @@ pub enum Kind {
     File,
     /// `memory`, or the URL of a store.
     Store,
+    /// The URL of a database.
+    Database,
     /// An IP address and a port, or `off`.
     Address,
     /// A whole number between two bounds, both included.
@@ -188,6 +190,32 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Number(0, 10_000),
         "0",
         "Number of servers that share the store, at least; `on_failure: local fair` gives each an equal share",
+    ),
+    Setting {
+        details: "SQLite serves one server: sqlite:PATH. PostgreSQL serves many: postgres://USER@HOST:PORT/DATABASE; run \
+                  `tollgate database migrate` first. Leave the password out of the URL.",
+        ..setting(
+            STATE,
+            "database",
+            Kind::Database,
+            "",
+            "Database of the ledger, which records what rules with `ledger` admit",
+        )
+    },
+    secret(STATE, "database_password", "Password of the database"),
+    setting(
+        STATE,
+        "database_password_file",
+        Kind::File,
+        "",
+        "File that contains the password of the database",
+    ),
+    setting(
+        STATE,
+        "journal",
+        Kind::File,
+        "(for SQLite: the path of its file and .journal)",
+        "Folder in which this server keeps recorded charges until the database has them",
     ),
     secret(STATE, "hash_key", "Hash key of your servers, 64 hexadecimal digits; required for a shared store"),
     setting(STATE, "hash_key_file", Kind::File, "", "File that contains the hash key of your servers"),
@@ -442,6 +470,7 @@ impl Kind {
         match self {
             Kind::File => "a path".to_owned(),
             Kind::Store => "`memory` or a URL".to_owned(),
+            Kind::Database => "`sqlite:PATH` or `postgres://…`".to_owned(),
             Kind::Address => "`IP:PORT` or `off`".to_owned(),
             Kind::Number(min, max) => format!("a number from {min} to {max}"),
             Kind::Duration(min, max) => format!("a duration from {} to {}", duration(min), duration(max)),

@@ -50,6 +50,9 @@ pub(super) fn check_bounds(kind: Kind, node: &Node, problems: &mut Problems) {
 fn shape(kind: Kind) -> Shape {
     match kind {
         Kind::File => text("the path of a file").checked(path).into(),
+        Kind::Database => {
+            text("a URL like sqlite:PATH or postgres://USER@HOST/DATABASE").checked(database).into()
+        }
         Kind::Store => text("`memory` or a URL like redis://HOST:PORT").checked(store).into(),
         Kind::Address => text("an IP address and a port, or `off`").checked(checked_address).into(),
         Kind::Number(min, max) => number(min, max),
@@ -121,6 +124,18 @@ pub(super) fn store(text: &str) -> Result<(), String> {
         ));
     }
     RedisSettings::url(text).map(drop).map_err(|error| error.to_string())
+}
+
+/// Checks the value of `database`.
+pub(super) fn database(text: &str) -> Result<(), String> {
+    if text.contains("://") && holds_password(text) {
+        return Err("the URL of the database contains a password, which others could see on a command line or in a file; \
+                    remove it, and set the variable TOLLGATE_DATABASE_PASSWORD or database_password_file instead"
+            .to_owned());
+    }
+    text.parse::<tollgate_database::DatabaseUrl>()
+        .map(drop)
+        .map_err(|error| crate::failure::error_chain(&error))
 }
 
 fn checked_address(text: &str) -> Result<(), String> {

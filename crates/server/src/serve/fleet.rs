@@ -169,7 +169,7 @@ impl Others {
 pub(crate) async fn of(limiter: &Backed, required: bool, is_up: bool) -> Result<Option<Fleet>, Failure> {
     let Backed::Redis(limiter) = limiter else { return Ok(None) };
     let namespace = limiter.with_rules(namespace);
-    let (store, hashers) = (&limiter.store().store().store, limiter.hashers());
+    let (store, hashers) = (&limiter.store().store().store().store, limiter.hashers());
     let outside = || {
         Fleet::new(store, hashers, &namespace)
             .map_err(|error| Failure::new(error_chain(&error), error.hint()))

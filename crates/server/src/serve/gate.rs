@@ -12,9 +12,11 @@ use tollgate::core::{
 };
 use tollgate::engine::Engine;
 use tollgate::guard::Guarded;
+use tollgate::ledger::{Ledger, Recorded};
 use tollgate::limiter::{BuildError, CheckError, Explanation};
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, MemoryStore};
+use tollgate_database::WriterStatus;
 use tollgate_document::Source;
 
 use super::edge::auth::Caller;
@@ -38,6 +40,7 @@ struct Inner {
     /// Whether some rule takes leases. Almost no rule set does, so most checks need not look further.
     takes_leases: AtomicBool,
     leases_refused: LogThrottle,
+    ledger: Option<Ledger>,
 }
 
 /// The limiter, by its store.
@@ -45,7 +48,9 @@ pub(crate) enum Backed {
     /// Answers without waiting.
     Memory(Engine<MemoryStore>),
     /// Answers after a round trip.
-    Redis(Engine<Guarded<TimedStore<RedisStore>>>),
+    Redis(Engine<Guarded<Recorded<TimedStore<RedisStore>>>>),
+    /// The memory store with a ledger, which has to be awaited.
+    RecordedMemory(Engine<Guarded<Recorded<MemoryStore>>>),
 }
 
 /// The route of a request into the server, as metrics and logs name it.
@@ -100,8 +105,7 @@ pub(crate) enum Call<T, P> {
 
 /// A check that waits for the store.
 pub(crate) struct PendingCheck<'a> {
-    limiter: &'a Engine<Guarded<TimedStore<RedisStore>>>,
-    recorder: &'a Recorder,
+    gate: &'a Gate,
     origin: Origin<'a>,
     request: Request<'a>,
 }
@@ -138,6 +142,7 @@ macro_rules! either {
         match &$gate.inner.limiter {
             Backed::Memory($limiter) => $what,
             Backed::Redis($limiter) => $what,
+            Backed::RecordedMemory($limiter) => $what,
         }
     };
 }
@@ -145,10 +150,17 @@ macro_rules! either {
 mod follow_up;
 
 impl Gate {
-    pub(crate) fn new(limiter: Backed, recorder: Recorder, own_limits: Keyspace, own_keys_max: u32) -> Gate {
+    pub(crate) fn new(
+        limiter: Backed,
+        recorder: Recorder,
+        own_limits: Keyspace,
+        own_keys_max: u32,
+        ledger: Option<Ledger>,
+    ) -> Gate {
         let takes_leases = AtomicBool::new(limiter.with_rules(RuleSet::takes_leases));
         let leases_refused = LogThrottle::default();
-        let inner = Inner { limiter, recorder, own_limits, own_keys_max, takes_leases, leases_refused };
+        let inner =
+            Inner { limiter, recorder, own_limits, own_keys_max, takes_leases, leases_refused, ledger };
         Gate { inner: Arc::new(inner) }
     }
 
@@ -166,7 +178,9 @@ impl Gate {
                 recorder.decided(&origin, &request, &decided, None, limiter.hashers());
                 Call::Ready(decided)
             }
-            Backed::Redis(limiter) => Call::Pending(PendingCheck { limiter, recorder, origin, request }),
+            Backed::Redis(_) | Backed::RecordedMemory(_) => {
+                Call::Pending(PendingCheck { gate: self, origin, request })
+            }
         }
     }
 
@@ -176,7 +190,7 @@ impl Gate {
         origin: Origin<'_>,
         requests: &[Request<'_>],
     ) -> Result<Vec<Decision>, CheckError> {
-        let is_remote = matches!(self.inner.limiter, Backed::Redis(_));
+        let is_remote = !matches!(self.inner.limiter, Backed::Memory(_));
         let began = is_remote.then(Instant::now);
         let decided = either!(self, limiter => limiter.check_all(requests).await);
         let took = began.map(|began| began.elapsed());
@@ -196,6 +210,7 @@ impl Gate {
         match &self.inner.limiter {
             Backed::Memory(limiter) => limiter.peek_now(request),
             Backed::Redis(limiter) => limiter.peek(request).await,
+            Backed::RecordedMemory(limiter) => limiter.peek(request).await,
         }
     }
 
@@ -221,7 +236,9 @@ impl Gate {
                     decided.map(|(now, answer)| self.record_throttle(edge, operation, now, answer));
                 Call::Ready(throttled.map_err(ThrottleError::from))
             }
-            Backed::Redis(_) => Call::Pending(PendingThrottle { gate: self, edge, item }),
+            Backed::Redis(_) | Backed::RecordedMemory(_) => {
+                Call::Pending(PendingThrottle { gate: self, edge, item })
+            }
         }
     }
 
@@ -314,8 +331,10 @@ impl Gate {
 
     /// Deletes expired state of the memory store.
     pub(crate) fn sweep(&self) {
-        if let Backed::Memory(limiter) = &self.inner.limiter {
-            limiter.store().sweep();
+        match &self.inner.limiter {
+            Backed::Memory(limiter) => drop(limiter.store().sweep()),
+            Backed::RecordedMemory(limiter) => drop(limiter.store().store().store().sweep()),
+            Backed::Redis(_) => (),
         }
     }
 
@@ -323,24 +342,33 @@ impl Gate {
     pub(crate) fn store_status(&self) -> StoreStatus {
         match &self.inner.limiter {
             Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
+            Backed::RecordedMemory(limiter) => StoreStatus::Memory(limiter.store().store().store().usage()),
             Backed::Redis(limiter) => StoreStatus::Redis {
-                servers: limiter.store().store().store.servers(),
+                servers: limiter.store().store().store().store.servers(),
                 slices: limiter.store().slice_counts(),
             },
         }
     }
 
-    /// Writes the metrics of checks and of the store.
+    /// The ledger, if the server has one.
+    pub(crate) fn ledger(&self) -> Option<&Ledger> {
+        self.inner.ledger.as_ref()
+    }
+
+    /// Writes the metrics of checks, of the store and of the ledger.
     pub(crate) fn write(&self, page: &mut Exposition) {
         self.inner.recorder.write(page);
         self.store_status().write(page);
+        if let Some(ledger) = &self.inner.ledger {
+            write_ledger(page, &ledger.status());
+        }
         if let Backed::Redis(limiter) = &self.inner.limiter {
             let help = "Checks in flight to the store.";
             page.single(
                 "rate_limit_store_in_flight",
                 Kind::Gauge,
                 help,
-                limiter.store().store().store.in_flight(),
+                limiter.store().store().store().store.in_flight(),
             );
             let counts = limiter.store().layer_counts();
             let mut family = page.family(
@@ -372,10 +400,11 @@ impl Call<Result<Decision, CheckError>, PendingCheck<'_>> {
 
 impl PendingCheck<'_> {
     async fn finish(self) -> Result<Decision, CheckError> {
-        let PendingCheck { limiter, recorder, origin, request } = self;
+        let PendingCheck { gate, origin, request } = self;
         let started = Instant::now();
-        let decided = limiter.check(request).await;
-        recorder.decided(&origin, &request, &decided, Some(started.elapsed()), limiter.hashers());
+        let decided = either!(gate, limiter => limiter.check(request).await);
+        let took = Some(started.elapsed());
+        gate.inner.recorder.decided(&origin, &request, &decided, took, gate.hashers());
         decided
     }
 }
@@ -399,6 +428,7 @@ impl PendingThrottle<'_> {
         let outcome = match &gate.inner.limiter {
             Backed::Memory(limiter) => limiter.store().apply(&plan).await,
             Backed::Redis(limiter) => limiter.store().store().apply(&plan).await,
+            Backed::RecordedMemory(limiter) => limiter.store().store().apply(&plan).await,
         }?;
         let answer = outcome.answers.first().ok_or(ThrottleError::Unanswered)?;
         Ok(gate.record_throttle(self.edge, operation, outcome.now, *answer))
@@ -411,14 +441,56 @@ impl Backed {
         match self {
             Backed::Memory(limiter) => limiter.with_rules(look),
             Backed::Redis(limiter) => limiter.with_rules(look),
+            Backed::RecordedMemory(limiter) => limiter.with_rules(look),
         }
     }
 
     /// The store that servers share, if there is one.
     pub(crate) fn redis_store(&self) -> Option<RedisStore> {
         match self {
-            Backed::Memory(_) => None,
-            Backed::Redis(limiter) => Some(limiter.store().store().store.clone()),
+            Backed::Memory(_) | Backed::RecordedMemory(_) => None,
+            Backed::Redis(limiter) => Some(limiter.store().store().store().store.clone()),
         }
+    }
+}
+
+fn write_ledger(page: &mut Exposition, status: &WriterStatus) {
+    let WriterStatus { entries, unposted, unposted_bytes, silent_for, recovered: _, failures, unrecorded } =
+        *status;
+    let counters = [
+        (
+            "rate_limit_ledger_entries_total",
+            "Events that were appended to the journal of the ledger.",
+            entries,
+        ),
+        (
+            "rate_limit_ledger_failures_total",
+            "Failed attempts to post the journal to the database.",
+            failures,
+        ),
+        (
+            "rate_limit_ledger_unrecorded_total",
+            "Events of recorded rules that the ledger did not get: the journal failed, or the answer was not awaited.",
+            unrecorded,
+        ),
+    ];
+    for (name, help, value) in counters {
+        page.single(name, Kind::Counter, help, value);
+    }
+    let gauges = [
+        (
+            "rate_limit_ledger_unposted",
+            "Events in the journal that the database does not have yet.",
+            unposted,
+        ),
+        ("rate_limit_ledger_unposted_bytes", "Size of these events, about.", unposted_bytes),
+        (
+            "rate_limit_ledger_silent_seconds",
+            "Whole seconds since the database of the ledger last confirmed a commit or heartbeat.",
+            silent_for.as_secs(),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.single(name, Kind::Gauge, help, value);
     }
 }

@@ -1,9 +1,14 @@
 //! Whether the server should get requests, and the state of its parts.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::server_state::ServerState;
 use super::store::status::StoreStatus;
+
+/// A database that was silent for longer is reported as down. A heartbeat is sent every second.
+const LEDGER_SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// Whether the server is ready, and details for people and probes.
 ///
@@ -23,6 +28,10 @@ pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
     let details = json!({
         "ready": is_ready,
         "store": { "kind": kind, "up": store.down_reason().is_none(), "evicting": is_evicting },
+        "ledger": state.gate.ledger().map(|ledger| {
+            let status = ledger.status();
+            json!({ "up": status.silent_for < LEDGER_SILENT_MAX, "unposted": status.unposted })
+        }),
         "fleet": state.others.as_ref().map(|others| others.borrow().to_json()),
         "rules": {
             "version": rules.version,

@@ -19,9 +19,10 @@ use session::Session;
 /// Their commands need sentinels and a cluster. The second page continues where the first one ends.
 const REDIS_PAGES: [&str; 2] = ["docs/guides/redis.md", "docs/reference/redis.md"];
 /// Pages that a reader follows from top to bottom, with servers and files that they start and write.
-const SESSION_PAGES: [&str; 7] = [
+const SESSION_PAGES: [&str; 8] = [
     "README.md",
     "docs/start.md",
+    "docs/guides/billing.md",
     "docs/guides/server.md",
     "docs/operating/deploy.md",
     "docs/operating/monitor.md",
@@ -87,6 +88,11 @@ fn start_page_can_be_followed() {
 #[test]
 fn server_guide_can_be_followed() {
     Session::follow("docs/guides/server.md");
+}
+
+#[test]
+fn billing_guide_can_be_followed() {
+    Session::follow("docs/guides/billing.md");
 }
 
 #[test]
@@ -220,8 +226,11 @@ fn metrics_page_lists_exactly_the_metric_families_of_a_server() {
     let with_memory = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &[]);
     let with_redis =
         Serving::start(env!("CARGO_BIN_EXE_tollgate"), &["--store", &url, "--hash-key-file", &key]);
+    let database = format!("sqlite:{}", redis.folder().join("usage.db").display());
+    let with_ledger =
+        Serving::start(env!("CARGO_BIN_EXE_tollgate"), &["--database", &database, "--hash-key-file", &key]);
     let mut counted = BTreeSet::new();
-    for server in [&with_memory, &with_redis] {
+    for server in [&with_memory, &with_redis, &with_ledger] {
         let url = format!("http://{}/metrics", server.http);
         let run = Command::new("curl").args(["--silent", "--fail", &url]).output().expect("curl runs");
         let text = String::from_utf8(run.stdout).expect("text");

@@ -95,6 +95,10 @@ impl Session {
                 "--http" => http = words.next().expect("an address").to_owned(),
                 "--resp" => resp = words.next().expect("an address").to_owned(),
                 // The server is started in the folder of the tests, and its files are in the folder of the session.
+                word if word.starts_with("sqlite:") => {
+                    let path = self.folder.path().join(word.trim_start_matches("sqlite:"));
+                    args.push(format!("sqlite:{}", path.display()));
+                }
                 word => {
                     let path = self.folder.path().join(word);
                     args.push(if path.is_file() { path.display().to_string() } else { word.to_owned() });

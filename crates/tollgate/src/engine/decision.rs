@@ -10,7 +10,8 @@ use tollgate_core::decision::{Numbers, RetryAfter, RuleOutcome, Source};
 use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::rules::{Planned, Rule, RuleLimit};
 use tollgate_core::{
-    Algorithm, Exactness, Item, Key, Limit, Mark, Nonce, Plan, PlanDecision, Receipt, Subject, Time,
+    Algorithm, Exactness, Item, Key, Limit, Mark, Nonce, Plan, PlanDecision, Receipt, Recording, Subject,
+    Time,
 };
 
 use super::active_rules::ActiveRules;
@@ -91,6 +92,8 @@ pub(super) struct Charge<'k> {
     pub(super) fixed_cost: bool,
     /// Whether the rule can refuse.
     pub(super) blocking: bool,
+    /// How the ledger records what follows.
+    pub(super) ledger: Option<Recording>,
     pub(super) charged_at: Time,
     pub(super) nonce: Nonce,
 }
@@ -225,18 +228,21 @@ impl Decision {
     /// receipt is enough to give its charge back, once, so treat receipts like secrets.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.charges()
-            .map(|Charge { key, limit, mark, cost, fixed_cost, blocking, charged_at, nonce }| Receipt {
-                namespace: key.keyspace().namespace().to_owned(),
-                rule: key.keyspace().rule().to_owned(),
-                tag: key.tag(),
-                subject: key.subject(),
-                limit,
-                mark,
-                charged_at,
-                cost,
-                fixed_cost,
-                blocking,
-                nonce,
+            .map(|Charge { key, limit, mark, cost, fixed_cost, blocking, ledger, charged_at, nonce }| {
+                Receipt {
+                    namespace: key.keyspace().namespace().to_owned(),
+                    rule: key.keyspace().rule().to_owned(),
+                    tag: key.tag(),
+                    subject: key.subject(),
+                    limit,
+                    mark,
+                    charged_at,
+                    cost,
+                    fixed_cost,
+                    blocking,
+                    ledger,
+                    nonce,
+                }
             })
             .collect()
     }
@@ -251,7 +257,10 @@ impl Decision {
     pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let allowed = self.found.allowed;
         let booked = self.found.rules.iter().zip(&self.accounts.of_items).filter(move |_| allowed);
-        booked.filter_map(|(outcome, account)| {
+        let mut last_rule = None;
+        booked.filter_map(move |(outcome, account)| {
+            // While a hash key is replaced, the second item of a rule is a copy that the ledger leaves out.
+            let is_copy = last_rule.replace(outcome.rule_index) == Some(outcome.rule_index);
             let mark = outcome.numbers.map_or(Mark::None, |numbers| numbers.mark);
             if mark == Mark::None {
                 return None;
@@ -265,6 +274,7 @@ impl Decision {
                 cost: outcome.cost,
                 fixed_cost: rule.cost.is_fixed(),
                 blocking: outcome.blocking,
+                ledger: rule.ledger.filter(|_| outcome.blocking && !is_copy),
                 charged_at: self.accounts.charged_at,
                 nonce: *self.accounts.nonce.get_or_init(new_nonce),
             })

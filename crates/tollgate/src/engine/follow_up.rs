@@ -199,6 +199,7 @@ impl<S: Store> Engine<S> {
     ) -> Vec<Plan<'k>> {
         let plan = |charge: Charge<'k>| {
             let item = Item::new(charge.key, charge.limit, operation(&charge)?);
+            let item = Item { ledger: charge.ledger, ..item };
             let plan = match item.operation {
                 Operation::Refund { .. } | Operation::Record { .. } => Plan::settling(
                     item,
@@ -331,6 +332,7 @@ const fn charge_of<'k>((keyspace, receipt): &'k (Keyspace, &Receipt)) -> Charge<
         cost: receipt.cost,
         fixed_cost: receipt.fixed_cost,
         blocking: receipt.blocking,
+        ledger: receipt.ledger,
         charged_at: receipt.charged_at,
         nonce: receipt.nonce,
     }

@@ -28,6 +28,7 @@ pub struct Setup {
     hashers: Option<SubjectHashers>,
     horizon: Span,
     receipt_life: Span,
+    refuses_recorded: bool,
 }
 
 enum RulesFrom {
@@ -81,6 +82,14 @@ pub enum BuildError {
         "a shared store needs a hash key: call hash_key with the same key on every server, or each would count separately"
     )]
     HashKeyMissing,
+    /// A rule has a `ledger`, and no ledger was opened.
+    #[error(
+        "rule `{rule}` must be recorded, and there is no ledger; open a database, or remove `ledger` from the rule"
+    )]
+    LedgerMissing {
+        /// The rule.
+        rule: String,
+    },
     /// The store cannot be opened or did not answer.
     #[error("cannot open the store")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -98,6 +107,7 @@ impl Default for Setup {
             hashers: None,
             horizon: HORIZON_DEFAULT,
             receipt_life: RECEIPT_LIFE_DEFAULT,
+            refuses_recorded: false,
         }
     }
 }
@@ -148,6 +158,11 @@ impl Setup {
         Setup { receipt_life: life.into(), ..self }
     }
 
+    /// Whether a text with a rule that has a `ledger` is refused, because nothing would record it.
+    pub fn refuse_recorded(self, refuses_recorded: bool) -> Setup {
+        Setup { refuses_recorded, ..self }
+    }
+
     /// Whether a hash key was set.
     #[cfg(feature = "redis")]
     pub(crate) const fn has_hash_key(&self) -> bool {
@@ -156,14 +171,15 @@ impl Setup {
 
     /// Builds the engine over this store.
     pub fn build<S: Store>(self, store: S) -> Result<Engine<S>, BuildError> {
-        let Setup { rules, watch, on_reload, hashers, horizon, receipt_life } = self;
+        let Setup { rules, watch, on_reload, hashers, horizon, receipt_life, refuses_recorded } = self;
         let watched = match &rules {
             RulesFrom::File(path) if watch => Some(path.clone()),
             _ if watch => return Err(BuildError::NothingToWatch),
             _ => None,
         };
-        let (rules, text_hash) = rules.load()?;
-        let rules = Arc::new(ArcSwap::from_pointee(ActiveRules { rules, version: 0, text_hash }));
+        let (rules, text_hash) = rules.load(refuses_recorded)?;
+        let rules =
+            Arc::new(ArcSwap::from_pointee(ActiveRules { rules, version: 0, text_hash, refuses_recorded }));
         let watcher = watched.map(|path| {
             let on_reload = on_reload.unwrap_or_else(|| Box::new(log_reload));
             RulesWatcher::start(path, text_hash, Arc::downgrade(&rules), on_reload)
@@ -181,11 +197,11 @@ impl Setup {
 
 impl RulesFrom {
     /// The rules, and a hash of the text they came from.
-    fn load(self) -> Result<(RuleSet, u64), BuildError> {
+    fn load(self, refuses_recorded: bool) -> Result<(RuleSet, u64), BuildError> {
         match self {
             RulesFrom::Ready(rules) => Ok((*rules, 0)),
-            RulesFrom::Source(source) => load_source(&source),
-            RulesFrom::File(path) => load_source(&read_file(&path)?),
+            RulesFrom::Source(source) => load_source(&source, refuses_recorded),
+            RulesFrom::File(path) => load_source(&read_file(&path)?, refuses_recorded),
         }
     }
 }
@@ -199,11 +215,15 @@ pub(super) fn read_file(path: &Path) -> Result<Source, BuildError> {
 }
 
 /// The rules in this text and its hash, or every problem in it.
-pub(super) fn load_source(source: &Source) -> Result<(RuleSet, u64), BuildError> {
+pub(super) fn load_source(source: &Source, refuses_recorded: bool) -> Result<(RuleSet, u64), BuildError> {
     let mut problems = Problems::new();
     let rules = load(source, &mut problems)
         .ok_or_else(|| BuildError::Rules { problems: problems.render(source, Colour::Plain) })?;
-    Ok((rules, text_hash(source)))
+    let recorded = rules.rules().iter().find(|rule| rule.ledger.is_some());
+    match recorded.filter(|_| refuses_recorded) {
+        Some(rule) => Err(BuildError::LedgerMissing { rule: rule.keyspace.rule().to_owned() }),
+        None => Ok((rules, text_hash(source))),
+    }
 }
 
 /// Identifies a text.

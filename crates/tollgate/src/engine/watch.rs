@@ -103,7 +103,7 @@ impl WatchedFile {
             return Ok(None);
         }
         self.seen = seen;
-        let (rules, text_hash) = load_source(&source)?;
+        let (rules, text_hash) = load_source(&source, active.load().refuses_recorded)?;
         activate(active, &rules, text_hash);
         Ok(Some(active.load().version))
     }
@@ -133,8 +133,13 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("rules.yaml");
             fs::write(&path, rules(10)).unwrap();
-            let (rules, text_hash) = load_source(&read_file(&path).unwrap()).unwrap();
-            let active = Arc::new(ArcSwap::from_pointee(ActiveRules { rules, version: 0, text_hash }));
+            let (rules, text_hash) = load_source(&read_file(&path).unwrap(), false).unwrap();
+            let active = Arc::new(ArcSwap::from_pointee(ActiveRules {
+                rules,
+                version: 0,
+                text_hash,
+                refuses_recorded: false,
+            }));
             let file = WatchedFile { stamp: stamp(&path), path, seen: Seen::Text(text_hash) };
             Fixture { file, active, _folder: folder, writes: 0 }
         }

@@ -35,6 +35,8 @@ pub struct LimiterBuilder {
     /// 0 if it is not stated.
     servers: u32,
     require_store: bool,
+    #[cfg(feature = "ledger")]
+    ledger: Option<crate::ledger::Ledger>,
 }
 
 #[derive(Default)]
@@ -134,7 +136,7 @@ impl LocalLimiterBuilder {
         if let Some(keys_max) = self.keys_max {
             store = store.keys_max(keys_max);
         }
-        Ok(LocalLimiter { engine: self.setup.build(store)? })
+        Ok(LocalLimiter { engine: self.setup.refuse_recorded(true).build(store)? })
     }
 }
 
@@ -173,9 +175,27 @@ impl LimiterBuilder {
         LimiterBuilder { require_store, ..self }
     }
 
+    /// Records what rules with `ledger` admit. Without it, such a rule is an error of [`build`](Self::build).
+    #[cfg(feature = "ledger")]
+    pub fn ledger(self, ledger: &crate::ledger::Ledger) -> LimiterBuilder {
+        LimiterBuilder { ledger: Some(ledger.clone()), ..self }
+    }
+
     /// Builds the limiter. Waits until the store has answered, or has failed to answer. Wrong credentials are an error.
     pub async fn build(self) -> Result<Limiter, BuildError> {
-        let LimiterBuilder { setup, store, servers, require_store } = self;
+        #[cfg(feature = "ledger")]
+        let this = match self.ledger.clone() {
+            Some(ledger) => self.recorded_by(&ledger).await?,
+            None => self,
+        };
+        #[cfg(not(feature = "ledger"))]
+        let this = self;
+        let LimiterBuilder { setup, store, servers, require_store, .. } = this;
+        #[cfg(feature = "ledger")]
+        let has_ledger = this.ledger.is_some();
+        #[cfg(not(feature = "ledger"))]
+        let has_ledger = false;
+        let setup = setup.refuse_recorded(!has_ledger);
         let fleet = Arc::new(FleetSize::stated(servers));
         let backing = match store {
             StoreChoice::Memory => memory(setup)?,
@@ -203,6 +223,39 @@ impl LimiterBuilder {
         };
         Ok(Limiter { backing })
     }
+
+    /// Puts the ledger around the store.
+    #[cfg(feature = "ledger")]
+    async fn recorded_by(self, ledger: &crate::ledger::Ledger) -> Result<LimiterBuilder, BuildError> {
+        use crate::ledger::Recorded;
+        let custom = match self.store {
+            StoreChoice::Memory => recorded_memory(ledger),
+            StoreChoice::Url(ref url) if scheme(url) == "memory" => recorded_memory(ledger),
+            #[cfg(feature = "redis")]
+            StoreChoice::Url(ref url) if is_redis(scheme(url)) => {
+                let settings = crate::store::redis::RedisSettings::url(url);
+                let settings = settings.map_err(|error| BuildError::Store(Box::new(error)))?;
+                CustomStore::new(Recorded::new(
+                    open_redis(&self.setup, settings, self.require_store).await?,
+                    Some(ledger),
+                ))
+            }
+            #[cfg(feature = "redis")]
+            StoreChoice::Redis(settings) => CustomStore::new(Recorded::new(
+                open_redis(&self.setup, *settings, self.require_store).await?,
+                Some(ledger),
+            )),
+            StoreChoice::Custom(store) => CustomStore::new(Recorded::new(store, Some(ledger))),
+            StoreChoice::Url(_) => return Ok(self),
+        };
+        Ok(LimiterBuilder { store: StoreChoice::Custom(custom), ..self })
+    }
+}
+
+#[cfg(feature = "ledger")]
+fn recorded_memory(ledger: &crate::ledger::Ledger) -> CustomStore {
+    let store = MemoryStore::with_clock(AnyClock::default());
+    CustomStore::new(crate::ledger::Recorded::new(store, Some(ledger)))
 }
 
 fn memory(setup: Setup) -> Result<Backing, BuildError> {
@@ -217,6 +270,19 @@ async fn redis(
     fleet: Arc<FleetSize>,
     require_store: bool,
 ) -> Result<Backing, BuildError> {
+    let store = open_redis(&setup, settings, require_store).await?;
+    let remembers = store.decides_by_its_own_clock();
+    let engine = setup.build(Guarded::new(store, fleet).with_refusal_memory(remembers))?;
+    engine.start_maintenance();
+    Ok(Backing::Redis(engine))
+}
+
+#[cfg(feature = "redis")]
+async fn open_redis(
+    setup: &Setup,
+    settings: crate::store::redis::RedisSettings,
+    require_store: bool,
+) -> Result<crate::store::redis::RedisStore, BuildError> {
     if !setup.has_hash_key() {
         return Err(BuildError::HashKeyMissing);
     }
@@ -225,10 +291,7 @@ async fn redis(
         Err(StoreError::Transient(_)) if !require_store => (),
         answered => answered.map_err(|error| BuildError::Store(Box::new(error)))?,
     }
-    let remembers = store.decides_by_its_own_clock();
-    let engine = setup.build(Guarded::new(store, fleet).with_refusal_memory(remembers))?;
-    engine.start_maintenance();
-    Ok(Backing::Redis(engine))
+    Ok(store)
 }
 
 /// What is before `://`, or the whole text up to the first character that cannot be part of a scheme.

@@ -8,6 +8,7 @@ use tollgate_core::{Exactness, Outcome, Plan, Store, StoreError, Time};
 trait ObjectStore: Send + Sync {
     fn apply<'a>(&'a self, plan: &'a Plan<'_>) -> Applying<'a>;
     fn apply_unawaited(&self, plan: &Plan<'_>);
+    fn note_policy_answer(&self, plan: &Plan<'_>, outcome: &Outcome);
     fn exactness(&self, plan: &Plan<'_>) -> Exactness;
     fn may_lose_answers(&self) -> bool;
     fn has_shared_clock(&self) -> bool;
@@ -24,6 +25,10 @@ impl<S: Store + Send + Sync> ObjectStore for S {
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
         Store::apply_unawaited(self, plan);
+    }
+
+    fn note_policy_answer(&self, plan: &Plan<'_>, outcome: &Outcome) {
+        Store::note_policy_answer(self, plan, outcome);
     }
 
     fn exactness(&self, plan: &Plan<'_>) -> Exactness {
@@ -63,6 +68,10 @@ impl Store for CustomStore {
 
     fn apply_unawaited(&self, plan: &Plan<'_>) {
         self.0.apply_unawaited(plan);
+    }
+
+    fn note_policy_answer(&self, plan: &Plan<'_>, outcome: &Outcome) {
+        self.0.note_policy_answer(plan, outcome);
     }
 
     fn exactness(&self, plan: &Plan<'_>) -> Exactness {

@@ -171,6 +171,12 @@ fn with_optional_keys(rule: Fields) -> Fields {
             "Lets a server book a part of the limit in Redis and spend it without asking, for keys with many checks per \
              second. Never admits more; near the limit it may refuse earlier. Default: every check asks.",
         )
+        .optional(
+            "ledger",
+            ledger(),
+            "Records what the rule admits in a database, exactly once, so that people can bill on it. Only for quotas and \
+             meters; the server needs `database`. Default: not recorded.",
+        )
         .optional("on_failure", on_failure(), "What happens when the store cannot answer. Default: closed.")
         .optional(
             "prefilter",
@@ -205,6 +211,33 @@ fn slices() -> Shape {
                 .examples(&["250ms", "1s"]),
             "How long a server may spend a part that it has booked, from 10ms to 10s. A bucket runs at its capacity minus \
              what it refills in this time.",
+        )
+        .into()
+}
+
+fn ledger() -> Shape {
+    fields("ledger")
+        .optional(
+            "detail",
+            choice(&[
+                ("entries", "Every charge is one row."),
+                ("totals", "The charges of one second are one row per kind."),
+            ]),
+            "What the database keeps. Default: entries.",
+        )
+        .optional(
+            "wait",
+            Shape::Bool,
+            "Whether an answer waits for the commit in the database, for at most 500 ms; then the failure policy answers. \
+             Default: false: the answer waits for the journal on the server's disk.",
+        )
+        .optional(
+            "when_down",
+            choice(&[
+                ("queue", "Charges go on; the journal keeps them, for at most 15 minutes or 1 GiB."),
+                ("refuse", "The failure policy answers after three seconds."),
+            ]),
+            "What happens while the database does not answer. Default: queue.",
         )
         .into()
 }

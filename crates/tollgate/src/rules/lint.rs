@@ -29,8 +29,8 @@ use tollgate_core::Time;
 
 use super::LoadedFile;
 use checks::{
-    attributes, dead_rules, failure_policies, interactions, limits, old_keys, overrides, protection, slices,
-    subjects, unmatched,
+    attributes, dead_rules, failure_policies, interactions, ledger, limits, old_keys, overrides, protection,
+    slices, subjects, unmatched,
 };
 use context::Context;
 use tollgate_document::{Problem, Problems, Source, SourceSpan};
@@ -129,6 +129,12 @@ pub const LINTS: &[LintInfo] = &[
         summary: "A shadow rule with `slices`.",
         why: "A shadow rule must count what the store would decide, so it asks the store each time.",
         run: slices::of_shadow,
+    },
+    LintInfo {
+        code: "shadow-ledger",
+        summary: "A shadow rule with `ledger`.",
+        why: "What a shadow rule counts is not consumption, so the ledger leaves it out.",
+        run: ledger::of_shadow,
     },
     LintInfo {
         code: "quota-without-zone",

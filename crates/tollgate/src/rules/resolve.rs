@@ -11,7 +11,7 @@ use tollgate_core::rules::{
 };
 use tollgate_core::{Algorithm, Cidr, Keyspace, Layers, OnFailure, Time};
 
-use super::{attributes, expression, limit, notation, postpaid, presets, slices};
+use super::{attributes, expression, ledger, limit, notation, postpaid, presets, slices};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
 
 /// The namespace of a file that does not set one.
@@ -252,6 +252,7 @@ impl FileReader<'_> {
             cost: cost?,
             postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
             slices: slices::read(node),
+            ledger: ledger::read(node),
             on_failure: on_failure?,
             layers: layers(node),
             mode: mode(node).unwrap_or_default(),
@@ -259,6 +260,7 @@ impl FileReader<'_> {
             tags: tags.iter().filter_map(|tag| tag.scalar().map(str::to_owned)).collect(),
             origin: self.origin(node),
         };
+        ledger::check(&rule, node, problems)?;
         if rule.postpaid {
             return slices::check(postpaid::check(rule, node, problems)?, node, problems);
         }

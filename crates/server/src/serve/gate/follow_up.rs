@@ -24,7 +24,7 @@ impl Gate {
         let origin = origin.into();
         let began = Instant::now();
         let decided = either!(self, limiter => limiter.reserve(request, hold).await);
-        let took = matches!(self.inner.limiter, Backed::Redis(_)).then(|| began.elapsed());
+        let took = (!matches!(self.inner.limiter, Backed::Memory(_))).then(|| began.elapsed());
         self.inner.recorder.decided(&origin, &request, &decided, took, self.hashers());
         decided
     }

@@ -91,7 +91,7 @@ impl<S: Store> Engine<S> {
                 && !plan.items().iter().any(known)
             {
                 let item = Item::new(charge.key, charge.limit, operation);
-                plan.push(Item { blocking: charge.blocking, ..item })?;
+                plan.push(Item { blocking: charge.blocking, ledger: charge.ledger, ..item })?;
             }
         }
         if plan.items().is_empty() {

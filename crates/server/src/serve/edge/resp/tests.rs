@@ -33,7 +33,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
     Arc::new(ServerState {
-        gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100),
+        gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100, None),
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,

@@ -59,19 +59,22 @@ fn cases() -> Vec<Case> {
         ),
         note(
             "early-refusals",
-            one("limit: { sliding-window: 1000/min, counting: strict }, slices: { hold: 250ms }"),
-            one("limit: { sliding-window: 1000/min, counting: strict }"),
+            one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }"),
+            one("limit: { quota: 1000/month, zone: UTC }"),
         ),
         Case {
             other_findings: &["early-refusals"],
             ..warning(
                 "shadow-slices",
-                one(
-                    "limit: { sliding-window: 1000/min, counting: strict }, mode: shadow, slices: { hold: 250ms }",
-                ),
-                one("limit: { sliding-window: 1000/min, counting: strict }, slices: { hold: 250ms }"),
+                one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }, mode: shadow"),
+                one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }"),
             )
         },
+        warning(
+            "shadow-ledger",
+            one("limit: { quota: 1000/month, zone: UTC }, ledger: {}, mode: shadow"),
+            one("limit: { quota: 1000/month, zone: UTC }, ledger: {}"),
+        ),
         warning(
             "quota-without-zone",
             one("limit: { quota: 1000/month }"),

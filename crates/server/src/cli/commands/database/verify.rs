@@ -1,0 +1,174 @@
+//! `tollgate ledger verify`: recomputes chains and balances.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tollgate_database::{Database, Unbalanced, Writer};
+
+use super::database_args::{DatabaseArgs, block_on, failure};
+use super::{Format, instant_text, subject_text};
+use crate::cli::{exit, terminal};
+use crate::failure::Failure;
+use crate::files;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Output of an earlier `verify --format json`, kept elsewhere; its heads must still be part of the chains
+    #[arg(long, value_name = "FILE")]
+    expect: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// A head that was kept elsewhere.
+struct Expected {
+    writer: String,
+    blocks: i64,
+    head: String,
+}
+
+/// What is wrong with the chain of a writer.
+struct Checked {
+    writer: Writer,
+    broken_block: Option<i64>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let expected = match &args.expect {
+        Some(path) => expected(files::read(path)?.text())?,
+        None => Vec::new(),
+    };
+    block_on(async {
+        let database = args.database.open().await?;
+        let mut checked = Vec::new();
+        for writer in database.writers().await.map_err(failure)? {
+            let broken_block = database.first_broken_block(writer.id).await.map_err(failure)?;
+            checked.push(Checked { writer, broken_block });
+        }
+        let mut missing = Vec::new();
+        for head in expected {
+            if !is_part(&database, &checked, &head).await? {
+                missing.push(head);
+            }
+        }
+        let unbalanced = database.unbalanced().await.map_err(failure)?;
+        let is_intact = missing.is_empty()
+            && unbalanced.is_empty()
+            && checked.iter().all(|checked| checked.broken_block.is_none());
+        terminal::print(&match args.format {
+            Format::Json => format!("{}\n", to_json(is_intact, &checked, &missing, &unbalanced)),
+            Format::Text => to_text(is_intact, &checked, &missing, &unbalanced)?,
+        })?;
+        Ok(if is_intact { exit::SUCCESS } else { exit::NEGATIVE })
+    })
+}
+
+/// Whether the chain of the head's writer has this hash at this block.
+async fn is_part(database: &Database, checked: &[Checked], head: &Expected) -> Result<bool> {
+    if head.blocks == 0 {
+        return Ok(true);
+    }
+    let same = |checked: &&Checked| checked.writer.id.to_string() == head.writer;
+    let Some(Checked { writer, .. }) = checked.iter().find(same) else { return Ok(false) };
+    let blocks = database.blocks(writer.id).await.map_err(failure)?;
+    Ok(blocks.iter().any(|(block, hash)| block.number == head.blocks && hex(hash) == head.head))
+}
+
+fn expected(text: &str) -> Result<Vec<Expected>> {
+    let invalid = || {
+        let hint = "pass a file that `tollgate ledger verify --format json` has written";
+        Failure::new("invalid file of expected heads", hint)
+    };
+    let parsed: Value = serde_json::from_str(text).map_err(|_| invalid())?;
+    let writers = parsed["writers"].as_array().ok_or_else(invalid)?;
+    let read = |writer: &Value| {
+        Some(Expected {
+            writer: writer["writer"].as_str()?.to_owned(),
+            blocks: writer["blocks"].as_i64()?,
+            head: writer["head"].as_str()?.to_owned(),
+        })
+    };
+    Ok(writers.iter().map(|writer| read(writer).ok_or_else(invalid)).collect::<Result<_, _>>()?)
+}
+
+fn to_json(is_intact: bool, checked: &[Checked], missing: &[Expected], unbalanced: &[Unbalanced]) -> Value {
+    let writers = checked.iter().map(|Checked { writer, broken_block }| {
+        json!({
+            "writer": writer.id.to_string(),
+            "name": writer.name,
+            "state": writer.state,
+            "last_seen": instant_text(writer.last_seen_us),
+            "entries": writer.shipped_seq,
+            "blocks": writer.blocks,
+            "head": hex(&writer.head),
+            "broken_block": broken_block,
+        })
+    });
+    let missing =
+        missing.iter().map(|head| json!({ "writer": head.writer, "block": head.blocks, "head": head.head }));
+    let unbalanced = unbalanced.iter().map(|found| {
+        json!({
+            "rule": &*found.account.subject.rule,
+            "subject": subject_text(&found.account),
+            "period": instant_text(found.account.period_us),
+            "used": found.posted,
+            "used_by_entries": found.posted_by_entries,
+            "held": found.pending,
+            "held_by_entries": found.pending_by_entries,
+        })
+    });
+    json!({
+        "intact": is_intact,
+        "writers": writers.collect::<Vec<_>>(),
+        "missing_heads": missing.collect::<Vec<_>>(),
+        "unbalanced": unbalanced.collect::<Vec<_>>(),
+    })
+}
+
+fn to_text(
+    is_intact: bool,
+    checked: &[Checked],
+    missing: &[Expected],
+    unbalanced: &[Unbalanced],
+) -> Result<String> {
+    let mut text = String::new();
+    for Checked { writer, broken_block } in checked {
+        let state = match broken_block {
+            Some(block) => format!("BROKEN at block {block}"),
+            None => "intact".to_owned(),
+        };
+        let Writer { id, name, shipped_seq, blocks, .. } = writer;
+        writeln!(text, "{id}  {name}  {shipped_seq} entries in {blocks} blocks  {state}")?;
+    }
+    for head in missing {
+        writeln!(text, "{}  block {} is not the one that was expected", head.writer, head.blocks)?;
+    }
+    for found in unbalanced {
+        writeln!(
+            text,
+            "rule {} subject {} period {}: the balance says {} used and {} held, the entries {} and {}",
+            found.account.subject.rule,
+            subject_text(&found.account),
+            instant_text(found.account.period_us),
+            found.posted,
+            found.pending,
+            found.posted_by_entries,
+            found.pending_by_entries,
+        )?;
+    }
+    writeln!(text, "{}", if is_intact { "the ledger is intact" } else { "the ledger is NOT intact" })?;
+    Ok(text)
+}
+
+fn hex(hash: &[u8; 32]) -> String {
+    hash.iter().fold(String::with_capacity(64), |mut text, byte| {
+        text.push_str(&format!("{byte:02x}"));
+        text
+    })
+}

@@ -1,0 +1,95 @@
+//! The ledger: what rules with `ledger` admit is recorded in a database, exactly once.
+//!
+//! The store stays the fast gate. [`Recorded`] answers a recorded charge only after it is in a journal on this server's
+//! disk. A task posts the journal to SQLite or PostgreSQL, where balances and a chain of hashes are kept.
+
+mod recorded;
+mod records;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate_core::plan::request_id::HORIZON_DEFAULT;
+use tollgate_database::ledger::Settings;
+use tollgate_database::{Database, DatabaseUrl, Error, LedgerWriter, WriterSettings, WriterStatus};
+
+pub use recorded::Recorded;
+pub use records::account_of;
+pub use tollgate_database as database;
+
+/// The open ledger of this process. Clones share it.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tollgate::{Limiter, ledger::Ledger};
+///
+/// let ledger = Ledger::open("sqlite:usage.db").await?;
+/// let limiter = Limiter::builder().rules_file("rules.yaml").ledger(&ledger).build().await?;
+/// // ... serve ...
+/// ledger.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Ledger {
+    writer: Arc<LedgerWriter>,
+}
+
+/// Why a ledger could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The database or the journal cannot be used.
+    #[error(transparent)]
+    Database(#[from] Error),
+    /// PostgreSQL needs a folder for the journal.
+    #[error("missing folder for the journal: only SQLite has a default, beside its file")]
+    JournalMissing,
+}
+
+impl Ledger {
+    /// Opens `sqlite:PATH`, which is created if it is missing, or `postgres://...`, which must have been migrated. The
+    /// journal of SQLite is the folder `PATH.journal`.
+    ///
+    /// Charges that an earlier process of the same journal left are posted first. Needs a tokio runtime with timers, which
+    /// must run until [`close`](Ledger::close).
+    pub async fn open(url: &str) -> Result<Ledger, LedgerError> {
+        Ledger::open_with(url, None).await
+    }
+
+    /// Opens a database with the journal in this folder. Each server needs a separate one.
+    pub async fn open_with(url: &str, journal: Option<PathBuf>) -> Result<Ledger, LedgerError> {
+        let url: DatabaseUrl = url.parse().map_err(Error::from)?;
+        let journal = journal.or_else(|| url.default_journal()).ok_or(LedgerError::JournalMissing)?;
+        Ledger::with_settings(&url, WriterSettings::new(journal)).await
+    }
+
+    /// Opens a database with these settings.
+    #[doc(hidden)]
+    pub async fn with_settings(url: &DatabaseUrl, settings: WriterSettings) -> Result<Ledger, LedgerError> {
+        let horizon_us = HORIZON_DEFAULT.us() as i64;
+        let database = Arc::new(Database::open(url, Settings { horizon_us }).await?);
+        Ok(Ledger { writer: Arc::new(LedgerWriter::open(database, settings).await?) })
+    }
+
+    /// Returns how much was recorded, and how much of it is not in the database yet.
+    pub fn status(&self) -> WriterStatus {
+        self.writer.status()
+    }
+
+    /// Posts what is left. What the database does not take stays in the journal, and is posted at the next start.
+    pub async fn close(&self) {
+        self.writer.close().await;
+    }
+
+    /// Returns the writer.
+    pub(crate) fn writer(&self) -> &Arc<LedgerWriter> {
+        &self.writer
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ledger").field(&self.status()).finish()
+    }
+}
