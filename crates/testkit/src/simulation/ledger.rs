@@ -121,7 +121,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What clients were admitted stays within the limit, whoever holds parts of it (I12). Between two failovers, because
+    /// What clients were admitted stays within the limit, whichever servers hold parts of it (I12). Between two failovers, because
     /// each may lose bookings.
     fn check_slices(&self, rules: &[SimulatedRule]) -> Result<(), String> {
         for rule in rules.iter().filter(|rule| rule.has_slices()) {

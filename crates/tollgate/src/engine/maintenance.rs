@@ -9,7 +9,7 @@ use tollgate_core::Store;
 use super::Engine;
 use crate::guard::Guarded;
 
-/// How often ended slices are looked for. Nothing is sent to the store if there are none.
+/// How often ended slices are looked for. Without ended slices, nothing is sent to the store.
 const EVERY: Duration = Duration::from_millis(100);
 
 impl<S: Store + Send + Sync + 'static> Engine<Guarded<S>> {
