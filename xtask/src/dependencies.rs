@@ -1,5 +1,8 @@
 //! The resolved dependencies of the workspace, as `cargo metadata` describes them.
 
+pub(crate) mod deny;
+pub(crate) mod sbom;
+
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,16 +4,13 @@
 
 mod bench;
 mod chaos;
-mod deny;
 mod dependencies;
 mod generate;
 mod oracle;
-mod sbom;
 #[cfg(test)]
 mod scratch;
 mod setup;
 mod simulate_faults;
-mod stage;
 mod svg;
 mod test;
 mod tidy;
@@ -72,7 +69,7 @@ enum Task {
 
     /// Print the components of the binary as CycloneDX 1.5, a bill of materials in JSON.
     #[command(after_help = "Example:\n  cargo xtask sbom --output tollgate.cdx.json")]
-    Sbom(sbom::Options),
+    Sbom(dependencies::sbom::Options),
 
     /// Write the files that are generated from code: pictures and reference pages.
     ///
@@ -146,8 +143,8 @@ fn main() -> ExitCode {
         Task::Test => test::run(root),
         Task::Setup => setup::run(),
         Task::Tidy => tidy::run(root),
-        Task::Deny => deny::run(root),
-        Task::Sbom(options) => sbom::run(root, &options),
+        Task::Deny => dependencies::deny::run(root),
+        Task::Sbom(options) => dependencies::sbom::run(root, &options),
         Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
         Task::SimulateFaults(options) => simulate_faults::run(&options),
         Task::Chaos(options) => chaos::run(&options),

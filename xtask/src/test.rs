@@ -1,8 +1,11 @@
 //! `cargo xtask test`: the stages, in order, and the budget of each.
 
-use crate::stage::{Stage, Verdict, Work, render, run_all};
-use crate::{deny, generate, setup, tidy};
+mod stage;
+
+use crate::dependencies::deny;
+use crate::{generate, setup, tidy};
 use anyhow::{Result, bail};
+use stage::{Stage, Verdict, Work, render, run_all};
 use std::path::Path;
 
 /// Runs every stage, prints the table, and fails if a stage failed.

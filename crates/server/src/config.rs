@@ -11,6 +11,7 @@ mod resolve;
 pub(crate) mod settings;
 mod shapes;
 mod show;
+pub(crate) mod store_url;
 #[cfg(test)]
 mod tests;
 

@@ -14,7 +14,6 @@ pub mod fuzzing;
 mod protocol;
 mod serve;
 mod stderr;
-mod store_url;
 mod text;
 
 /// The table of settings, for the generated reference page.

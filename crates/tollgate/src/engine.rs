@@ -12,11 +12,9 @@ mod explain;
 mod follow_up;
 mod keep_alive;
 mod maintenance;
-mod nonces;
 mod postpaid;
-mod sealed_receipts;
+mod receipts;
 mod setup;
-mod tokens;
 mod watch;
 
 use std::pin::pin;
@@ -40,7 +38,7 @@ pub use follow_up::{
     RuleUsage,
 };
 pub use keep_alive::KeepAlive;
-pub use sealed_receipts::{InvalidReceipts, ReceiptOwner};
+pub use receipts::sealed::{InvalidReceipts, ReceiptOwner};
 pub(crate) use setup::yaml;
 pub use setup::{BuildError, Setup};
 
@@ -48,10 +46,11 @@ use crate::clock::Clock;
 use crate::store::memory::{MemoryStore, empty_outcome};
 use active_rules::ActiveRules;
 use decision::Accounts;
+use receipts::nonces;
 #[doc(hidden)]
-pub use nonces::new_nonce;
-use sealed_receipts::ReceiptSeals;
-use tokens::Tokens;
+pub use receipts::nonces::new_nonce;
+use receipts::sealed::ReceiptSeals;
+use receipts::tokens::Tokens;
 use watch::RulesWatcher;
 
 /// Rules and a store. Cheap to clone: all clones share both.

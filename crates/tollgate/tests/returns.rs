@@ -229,7 +229,7 @@ fn the_memory_store_declines_receipts_that_it_may_have_forgotten() {
 
 /// One step of a generated history.
 #[derive(Clone, Copy, Debug)]
-struct Act {
+struct GeneratedCall {
     what: u8,
     cost: u64,
     /// Which earlier charge, counted from the newest.
@@ -284,20 +284,20 @@ type Edit = fn(Plan<'_>) -> Plan<'_>;
 ///
 /// Time stands still, so no unit comes back by itself. What time does is compared with the model of Plans.
 fn histories(limits: [Limit; 2], edit: Edit, cases: u32) -> Result<(), String> {
-    let act = (0..8_u8, 1..4_u64, 0..6_usize, any::<bool>())
-        .prop_map(|(what, cost, earlier, overridden)| Act { what, cost, earlier, overridden });
+    let call = (0..8_u8, 1..4_u64, 0..6_usize, any::<bool>())
+        .prop_map(|(what, cost, earlier, overridden)| GeneratedCall { what, cost, earlier, overridden });
     let config = Config { failure_persistence: None, cases, max_shrink_iters: 0, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[3; 32]);
     let keyspace = Keyspace::new("test", "r").map_err(|error| error.to_string())?;
     let key = keyspace.key(SubjectHasher::new([1; 32]).subject([("user", "u")]));
     TestRunner::new_with_rng(config, rng)
-        .run(&prop::collection::vec(act, 1..40), |acts| {
-            history(limits, edit, key, &acts).map_err(TestCaseError::fail)
+        .run(&prop::collection::vec(call, 1..40), |calls| {
+            history(limits, edit, key, &calls).map_err(TestCaseError::fail)
         })
         .map_err(|error| error.to_string())
 }
 
-fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result<(), String> {
+fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, calls: &[GeneratedCall]) -> Result<(), String> {
     let clock = ManualClock::at(START);
     let store = MemoryStore::with_clock(&clock);
     let apply = |plan: Plan<'_>| {
@@ -308,9 +308,9 @@ fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result
         |limit, operation| Plan::of(Item::new(key, limit, operation)).map_err(|error| error.to_string());
     let mut charges: Vec<Charged> = Vec::new();
     let mut net = 0_u64;
-    for act in acts {
-        let limit = limits[usize::from(act.overridden)];
-        match act.what {
+    for call in calls {
+        let limit = limits[usize::from(call.overridden)];
+        match call.what {
             0 => {
                 apply(plan(limit, Operation::Reset { receipt_life: LIFE })?)?;
                 charges.iter_mut().for_each(|charge| charge.reset = true);
@@ -320,9 +320,9 @@ fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result
             }
             1..4 => {
                 let Some(last) = charges.len().checked_sub(1) else { continue };
-                let index = last - act.earlier.min(last);
+                let index = last - call.earlier.min(last);
                 let Charged { mark, limit, cost, at, returned, reset } = charges[index];
-                let refund = Operation::Refund { mark, cost, amount: act.cost.min(cost) };
+                let refund = Operation::Refund { mark, cost, amount: call.cost.min(cost) };
                 let item = Item::new(key, limit, refund);
                 let plan =
                     Plan::returning(item, Nonce(index as u128), at, LIFE).map_err(|e| e.to_string())?;
@@ -332,7 +332,7 @@ fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result
                 if given > 0 && (reset || returned > 0) {
                     return Err(format!("{given} units minted by charge {index}"));
                 }
-                if given > act.cost.min(cost) {
+                if given > call.cost.min(cost) {
                     return Err(format!("gave {given} back of {cost}"));
                 }
                 if let Verdict::Done { amount } = answer.verdict
@@ -345,7 +345,7 @@ fn history(limits: [Limit; 2], edit: Edit, key: Key<'_>, acts: &[Act]) -> Result
                 net = net.checked_sub(given).ok_or("gave back more than was charged")?;
             }
             _ => {
-                let cost = act.cost.min(limit.capacity());
+                let cost = call.cost.min(limit.capacity());
                 let (at, answer) = apply(plan(limit, Operation::charge(cost))?)?;
                 if answer.is_admitted() {
                     net += cost;

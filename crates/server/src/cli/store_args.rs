@@ -10,10 +10,10 @@ use tollgate::core::{Exactness, Outcome, Plan, Store, StoreError, SubjectHasher,
 use tollgate::store::redis::{OpenError, RedisSettings, RedisStore};
 
 use crate::cli::hash_key::variable;
+use crate::config::store_url::{has_sentinels, holds_password, settings_of};
 use crate::failure::Failure;
 use crate::files;
 use crate::serve::fleet;
-use crate::store_url::{has_sentinels, holds_password, settings_of};
 
 mod hints;
 

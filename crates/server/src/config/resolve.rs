@@ -18,10 +18,10 @@ use super::{
     TraceConfig, shapes,
 };
 use crate::access::{Access, BoundAttributes, Digest, Scopes, Token};
+use crate::config::store_url::{has_sentinels, settings_of};
 use crate::files;
 use crate::protocol::Protocol;
 use crate::serve::edge::http::is_loopback;
-use crate::store_url::{has_sentinels, settings_of};
 
 /// Resolves the configuration and reports problems to the layers. It must not be used if the layers then have errors.
 pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {

@@ -12,8 +12,8 @@ use tollgate_document::{Node, Problem, Problems, SourceSpan, quote, suggest};
 
 use super::settings::{Kind, SETTINGS, Setting};
 use crate::access::{Digest, Scopes};
+use crate::config::store_url::holds_password;
 use crate::serve::edge::request::NAME_BYTES_MAX;
-use crate::store_url::holds_password;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 

@@ -20,22 +20,22 @@ const LATEST: Time = Time::from_us(EXACT_MAX - (1 << 44));
 
 /// One generated step, as raw numbers that the driver interprets. All zeros is the simplest step.
 #[derive(Clone, Copy, Debug)]
-pub struct Act {
+pub struct GeneratedStep {
     time: u8,
     time_by: u32,
     ask: u8,
     cost: u16,
     pick: u8,
-    /// Whether the second of two rules acts. Both share the key.
+    /// Whether the second of two rules decides. Both share the key.
     second: bool,
     /// By how many spans the caller's clock is wrong.
     skew: u8,
 }
 
-impl Act {
+impl GeneratedStep {
     /// The step with this number among those that fill a state. Reservations of all of them have different ends.
-    const fn filling(number: u32) -> Act {
-        Act {
+    const fn filling(number: u32) -> GeneratedStep {
+        GeneratedStep {
             time: 0,
             time_by: (number + 1) * 1_300_000,
             ask: 0,
@@ -56,7 +56,7 @@ pub struct Case<R> {
     /// Whether there are records, credits and extensions. They keep states short.
     books: bool,
     rules: [R; 2],
-    acts: Vec<Act>,
+    steps: Vec<GeneratedStep>,
 }
 
 /// What a run compared.
@@ -157,8 +157,8 @@ fn compare<S: Suite, M: TestMachine>(
 }
 
 fn cases<S: Suite>() -> impl Strategy<Value = Case<S::Rule>> {
-    let act = (any::<u8>(), any::<u32>(), any::<u8>(), any::<u16>(), any::<u8>(), 0..8_u8, any::<u8>())
-        .prop_map(|(time, time_by, ask, cost, pick, second, skew)| Act {
+    let step = (any::<u8>(), any::<u32>(), any::<u8>(), any::<u16>(), any::<u8>(), 0..8_u8, any::<u8>())
+        .prop_map(|(time, time_by, ask, cost, pick, second, skew)| GeneratedStep {
             time,
             time_by,
             ask,
@@ -167,13 +167,20 @@ fn cases<S: Suite>() -> impl Strategy<Value = Case<S::Rule>> {
             second: second == 7,
             skew,
         });
-    (any::<u8>(), 0..4_u8, any::<bool>(), S::rules(), S::rules(), prop::collection::vec(act, 1..S::STEPS_MAX))
-        .prop_map(|(start, calm, books, first, second, acts)| Case {
+    (
+        any::<u8>(),
+        0..4_u8,
+        any::<bool>(),
+        S::rules(),
+        S::rules(),
+        prop::collection::vec(step, 1..S::STEPS_MAX),
+    )
+        .prop_map(|(start, calm, books, first, second, steps)| Case {
             start,
             calm: calm == 3,
             books,
             rules: [first, second],
-            acts,
+            steps,
         })
 }
 
@@ -184,14 +191,14 @@ fn recent<T: Copy>(items: &[T], pick: usize) -> T {
 }
 
 /// Returns a cost up to far above the capacity, mostly small.
-fn record_cost(act: &Act, cost: u64, capacity: u64) -> u64 {
-    let cost = match act.pick % 16 {
+fn record_cost(step: &GeneratedStep, cost: u64, capacity: u64) -> u64 {
+    let cost = match step.pick % 16 {
         0..9 => cost,
         9 | 10 => capacity,
         11 => capacity.saturating_mul(2),
         12 => capacity.saturating_mul(17),
-        13 => capacity.saturating_add(u64::from(act.time_by)),
-        14 => u64::from(act.time_by).saturating_mul(u64::from(act.cost)),
+        13 => capacity.saturating_add(u64::from(step.time_by)),
+        14 => u64::from(step.time_by).saturating_mul(u64::from(step.cost)),
         _ => EXACT_MAX,
     };
     cost.min(EXACT_MAX)
@@ -265,11 +272,13 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         if case.rules.iter().any(|rule| self.machine(rule, self.now).is_none()) {
             return Ok(());
         }
-        for (index, act) in (0..S::FILL).map(Act::filling).chain(case.acts.iter().copied()).enumerate() {
-            let rule = &case.rules[usize::from(act.second)];
-            self.move_time(&act, S::span_us(rule), case.calm);
-            self.act(rule, &act, case.books)
-                .map_err(|what| format!("step {index} ({act:?}) at {:?}: {what}", self.now))?;
+        for (index, step) in
+            (0..S::FILL).map(GeneratedStep::filling).chain(case.steps.iter().copied()).enumerate()
+        {
+            let rule = &case.rules[usize::from(step.second)];
+            self.move_time(&step, S::span_us(rule), case.calm);
+            self.compare_step(rule, &step, case.books)
+                .map_err(|what| format!("step {index} ({step:?}) at {:?}: {what}", self.now))?;
         }
         Ok(())
     }
@@ -278,12 +287,12 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         (self.make)(&S::numbers(rule, now)).ok()
     }
 
-    fn move_time(&mut self, act: &Act, span_us: u64, calm: bool) {
-        let by = u64::from(act.time_by);
-        let named = self.named[act.time_by as usize % self.named.len()];
-        let now = match act.time % 16 {
-            _ if calm && act.time < 250 => self.now.plus(Span::from_us(by % 4)),
-            _ if S::STEADY && act.time < 250 => self.now.plus(Span::from_us(by % (span_us / 16).max(1))),
+    fn move_time(&mut self, step: &GeneratedStep, span_us: u64, calm: bool) {
+        let by = u64::from(step.time_by);
+        let named = self.named[step.time_by as usize % self.named.len()];
+        let now = match step.time % 16 {
+            _ if calm && step.time < 250 => self.now.plus(Span::from_us(by % 4)),
+            _ if S::STEADY && step.time < 250 => self.now.plus(Span::from_us(by % (span_us / 16).max(1))),
             0 | 1 => self.now,
             2 | 3 => self.now.plus(Span::from_us(by % 3 + 1)),
             4 | 5 => self.now.plus(Span::from_us(by % span_us.saturating_mul(2).max(1))),
@@ -298,22 +307,22 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         self.now = now.min(LATEST);
     }
 
-    fn operation(&mut self, act: &Act, capacity: u64, books: bool) -> Operation {
-        let cost = match act.cost % 32 {
-            _ if S::SMALL_COSTS => 1 + u64::from(act.cost % 3),
+    fn operation(&mut self, step: &GeneratedStep, capacity: u64, books: bool) -> Operation {
+        let cost = match step.cost % 32 {
+            _ if S::SMALL_COSTS => 1 + u64::from(step.cost % 3),
             0..20 => 1,
             20 | 21 => 0,
             22 | 23 => 2.min(capacity),
             24 => capacity,
             25 => capacity.saturating_sub(1),
             26 => capacity / 2,
-            27 => 1 + u64::from(act.cost) % capacity,
+            27 => 1 + u64::from(step.cost) % capacity,
             _ => 3.min(capacity),
         };
-        let pick = usize::from(act.pick);
+        let pick = usize::from(step.pick);
         let token = recent(&self.tokens, pick);
         let (mark, charged_cost) = recent(&self.marks, pick);
-        let ask = match S::ASKS[usize::from(act.ask) % S::ASKS.len()] {
+        let ask = match S::ASKS[usize::from(step.ask) % S::ASKS.len()] {
             Ask::Record | Ask::Credit if !books => Ask::Charge,
             Ask::Extend if !books => Ask::Reserve,
             ask => ask,
@@ -326,18 +335,18 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             }
             Ask::Peek => Operation::Peek { cost },
             Ask::Usage => Operation::Usage,
-            Ask::Record => Operation::Record { cost: record_cost(act, cost, capacity).min(S::RECORD_MAX) },
-            Ask::Credit => Operation::Credit { cost: record_cost(act, cost, capacity) },
+            Ask::Record => Operation::Record { cost: record_cost(step, cost, capacity).min(S::RECORD_MAX) },
+            Ask::Credit => Operation::Credit { cost: record_cost(step, cost, capacity) },
             Ask::Refund => Operation::refund(mark, charged_cost),
             Ask::RefundOther => Operation::Refund { mark, cost: charged_cost, amount: cost },
             Ask::Renew => Operation::Renew { token },
             Ask::Release => Operation::Release { token },
             Ask::Reserve => {
-                let hold = Span::from_us(u64::from(act.time_by) % 100_000_000);
+                let hold = Span::from_us(u64::from(step.time_by) % 100_000_000);
                 Operation::Reserve { cost, token: self.new_token(pick), hold }
             }
             Ask::Extend => {
-                let hold = Span::from_us(u64::from(act.time_by) % 100_000_000);
+                let hold = Span::from_us(u64::from(step.time_by) % 100_000_000);
                 Operation::Extend { token, more: cost, hold }
             }
             Ask::Settle => Operation::Settle { token, actual: cost },
@@ -359,12 +368,12 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         token
     }
 
-    fn act(&mut self, rule: &S::Rule, act: &Act, books: bool) -> Result<(), String> {
-        let skew = Span::from_us(S::span_us(rule).saturating_mul(u64::from(act.skew % 4)));
-        let caller = if act.skew >= 192 { self.now.plus(skew) } else { self.now };
+    fn compare_step(&mut self, rule: &S::Rule, step: &GeneratedStep, books: bool) -> Result<(), String> {
+        let skew = Span::from_us(S::span_us(rule).saturating_mul(u64::from(step.skew % 4)));
+        let caller = if step.skew >= 192 { self.now.plus(skew) } else { self.now };
         let numbers = S::numbers(rule, caller);
         let Ok(machine) = (self.make)(&numbers) else { return Ok(()) };
-        let operation = self.operation(act, machine.capacity(), books);
+        let operation = self.operation(step, machine.capacity(), books);
         if let Operation::Reset { .. } = operation {
             // The stores delete the state, or lose it. No machine sees that.
             self.oracle.lose();

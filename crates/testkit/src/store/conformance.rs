@@ -33,7 +33,7 @@ const RECEIPT_LIFE: Span = Span::from_secs(4);
 
 /// One generated Plan, as raw numbers that the suite interprets.
 #[derive(Clone, Debug)]
-struct Act {
+struct GeneratedPlan {
     advance: u8,
     advance_by: u32,
     /// Whether it is a follow-up on earlier admissions instead of a check.
@@ -44,11 +44,11 @@ struct Act {
     again: bool,
     /// Whether it returns an earlier charge.
     returns: bool,
-    items: Vec<Pick>,
+    items: Vec<GeneratedItem>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pick {
+struct GeneratedItem {
     rule: u8,
     subject: u8,
     cost: u8,
@@ -148,20 +148,20 @@ pub fn check_against_model<S: Store>(
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &key));
-    let strategy = prop::collection::vec(acts(), 1..60);
+    let strategy = prop::collection::vec(generated_plans(), 1..60);
     let done = std::cell::Cell::new(0_u64);
     // All histories share one clock: each gets a new store, and only one runs at a time.
     let clock: &'static ManualClock = Box::leak(Box::new(ManualClock::at(START)));
     while done.get() < steps {
         let tree = strategy.new_tree(&mut runner).map_err(|reason| reason.to_string())?;
         runner
-            .run_one(tree, |acts| {
+            .run_one(tree, |steps| {
                 // Older than all charges: the memory store declines receipts from before its own creation.
                 clock.set(START.minus(Span::from_secs(3_600)));
                 let store = store(clock);
                 clock.set(START);
-                history(runtime, slots, &store, clock, &limits, &acts).map_err(TestCaseError::fail)?;
-                done.set(done.get() + acts.len() as u64);
+                history(runtime, slots, &store, clock, &limits, &steps).map_err(TestCaseError::fail)?;
+                done.set(done.get() + steps.len() as u64);
                 Ok(())
             })
             .map_err(|error| error.to_string())?;
@@ -169,9 +169,9 @@ pub fn check_against_model<S: Store>(
     Ok(())
 }
 
-fn acts() -> impl Strategy<Value = Act> {
-    let pick = (any::<u8>(), 0..SUBJECTS, any::<u8>(), any::<u8>(), any::<u8>(), 0..4_u8).prop_map(
-        |(rule, subject, cost, ask, earlier, shadow)| Pick {
+fn generated_plans() -> impl Strategy<Value = GeneratedPlan> {
+    let item = (any::<u8>(), 0..SUBJECTS, any::<u8>(), any::<u8>(), any::<u8>(), 0..4_u8).prop_map(
+        |(rule, subject, cost, ask, earlier, shadow)| GeneratedItem {
             rule,
             subject,
             cost,
@@ -180,9 +180,9 @@ fn acts() -> impl Strategy<Value = Act> {
             blocking: shadow != 3,
         },
     );
-    let items = prop::collection::vec(pick, 1..=ITEMS_MAX);
+    let items = prop::collection::vec(item, 1..=ITEMS_MAX);
     (any::<u8>(), any::<u32>(), 0..4_u8, 0..12_u8, 0..8_u8, items).prop_map(
-        |(advance, advance_by, follow_up, id, again, items)| Act {
+        |(advance, advance_by, follow_up, id, again, items)| GeneratedPlan {
             returns: again < 2,
             advance,
             advance_by,
@@ -200,7 +200,7 @@ fn history<S: Store>(
     store: &S,
     clock: &ManualClock,
     limits: &[Limit],
-    acts: &[Act],
+    steps: &[GeneratedPlan],
 ) -> Result<(), String> {
     let model = Model::new(clock);
     let changed = changed_limits().map_err(|error| error.to_string())?;
@@ -213,8 +213,8 @@ fn history<S: Store>(
         vec![Charged { mark: Mark::Counter, cost: 1, at: START, rule: 0, subject: 0, nonce: 0 }];
     let mut tokens: Vec<Token> = vec![Token(1)];
     let mut named: Option<Plan<'_>> = None;
-    for (number, act) in acts.iter().enumerate() {
-        move_clock(clock, act);
+    for (number, step) in steps.iter().enumerate() {
+        move_clock(clock, step);
         let mut plan = Plan::new();
         let key_of = |rule: usize, subject: u8| {
             let subject = subjects.subject([("user", subject.to_string().as_str())]);
@@ -223,37 +223,37 @@ fn history<S: Store>(
                 Slots::BySubject => keyspaces[rule].key(subject),
             }
         };
-        for pick in &act.items {
-            let rule = usize::from(pick.rule) % limits.len();
+        for item in &step.items {
+            let rule = usize::from(item.rule) % limits.len();
             let limit = limits[rule];
-            let key = key_of(rule, pick.subject);
-            let charged = recent(&charges, pick.earlier);
-            let operation = match operation(act, pick, &limit, charged, &mut tokens) {
+            let key = key_of(rule, item.subject);
+            let charged = recent(&charges, item.earlier);
+            let operation = match operation(step, item, &limit, charged, &mut tokens) {
                 // Whether it is held is known only when it is charged. Then other hash slots are refunded, which leaves
                 // more than the state before.
                 Operation::Extend { more, .. } if slots == Slots::BySubject => Operation::Peek { cost: more },
                 operation => operation,
             };
-            let item = Item { blocking: pick.blocking, ..Item::new(key, limit, operation) };
+            let item = Item { blocking: item.blocking, ..Item::new(key, limit, operation) };
             // Invalid items never reach a store.
             if plan.push(item).is_err() {
                 continue;
             }
         }
-        if act.id < IDS && slots == Slots::One {
-            let id = subjects.subject([("id", act.id.to_string().as_str())]);
+        if step.id < IDS && slots == Slots::One {
+            let id = subjects.subject([("id", step.id.to_string().as_str())]);
             plan.set_request_id(id, HORIZON, 1);
         }
-        if let (true, Some(pick)) = (act.returns, act.items.first()) {
+        if let (true, Some(item)) = (step.returns, step.items.first()) {
             // The return of an earlier charge, often of one that was returned before, sometimes by other numbers.
-            let charged = recent(&charges, pick.earlier);
+            let charged = recent(&charges, item.earlier);
             let numbers = if charged.nonce.is_multiple_of(4) { &changed[..] } else { limits };
-            let amount = if pick.blocking { charged.cost } else { 1 };
+            let amount = if item.blocking { charged.cost } else { 1 };
             let refund = Operation::Refund { mark: charged.mark, cost: charged.cost, amount };
             let item = Item::new(key_of(charged.rule, charged.subject), numbers[charged.rule], refund);
             plan = Plan::returning(item, Nonce(charged.nonce), charged.at, RECEIPT_LIFE)
                 .map_err(|error| error.to_string())?;
-        } else if let Some(earlier) = named.clone().filter(|_| act.again) {
+        } else if let Some(earlier) = named.clone().filter(|_| step.again) {
             plan = earlier;
         }
         let expected = model.apply_now(&plan).map_err(|error| error.to_string());
@@ -292,14 +292,14 @@ struct Charged {
     nonce: u128,
 }
 
-fn recent(charges: &[Charged], pick: u8) -> Charged {
-    charges[charges.len() - 1 - usize::from(pick) % charges.len().min(6)]
+fn recent(charges: &[Charged], earlier: u8) -> Charged {
+    charges[charges.len() - 1 - usize::from(earlier) % charges.len().min(6)]
 }
 
-fn move_clock(clock: &ManualClock, act: &Act) {
-    let by = u64::from(act.advance_by);
+fn move_clock(clock: &ManualClock, step: &GeneratedPlan) {
+    let by = u64::from(step.advance_by);
     let now = clock.now();
-    clock.set(match act.advance % 8 {
+    clock.set(match step.advance % 8 {
         0..4 => now,
         4 | 5 => now.plus(Span::from_us(by % 300_000)),
         6 => now.plus(Span::from_us(by % 5_000_000)),
@@ -307,20 +307,26 @@ fn move_clock(clock: &ManualClock, act: &Act) {
     });
 }
 
-fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &mut Vec<Token>) -> Operation {
+fn operation(
+    step: &GeneratedPlan,
+    item: &GeneratedItem,
+    limit: &Limit,
+    charged: Charged,
+    tokens: &mut Vec<Token>,
+) -> Operation {
     let Charged { mark, cost, .. } = charged;
-    let token = tokens[tokens.len() - 1 - usize::from(pick.earlier) % tokens.len().min(6)];
-    if act.follow_up {
+    let token = tokens[tokens.len() - 1 - usize::from(item.earlier) % tokens.len().min(6)];
+    if step.follow_up {
         let units = [1, 1, 2, 3, 0, limit.capacity().min(20), 2 * limit.capacity().min(20), 1 << 52];
-        let units = units[usize::from(pick.cost) % units.len()];
-        return match pick.ask % 13 {
+        let units = units[usize::from(item.cost) % units.len()];
+        return match item.ask % 13 {
             0..2 => Operation::refund(mark, cost),
             2 => Operation::Release { token },
             3 => Operation::Renew { token },
             4 => Operation::Settle { token, actual: cost },
             5 => Operation::Cancel { token },
             6 => {
-                Operation::Report { result: if pick.cost < 200 { Report::Failure } else { Report::Success } }
+                Operation::Report { result: if item.cost < 200 { Report::Failure } else { Report::Success } }
             }
             7 => Operation::Reset { receipt_life: RECEIPT_LIFE },
             8 | 9 => Operation::Record { cost: units },
@@ -328,13 +334,13 @@ fn operation(act: &Act, pick: &Pick, limit: &Limit, charged: Charged, tokens: &m
             _ => Operation::Credit { cost: units },
         };
     }
-    let cost = [1, 1, 1, 2, 0, 3, limit.capacity().min(20)][usize::from(pick.cost) % 7].min(limit.capacity());
-    if pick.ask % 8 == 2 && matches!(limit, Limit::Quota(_)) {
+    let cost = [1, 1, 1, 2, 0, 3, limit.capacity().min(20)][usize::from(item.cost) % 7].min(limit.capacity());
+    if item.ask % 8 == 2 && matches!(limit, Limit::Quota(_)) {
         return Operation::Extend { token, more: cost, hold: Span::from_ms(900) };
     }
     tokens.push(Token(tokens.len() as u128 + 1));
     let token = Token(tokens.len() as u128);
-    match pick.ask % 8 {
+    match item.ask % 8 {
         0 => Operation::Peek { cost },
         1 if matches!(limit, Limit::Quota(_)) => Operation::Reserve { cost, token, hold: Span::from_ms(700) },
         _ => Operation::Charge { cost, token },

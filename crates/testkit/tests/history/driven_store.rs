@@ -55,7 +55,7 @@ pub(crate) enum Fate {
 
 /// One generated call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Act {
+pub(crate) struct GeneratedCall {
     pub(crate) steps: u64,
     pub(crate) jitter: u64,
     /// How much earlier the store read its clock than it executed the call.
@@ -80,7 +80,7 @@ pub(crate) enum Books {
     Credit,
 }
 
-pub(crate) fn act() -> impl Strategy<Value = Act> {
+pub(crate) fn generated_call() -> impl Strategy<Value = GeneratedCall> {
     let fate = prop_oneof![
         6 => Just(Fate::Answered),
         1 => Just(Fate::ReplyLost),
@@ -95,7 +95,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
     let books =
         proptest::option::weighted(0.15, prop_oneof![2 => Just(Books::Record), 1 => Just(Books::Credit)]);
     (time, width(), width(), 0_u64..12, fate, repeats, on_lease, books).prop_map(
-        |((steps, jitter, back), before, after, cost, fate, repeats, on_lease, books)| Act {
+        |((steps, jitter, back), before, after, cost, fate, repeats, on_lease, books)| GeneratedCall {
             steps,
             jitter,
             back,
@@ -162,17 +162,17 @@ impl Store {
         }
     }
 
-    pub(crate) fn act(&mut self, act: Act) {
-        self.now += act.steps * self.kind.step_us + act.jitter * self.kind.limit.tick().us();
+    pub(crate) fn call(&mut self, call: GeneratedCall) {
+        self.now += call.steps * self.kind.step_us + call.jitter * self.kind.limit.tick().us();
         // The store read its clock before it executed the call. Both are between the caller's two readings.
-        let at = self.now.saturating_sub(act.back * self.kind.step_us / 4);
-        let (start, end) = (at.saturating_sub(act.before), self.now + act.after);
+        let at = self.now.saturating_sub(call.back * self.kind.step_us / 4);
+        let (start, end) = (at.saturating_sub(call.before), self.now + call.after);
         let (start, end) = (Time::from_us(start), Time::from_us(end));
         let lease = match self.kind.limit {
             Limit::Concurrency(limit) => Some(limit.lease()),
             _ => None,
         };
-        if let (Some(lease), Some((pick, renew)), false) = (lease, act.on_lease, self.notes.is_empty()) {
+        if let (Some(lease), Some((pick, renew)), false) = (lease, call.on_lease, self.notes.is_empty()) {
             let pick = usize::from(pick) % self.notes.len();
             let token = Token(pick as u128 + 1);
             let operation = if renew { Operation::Renew { token } } else { Operation::Release { token } };
@@ -186,14 +186,14 @@ impl Store {
             return;
         }
 
-        if let (None, Some(books)) = (lease, act.books) {
+        if let (None, Some(books)) = (lease, call.books) {
             // Up to twice the capacity. Not under an id.
-            let cost = act.cost * self.kind.cost_step * 2;
+            let cost = call.cost * self.kind.cost_step * 2;
             let (operation, answer) = match books {
                 Books::Record => (Operation::Record { cost }, CallResult::Recorded),
                 Books::Credit => (Operation::Credit { cost }, CallResult::Credited),
             };
-            if act.fate != Fate::RequestLost
+            if call.fate != Fate::RequestLost
                 && !matches!(self.operate(at, &operation), StoreVerdict::Declined(_))
             {
                 self.notes.push(Record::new(KEY, cost, answer, start, end).by(self.notes.len() as u32));
@@ -204,19 +204,19 @@ impl Store {
         // Leases have no request ids here: the token is the id.
         let earlier: Vec<(u128, u64)> =
             self.notes.iter().filter_map(|note| note.id.map(|id| (id, note.cost))).collect();
-        let (id, cost) = match act.repeats {
+        let (id, cost) = match call.repeats {
             Some(pick) if !earlier.is_empty() => {
                 let (id, cost) = earlier[usize::from(pick) % earlier.len()];
                 (Some(id), cost)
             }
             _ => {
                 let capacity = self.kind.limit.capacity();
-                let cost = if act.cost < 9 { act.cost * self.kind.cost_step } else { act.cost - 9 };
-                let id = (lease.is_none() && act.cost.is_multiple_of(2)).then_some(self.notes.len() as u128);
+                let cost = if call.cost < 9 { call.cost * self.kind.cost_step } else { call.cost - 9 };
+                let id = (lease.is_none() && call.cost.is_multiple_of(2)).then_some(self.notes.len() as u128);
                 (id, cost.min(capacity))
             }
         };
-        let answer = match act.fate {
+        let answer = match call.fate {
             Fate::RequestLost => CallResult::Unknown,
             Fate::Answered => self.charge(at, cost, id),
             Fate::ReplyLost => {
@@ -234,9 +234,9 @@ impl Store {
     }
 }
 
-pub(crate) fn drive(kind: Kind, acts: &[Act]) -> (History, Span) {
+pub(crate) fn drive(kind: Kind, calls: &[GeneratedCall]) -> (History, Span) {
     let mut store = Store::new(kind);
-    acts.iter().for_each(|act| store.act(*act));
+    calls.iter().for_each(|call| store.call(*call));
     (store.notes.into_iter().collect(), us(store.id_horizon_us))
 }
 

@@ -8,10 +8,10 @@ use super::*;
 fn a_correct_store_is_never_reported() {
     for kind in kinds() {
         let mut answers = [0_u64; 2];
-        let acts = proptest::collection::vec(act(), 1..60);
+        let calls = proptest::collection::vec(generated_call(), 1..60);
         let seen = std::cell::RefCell::new(&mut answers);
-        run(400, &acts, |acts| {
-            let (history, horizon) = drive(kind, &acts);
+        run(400, &calls, |calls| {
+            let (history, horizon) = drive(kind, &calls);
             let verdict = Checker::new(kind.limit).with_id_horizon(horizon).check(&history);
             prop_assert!(verdict.is_clean(), "{:?}\n{verdict}", kind.limit);
             let mut seen = seen.borrow_mut();
@@ -29,9 +29,9 @@ fn a_correct_store_is_never_reported() {
 /// logs that also refuse when they are full, and calls at an instant at which the rounded end of a lease is open.
 #[test]
 fn every_flipped_answer_is_detected() {
-    let sharp = act().prop_map(|act| Act {
+    let sharp = generated_call().prop_map(|call| GeneratedCall {
         // No two calls at one instant, because their order would not be recorded.
-        jitter: act.jitter + 1,
+        jitter: call.jitter + 1,
         back: 0,
         before: 0,
         after: 0,
@@ -40,9 +40,9 @@ fn every_flipped_answer_is_detected() {
         on_lease: None,
         // A refusal because of a record proves nothing about admissions.
         books: None,
-        ..act
+        ..call
     });
-    let acts = proptest::collection::vec(sharp, 1..40);
+    let calls = proptest::collection::vec(sharp, 1..40);
     for kind in kinds() {
         let leaves_room = match kind.limit {
             Limit::SlidingWindow(limit) => limit.counting() == Counting::Strict,
@@ -51,8 +51,8 @@ fn every_flipped_answer_is_detected() {
         };
         let checker = Checker::new(kind.limit);
         let determined = std::cell::Cell::new(0_u32);
-        run(60, &acts, |acts| {
-            let (history, _) = drive(kind, &acts);
+        run(60, &calls, |calls| {
+            let (history, _) = drive(kind, &calls);
             prop_assert!(checker.check(&history).is_clean());
             for flipped in 0..history.records().len() {
                 let mut records = history.records().to_vec();
@@ -89,7 +89,7 @@ fn incorrect_stores_are_detected() {
     let busy = |kind: Kind, width: u64| {
         let mut store = Store::new(kind);
         for n in 0..400 {
-            let act = Act {
+            let call = GeneratedCall {
                 steps: n % 2,
                 jitter: 0,
                 back: 0,
@@ -101,7 +101,7 @@ fn incorrect_stores_are_detected() {
                 on_lease: None,
                 books: None,
             };
-            store.act(act);
+            store.call(call);
         }
         store.notes.into_iter().map(|note| Record { id: None, ..note }).collect::<History>()
     };

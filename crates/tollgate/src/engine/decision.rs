@@ -15,7 +15,7 @@ use tollgate_core::{
 };
 
 use super::active_rules::ActiveRules;
-use super::nonces::new_nonce;
+use super::receipts::nonces::new_nonce;
 
 /// Few rules match one request, so their accounts stay on the stack.
 const INLINE: usize = 4;

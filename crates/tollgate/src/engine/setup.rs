@@ -12,8 +12,8 @@ use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
 use tollgate_document::{Colour, Problems, Source};
 
 use super::active_rules::ActiveRules;
-use super::sealed_receipts::ReceiptSeals;
-use super::tokens::Tokens;
+use super::receipts::sealed::ReceiptSeals;
+use super::receipts::tokens::Tokens;
 use super::watch::{OnReload, RulesWatcher, log_reload};
 use super::{Engine, Inner};
 use crate::random::random;

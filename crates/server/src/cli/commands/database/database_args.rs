@@ -7,9 +7,9 @@ use tollgate_database::ledger::Settings;
 use tollgate_database::{Database, DatabaseUrl, Error};
 
 use crate::cli::hash_key::variable;
+use crate::config::store_url::holds_password;
 use crate::failure::{Failure, error_chain};
 use crate::files;
-use crate::store_url::holds_password;
 
 const URL: &str = "TOLLGATE_DATABASE";
 const PASSWORD: &str = "TOLLGATE_DATABASE_PASSWORD";

@@ -6,7 +6,7 @@ use constant_time_eq::constant_time_eq;
 use smallvec::SmallVec;
 use tollgate_core::{Receipt, Store, SubjectHashers};
 
-use super::{Decision, Engine};
+use crate::engine::{Decision, Engine};
 
 /// Derives the sealing key from the hash key; no other derived key uses this text.
 const PURPOSE: &str = "tollgate 2026-11 seal of receipts";
@@ -15,7 +15,7 @@ const SEAL_LEN: usize = 16;
 
 /// The keys that seal receipts. They are derived from the hash keys, so servers that share those accept each other's
 /// seals.
-pub(super) struct ReceiptSeals {
+pub(in crate::engine) struct ReceiptSeals {
     /// The first key seals; the others only open.
     keys: SmallVec<[[u8; 32]; 2]>,
 }
@@ -34,7 +34,7 @@ impl ReceiptOwner {
 pub struct InvalidReceipts;
 
 impl ReceiptSeals {
-    pub(super) fn new(hashers: &SubjectHashers) -> ReceiptSeals {
+    pub(in crate::engine) fn new(hashers: &SubjectHashers) -> ReceiptSeals {
         ReceiptSeals { keys: hashers.iter().map(|hasher| hasher.key_for(PURPOSE)).collect() }
     }
 

@@ -24,6 +24,6 @@ pub fn new_nonce() -> Nonce {
 
 /// Returns the nonce of a charge under a request id. A repeated request gets the same decision again, so it must get the
 /// same nonce. A later charge under the same id has another time.
-pub(super) fn nonce_of_request(id: Subject, charged_at: Time) -> Nonce {
+pub(in crate::engine) fn nonce_of_request(id: Subject, charged_at: Time) -> Nonce {
     Nonce(id.to_u128() ^ u128::from(charged_at.us()))
 }
