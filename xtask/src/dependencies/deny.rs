@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_lists_of_the_tree_can_be_read_and_a_missing_list_is_an_error() {
-        let policy = Policy::read(include_str!("../../deny.toml")).expect("valid");
+        let policy = Policy::read(include_str!("../../../deny.toml")).expect("valid");
         assert!(
             policy.licences.contains(&"MIT".to_owned()) && policy.banned.contains(&"openssl-sys".to_owned())
         );
