@@ -34,6 +34,7 @@ pub struct LimiterBuilder {
     store: StoreChoice,
     /// 0 if it is not stated.
     servers: u32,
+    #[cfg(feature = "redis")]
     require_store: bool,
     #[cfg(feature = "ledger")]
     ledger: Option<crate::ledger::Ledger>,
@@ -171,6 +172,7 @@ impl LimiterBuilder {
 
     /// Sets whether [`build`](Self::build) fails while Redis is down. Off by default: the rules' failure policies answer until
     /// Redis is up.
+    #[cfg(feature = "redis")]
     pub fn require_store(self, require_store: bool) -> LimiterBuilder {
         LimiterBuilder { require_store, ..self }
     }
@@ -190,7 +192,7 @@ impl LimiterBuilder {
         };
         #[cfg(not(feature = "ledger"))]
         let this = self;
-        let LimiterBuilder { setup, store, servers, require_store, .. } = this;
+        let LimiterBuilder { setup, store, servers, .. } = this;
         #[cfg(feature = "ledger")]
         let has_ledger = this.ledger.is_some();
         #[cfg(not(feature = "ledger"))]
@@ -205,7 +207,7 @@ impl LimiterBuilder {
                 scheme if is_redis(scheme) => {
                     let settings = crate::store::redis::RedisSettings::url(&url);
                     let settings = settings.map_err(|error| BuildError::Store(Box::new(error)))?;
-                    redis(setup, settings, fleet, require_store).await?
+                    redis(setup, settings, fleet, this.require_store).await?
                 }
                 #[cfg(not(feature = "redis"))]
                 scheme if is_redis(scheme) => {
@@ -214,7 +216,7 @@ impl LimiterBuilder {
                 scheme => return Err(BuildError::UnknownStore { scheme: scheme.to_owned() }),
             },
             #[cfg(feature = "redis")]
-            StoreChoice::Redis(settings) => redis(setup, *settings, fleet, require_store).await?,
+            StoreChoice::Redis(settings) => redis(setup, *settings, fleet, this.require_store).await?,
             StoreChoice::Custom(store) => {
                 let engine = setup.build(Guarded::new(store, fleet))?;
                 engine.start_maintenance();

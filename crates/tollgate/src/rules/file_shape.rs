@@ -3,15 +3,16 @@
 use std::sync::LazyLock;
 
 use tollgate_core::EXACT_MAX;
-use tollgate_core::algorithm::{concurrency, penalty, sliding_log, sliding_window};
 
+mod limit;
+mod scalars;
+
+use self::limit::limit;
+use self::scalars::{DURATION, attribute, chain, name};
 use super::renamed_keys::RULE_KEYS;
 use super::{notation, slices};
 use tollgate_document::Shape;
-use tollgate_document::shape::{Fields, TextShape, choice, fields, list, map_of, number, one_of, text};
-
-/// What a duration looks like.
-const DURATION: &str = r"^\s*[0-9_]*\s*(us|ms|s|sec|seconds?|min|m|minutes?|h|hours?|d|days?|w|weeks?)\s*$";
+use tollgate_document::shape::{Fields, choice, fields, list, map_of, number, one_of, text};
 
 /// The shape of a rules file.
 pub fn file_shape() -> &'static Shape {
@@ -250,135 +251,6 @@ fn mode() -> Shape {
     ])
 }
 
-fn limit() -> Shape {
-    let rated = |what, key, doc| fields(what).required(key, rate(), doc);
-    one_of("a limit")
-        .or("Refuses everything.", choice(&[("deny", "No request is admitted.")]))
-        .or(
-            "Fixed window.",
-            rated("a fixed window", "fixed-window", "The limit per window. Windows are aligned to the clock."),
-        )
-        .or(
-            "Sliding window.",
-            rated("a sliding window", "sliding-window", "The limit over the last window.")
-                .optional(
-                    "buckets",
-                    number(1, sliding_window::BUCKETS_MAX),
-                    "Number of parts that the window is counted in. Default: 6, or the next smaller number that divides \
-                     the window; for `10/s` it is 5.",
-                )
-                .optional(
-                    "counting",
-                    choice(&[
-                        ("strict", "The oldest part counts fully: the limit is never exceeded."),
-                        ("interpolated", "The oldest part counts by its overlap: an estimate."),
-                    ]),
-                    "How the oldest part counts. Default: strict.",
-                ),
-        )
-        .or(
-            "Sliding log.",
-            rated("a sliding log", "sliding-log", "The exact limit in any window.").optional(
-                "entries",
-                number(1, sliding_log::ENTRIES_MAX),
-                "Maximum number of requests that the log keeps.",
-            ),
-        )
-        .or(
-            "Token bucket.",
-            rated("a token bucket", "token-bucket", "The refill rate.").optional(
-                "burst",
-                amount(),
-                "The capacity of the bucket. Default: the amount of the rate.",
-            ),
-        )
-        .or(
-            "Leaky bucket: with `capacity` a meter that refuses, with `queue` a shaper that delays.",
-            rated("a leaky bucket", "leaky-bucket", "The drain rate.")
-                .optional("capacity", amount(), "For a meter: the capacity above which it refuses.")
-                .optional("queue", amount(), "For a shaper: the maximum number of waiting requests."),
-        )
-        .or(
-            "Concurrency.",
-            fields("a concurrency limit")
-                .required(
-                    "concurrency",
-                    number(1, concurrency::LEASES_MAX),
-                    "Maximum number of leases at the same time.",
-                )
-                .required("lease", duration(), "How long a lease lasts if it is neither released nor renewed."),
-        )
-        .or(
-            "Quota.",
-            fields("a quota")
-                .required(
-                    "quota",
-                    text("an amount per period like 1000000/month")
-                        .no_number()
-                        .checked(|text| notation::quota(text).map(drop))
-                        .pattern(r"^\s*[0-9_]+\s*/.*$")
-                        .examples(&["1000000/month", "500/day"]),
-                    "The allowance per calendar hour, day, week, month or year; with `period: rolling`, per \
-                     duration.",
-                )
-                .optional(
-                    "period",
-                    choice(&[("rolling", "The period starts with the first use.")]),
-                    "For a period of a fixed duration.",
-                )
-                .optional(
-                    "zone",
-                    text("a time zone like Europe/Berlin"),
-                    "The time zone of the calendar. Default: UTC.",
-                )
-                .optional(
-                    "starts",
-                    text("a day"),
-                    "When the period starts: a day of the month (1-31), a weekday, or for years a date like 04-06.",
-                )
-                .optional(
-                    "grace",
-                    text("an amount or a percentage"),
-                    "Units that are admitted beyond the allowance. They are not part of `remaining`.",
-                ),
-        )
-        .or(
-            "Meter.",
-            fields("a meter")
-                .required(
-                    "meter",
-                    one_of("the limit of a meter")
-                        .or("No limit.", choice(&[("unlimited", "The meter only counts.")]))
-                        .or("The largest count.", amount()),
-                    "A counter without a period.",
-                )
-                .optional(
-                    "expiry",
-                    duration(),
-                    "The count is deleted after this time without use. Default: ten years.",
-                ),
-        )
-        .or(
-            "Penalty.",
-            fields("a penalty")
-                .required("penalty", duration(), "The first wait.")
-                .optional("free", number(0, penalty::FREE_MAX), "Number of failures without a wait. Default: 3.")
-                .optional(
-                    "factor",
-                    number(1, penalty::FACTOR_MAX),
-                    "Each wait is this many times as long as the one before. Default: 2.",
-                )
-                .optional("longest", duration(), "The longest wait. Default: 15min.")
-                .optional("memory", duration(), "How long failures count after a wait. Default: 1h.")
-                .optional(
-                    "count_refused",
-                    Shape::Bool,
-                    "Whether a refused request counts as a failure. Default: false.",
-                ),
-        )
-        .into()
-}
-
 fn cost() -> Shape {
     let cost = || number(0, EXACT_MAX);
     let by_value = || map_of("costs by value", text("a value"), cost());
@@ -498,39 +370,4 @@ fn conditions() -> Shape {
         .or("Any value that matches this pattern.", pattern().optional("not", excluded.clone(), NOT))
         .or("Any value except these.", fields("an exclusion").required("not", excluded, NOT));
     map_of("attributes and their conditions", attribute(), test).into()
-}
-
-fn name(what: &'static str) -> TextShape {
-    text(what).checked(notation::check_id).pattern("^[A-Za-z0-9._-]{1,64}$")
-}
-
-fn attribute() -> TextShape {
-    text("an attribute name").checked(notation::check_attribute_name).pattern("^[A-Za-z0-9._-]{1,64}$")
-}
-
-fn chain() -> TextShape {
-    text("attribute names separated by `|`")
-        .checked(|text| notation::chain(text).map(drop))
-        .pattern(r"^\s*[A-Za-z0-9._-]{1,64}\s*(\|\s*[A-Za-z0-9._-]{1,64}\s*)*$")
-        .examples(&["tenant", "api_key | user | ip"])
-}
-
-fn rate() -> TextShape {
-    text("a rate like 100/min")
-        .no_number()
-        .checked(notation::check_rate)
-        .pattern(r"^\s*[0-9_]+\s*/.*$")
-        .examples(&["2/s", "100/min", "5/10min"])
-}
-
-fn duration() -> TextShape {
-    text("a duration like 30s")
-        .no_number()
-        .checked(notation::check_duration)
-        .pattern(DURATION)
-        .examples(&["30s", "10min", "1h"])
-}
-
-fn amount() -> Shape {
-    number(1, EXACT_MAX)
 }

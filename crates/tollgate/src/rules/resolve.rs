@@ -1,27 +1,27 @@
 //! Converts checked nodes to a rule set, and reports the problems that the shape cannot express.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
-use tollgate_core::rules::condition::PathPattern;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, Exclusion, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation,
-    Rollout, Rule, RuleLimit, RuleSet, RuleSetError, SubjectSelector, Test, Unmatched,
+    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation, Rollout, Rule,
+    RuleLimit, RuleSet, RuleSetError, SubjectSelector, Unmatched,
 };
-use tollgate_core::{Algorithm, Cidr, Keyspace, Layers, OnFailure, Time};
+use tollgate_core::{Keyspace, Layers, OnFailure, Time};
 
-use super::{attributes, expression, ledger, limit, notation, postpaid, presets, slices};
-use tollgate_document::{Kind, Node, Problem, Problems, Source, SourceSpan, quote, suggest};
+mod conditions;
+mod cost;
+mod known_rules;
+
+use self::conditions::test;
+use self::cost::{check_cost_fits, default_cost, expression_cost, only_entry};
+use self::known_rules::Rules;
+use super::{attributes, ledger, limit, notation, postpaid, presets, slices};
+use tollgate_document::{Kind, Node, Problem, Problems, Source, quote, suggest};
 
 /// The namespace of a file that does not set one.
 const NAMESPACE_DEFAULT: &str = "default";
-
-/// How many unknown rule names are compared with all ids for a suggestion. This bounds the time.
-const COMPARED_IDS_MAX: usize = 16;
-
-/// Maximum number of ids in a message.
-const LISTED_IDS_MAX: usize = 8;
 
 /// Converts a checked tree to a rule set. Returns `None` after an error in the rule set as a whole.
 pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> Option<RuleSet> {
@@ -110,100 +110,6 @@ fn read_or_report<T>(read: Option<T>, node: &Node, problems: &mut Problems) -> O
 
 fn items<'n>(root: &'n Node, key: &str) -> &'n [Node] {
     root.get(key).and_then(Node::list).unwrap_or(&[])
-}
-
-/// The rules read so far.
-#[derive(Default)]
-struct Rules {
-    resolved: Vec<Rule>,
-    /// Every id in the file with its span, including ids of invalid rules.
-    ids: HashMap<String, SourceSpan>,
-    /// The index of each id in `resolved`.
-    indexes: HashMap<String, usize>,
-    /// The ids of the rules without `cost`.
-    default_costs: HashSet<String>,
-    /// The number of unknown rule names so far.
-    unknown: usize,
-    /// The rule sets of used presets, because parsing a preset is slow.
-    presets: HashMap<&'static str, RuleSet>,
-}
-
-impl Rules {
-    /// Adds the id of a rule in the file. Reports an error and returns `false` if another rule has it.
-    fn add_id(&mut self, id: &Node, problems: &mut Problems) -> bool {
-        id.text().is_none_or(|text| self.add_id_at(text, id.span, "give one of them another id", problems))
-    }
-
-    fn add_id_at(&mut self, id: &str, span: SourceSpan, help: &str, problems: &mut Problems) -> bool {
-        let Some(&first) = self.ids.get(id) else {
-            self.ids.insert(id.to_owned(), span);
-            return true;
-        };
-        problems.push_error_with(|| {
-            Problem::error("duplicate-id", span, format!("duplicate rule id {}", quote(id)))
-                .also(first, "first here")
-                .help(format!("rules with the same id would share their counts; {help}"))
-        });
-        false
-    }
-
-    fn preset(&mut self, preset: &'static presets::Preset) -> &RuleSet {
-        self.presets.entry(preset.name).or_insert_with(|| preset.rule_set())
-    }
-
-    /// The attributes that the rules of used presets read.
-    fn attributes_of_presets(&self) -> Vec<String> {
-        let rules = self.presets.values().flat_map(RuleSet::rules);
-        let of_rule = |rule: &Rule| -> Vec<String> {
-            let conditions = rule.conditions.iter().map(|condition| condition.attribute.clone());
-            let cost_attributes = match &rule.cost {
-                Cost::Table { attribute, .. } => vec![attribute.clone()],
-                Cost::Expression { text, .. } => expression::attributes(text),
-                Cost::FromRequest | Cost::One | Cost::Constant(_) => Vec::new(),
-            };
-            conditions.chain(rule.per.parts.iter().flatten().cloned()).chain(cost_attributes).collect()
-        };
-        rules.flat_map(of_rule).collect()
-    }
-
-    /// Builds the index of rules, after all of them were read.
-    fn index(&mut self) {
-        let ids = self.resolved.iter().map(|rule| rule.keyspace.rule().to_owned());
-        self.indexes = ids.zip(0..).collect();
-    }
-
-    /// The index of the rule of this id. `None` if the rule is invalid, or after reporting that it is unknown.
-    fn find(&mut self, name: &Node, problems: &mut Problems) -> Option<usize> {
-        let id = name.text().filter(|id| notation::check_id(id).is_ok())?;
-        if !self.ids.contains_key(id) {
-            self.unknown += 1;
-            let near = (self.unknown <= COMPARED_IDS_MAX).then(|| self.similar_ids(id)).flatten();
-            problems.push_error_with(|| {
-                let problem = Problem::error("unknown-rule", name.span, format!("unknown rule `{id}`"));
-                match near {
-                    Some(near) => problem.label(format!("did you mean {near}?")),
-                    None => problem,
-                }
-                .help(
-                    "an override names a rule in the same file; the ids of a preset's rules are `id-suffix`",
-                )
-            });
-        }
-        self.indexes.get(id).copied()
-    }
-
-    /// Ids to suggest: those of a preset with this id as their prefix, or the most similar one.
-    fn similar_ids(&self, id: &str) -> Option<String> {
-        let mut ids: Vec<&str> = self.ids.keys().map(String::as_str).collect();
-        ids.sort_unstable();
-        let of_preset = |other: &&&str| other.strip_prefix(id).is_some_and(|rest| rest.starts_with('-'));
-        let suffixed: Vec<String> =
-            ids.iter().filter(of_preset).take(LISTED_IDS_MAX).map(|id| format!("`{id}`")).collect();
-        match suffixed.as_slice() {
-            [] => suggest(id, ids).map(|near| format!("`{near}`")),
-            _ => Some(suffixed.join(" or ")),
-        }
-    }
 }
 
 /// Reads the nodes of one file.
@@ -423,30 +329,6 @@ impl FileReader<'_> {
     }
 }
 
-/// Reads an expression and the cost of a request for which it fails. Without that cost, a client that makes the
-/// expression fail would pay too little.
-fn expression_cost(entry: &Node, default: Option<&Node>, problems: &mut Problems) -> Option<Cost> {
-    let text = entry.text()?;
-    match (expression::compile(text), default) {
-        (Ok(value), Some(default)) => {
-            Some(Cost::Expression { text: text.to_owned(), value, default: default.u64()? })
-        }
-        (Ok(_), None) => {
-            let message = "an expression without a `default`";
-            problems.push(Problem::error("no-default-cost", entry.span, message).help(
-                "a request for which it fails or overflows costs the default; add what an expensive request \
-                 costs, like `default: 1000`",
-            ));
-            None
-        }
-        (Err(message), _) => {
-            let message = format!("`expression`: {message}");
-            problems.push(Problem::error("bad-expression", entry.span, message));
-            None
-        }
-    }
-}
-
 fn text_of(node: &Node, key: &str) -> String {
     node.get(key).and_then(Node::scalar).unwrap_or_default().to_owned()
 }
@@ -478,141 +360,6 @@ fn per(node: &Node) -> Option<SubjectSelector> {
     chains.collect::<Option<Vec<_>>>().map(|parts| SubjectSelector { parts })
 }
 
-/// Addresses and blocks of addresses. `None` after reporting those that are invalid.
-fn address_test(values: &[Node], problems: &mut Problems) -> Option<Test> {
-    let mut blocks = Vec::new();
-    for value in values {
-        match value.scalar()?.parse::<Cidr>() {
-            Ok(block) => blocks.push(block),
-            Err(error) => problems.push_error_with(|| {
-                Problem::error("bad-address", value.span, format!("`ip`: {error}"))
-                    .help("write an address or a block like 192.0.2.0/24; `{ is: … }` compares other text")
-            }),
-        }
-    }
-    (blocks.len() == values.len()).then_some(Test::Address(blocks))
-}
-
-fn test(attribute: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
-    let is_pattern = |node: &Node| node.text().is_some_and(|text| text.contains('*'));
-    if attribute == "ip" && node.kind() != Kind::Map && !node.one_or_many().iter().any(is_pattern) {
-        return address_test(node.one_or_many(), problems);
-    }
-    if let Some(exact) = node.get("is") {
-        return exact_values(exact);
-    }
-    if let Some(excluded) = node.get("not") {
-        let base = simple_test(node).unwrap_or_else(|| Some(Test::Prefix(String::new())))?;
-        let excluded = excluded.list().unwrap_or(std::slice::from_ref(excluded)).iter().map(excluded_test);
-        return Some(Test::Except(Box::new(Exclusion::new(base, excluded.collect::<Option<Vec<_>>>()?))));
-    }
-    if let Some(test) = simple_test(node) {
-        return test;
-    }
-    let is_path_pattern = |text: &str| attribute == "path" && text.contains('{');
-    if let Some(values) = node.list() {
-        let is_pattern = |text: &str| text.contains('*') || is_path_pattern(text);
-        for value in values.iter().filter(|value| value.text().is_some_and(is_pattern)) {
-            problems.push_error_with(|| {
-                Problem::error(
-                    "pattern-in-list",
-                    value.span,
-                    format!("pattern {} in a list of values", value.found()),
-                )
-                .help("write one rule per pattern, or use a `prefix`")
-            });
-        }
-        return values
-            .iter()
-            .map(|value| value.scalar().map(str::to_owned))
-            .collect::<Option<_>>()
-            .map(Test::OneOf);
-    }
-    let text = node.scalar()?;
-    if is_path_pattern(text) {
-        return path_test(text, node, problems);
-    }
-    Some(value_or_pattern(text))
-}
-
-/// Reads `{ prefix: … }` or `{ pattern: … }`. Returns `None` if the node has neither key.
-fn simple_test(node: &Node) -> Option<Option<Test>> {
-    if let Some(prefix) = node.get("prefix") {
-        return Some(prefix.scalar().map(|prefix| Test::Prefix(prefix.to_owned())));
-    }
-    node.get("pattern").map(|pattern| pattern.scalar().map(value_or_pattern))
-}
-
-/// Reads an item of `not`.
-fn excluded_test(node: &Node) -> Option<Test> {
-    match (node.get("is"), simple_test(node)) {
-        (Some(exact), _) => exact_values(exact),
-        (None, Some(test)) => test,
-        (None, None) => node.scalar().map(value_or_pattern),
-    }
-}
-
-/// Reads one value or a list of values, with any characters.
-fn exact_values(node: &Node) -> Option<Test> {
-    let values = node.list().unwrap_or(std::slice::from_ref(node));
-    values.iter().map(|value| value.scalar().map(str::to_owned)).collect::<Option<_>>().map(Test::OneOf)
-}
-
-fn value_or_pattern(text: &str) -> Test {
-    match text.split_once('*') {
-        None => Test::OneOf(vec![text.to_owned()]),
-        Some((prefix, "")) => Test::Prefix(prefix.to_owned()),
-        Some(_) => Test::Glob(text.to_owned()),
-    }
-}
-
-fn path_test(text: &str, node: &Node, problems: &mut Problems) -> Option<Test> {
-    // Inside a path pattern `*` would only match a literal star, which is never intended.
-    let starred = text.split('/').any(|segment| segment.contains('*') && !segment.starts_with("{*"));
-    let message = match PathPattern::parse(text) {
-        Ok(_) if starred => "a path pattern with {names} allows `*` only in {*rest}".to_owned(),
-        Ok(pattern) => return Some(Test::Path(pattern)),
-        Err(error) => error.to_string(),
-    };
-    problems.push(
-        Problem::error("bad-path", node.span, format!("`path`: {message}"))
-            .help("for example /v1/items/{id} or /files/{*rest}"),
-    );
-    None
-}
-
-/// The cost of a request under a rule without `cost`. A request takes one lease, whatever it costs under other rules.
-fn default_cost(limit: &RuleLimit) -> Cost {
-    match limit.algorithm() {
-        Some(Algorithm::Concurrency) => Cost::One,
-        _ => Cost::FromRequest,
-    }
-}
-
-/// The single attribute of a `by` and its table.
-fn only_entry<'n>(by: &'n Node, several: &str, problems: &mut Problems) -> Option<(String, &'n Node)> {
-    match by.entries() {
-        [entry] => Some((entry.key.text()?.to_owned(), &entry.value)),
-        [] => {
-            if by.kind() == Kind::Map {
-                problems.push(
-                    Problem::error("no-attribute", by.span, "missing attribute in `by`")
-                        .help("for example `by: { method: { POST: … } }`"),
-                );
-            }
-            None
-        }
-        [first, second, ..] => {
-            problems.push(
-                Problem::error("several-attributes", second.key.span, "more than one attribute in `by`")
-                    .also(first.key.span, "the first attribute")
-                    .help(several),
-            );
-            None
-        }
-    }
-}
-
 fn instant(node: &Node, problems: &mut Problems) -> Option<Time> {
     let text = node.text()?;
     let message = match text.parse::<Timestamp>().map(|at| u64::try_from(at.as_microsecond())) {
@@ -625,30 +372,4 @@ fn instant(node: &Node, problems: &mut Problems) -> Option<Time> {
             .help("write a date, a time and an offset, like 2026-12-01T00:00:00Z"),
     );
     None
-}
-
-/// Reports a cost that the limit could never admit.
-fn check_cost_fits(
-    cost: &Cost,
-    limit: &RuleLimit,
-    limit_node: &Node,
-    cost_node: Option<&Node>,
-    problems: &mut Problems,
-) {
-    let largest = match cost {
-        Cost::Expression { default, .. } => Some(*default),
-        _ => cost.max_cost(),
-    };
-    let (Some(largest), capacity) = (largest, limit.capacity()) else { return };
-    if *limit != RuleLimit::Deny && largest > capacity {
-        let message = format!("cost {largest} exceeds the capacity {capacity} of the limit");
-        let problem = |span| {
-            Problem::error("cost-above-capacity", span, &*message)
-                .help("raise the capacity or lower the cost")
-        };
-        problems.push(match cost_node {
-            Some(cost) => problem(cost.span).also(limit_node.span, format!("capacity {capacity}")),
-            None => problem(limit_node.span),
-        });
-    }
 }
