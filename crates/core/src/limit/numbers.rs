@@ -17,7 +17,7 @@ use crate::time::{EXACT_MAX, Span, Time};
 /// The words of one limit.
 pub(crate) type Words = SmallVec<[u64; WORDS_MAX]>;
 
-/// In the number of the algorithm: the tick leaves room for records.
+/// This bit of the algorithm's number says that the tick leaves room for records.
 const WITH_ROOM: u8 = 0x40;
 
 /// Most words of one limit.

@@ -138,7 +138,7 @@ fn conclude(
     let answered = || plan.items().iter().zip(&outcome.answers);
     let rules = answered().map(|(item, answer)| RuleExtension::new(item, answer, outcome.now)).collect();
     let declined = answered().find_map(|(item, answer)| match answer.verdict {
-        // The period of a reservation that the store's clock has left behind is over.
+        // By the store's clock, the period of this reservation has ended.
         Verdict::Declined(Decline::Recompute { .. }) if item.blocking => Some(Decline::NotHeld),
         Verdict::Declined(why) if item.blocking => Some(why),
         _ => None,

@@ -103,7 +103,7 @@ fn a_bucket_admits_in_one_period_exactly_the_reported_number() {
     }
 }
 
-/// The number that a client gets in one period if it takes each unit as soon as it is available.
+/// How much a client gets in one period if it takes each unit as soon as it is available.
 fn most_admitted(bucket: Bucket, period: Span) -> u128 {
     let limit = Limit::Bucket(bucket);
     let last = NOW.plus(period).minus(Span::from_us(bucket.tick().us()));
