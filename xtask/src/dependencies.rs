@@ -1,5 +1,6 @@
 //! The resolved dependencies of the workspace, as `cargo metadata` describes them.
 
+mod advisories;
 pub(crate) mod deny;
 pub(crate) mod sbom;
 

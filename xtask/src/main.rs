@@ -62,10 +62,13 @@ enum Task {
         Files below a folder named generated, vendor or corpus are not ours, and are not read for style.")]
     Tidy,
 
-    /// Check licences, bans and sources of all dependencies, by the lists in deny.toml.
+    /// Check licences, bans, sources and advisories of all dependencies, by the lists in deny.toml.
     ///
-    /// Needs no network. Advisories are checked by `cargo deny check advisories`, which needs one.
-    Deny,
+    /// Needs no network: the advisories are a snapshot in the tree, and the output states its date.
+    #[command(after_help = "Renew the snapshot:\n  \
+        git clone --depth 1 https://github.com/rustsec/advisory-db target/advisory-db\n  \
+        cargo xtask deny --advisories target/advisory-db")]
+    Deny(dependencies::deny::Options),
 
     /// Print the components of the binary as CycloneDX 1.5, a bill of materials in JSON.
     #[command(after_help = "Example:\n  cargo xtask sbom --output tollgate.cdx.json")]
@@ -143,7 +146,7 @@ fn main() -> ExitCode {
         Task::Test => test::run(root),
         Task::Setup => setup::run(),
         Task::Tidy => tidy::run(root),
-        Task::Deny => dependencies::deny::run(root),
+        Task::Deny(options) => dependencies::deny::run(root, &options),
         Task::Sbom(options) => dependencies::sbom::run(root, &options),
         Task::Oracle { steps, seed, twins } => oracle::run(steps, seed, twins),
         Task::SimulateFaults(options) => simulate_faults::run(&options),

@@ -24,7 +24,7 @@ fn stages(root: &Path) -> Vec<Stage> {
         Stage::new("setup", 4, Work::inside(setup::run)),
         Stage::new("format", 1, Work::Command("cargo fmt --all --check")),
         Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
-        Stage::new("deny", 1, Work::inside(move || deny::run(&for_deny))),
+        Stage::new("deny", 1, Work::inside(move || deny::run(&for_deny, &deny::Options::default()))),
         Stage::new(
             "clippy",
             6,

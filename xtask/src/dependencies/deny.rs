@@ -1,15 +1,23 @@
-//! `cargo xtask deny`: licences, bans and sources of all dependencies, by the lists in `deny.toml`.
+//! `cargo xtask deny`: licences, bans, sources and advisories of all dependencies, by the lists in `deny.toml`.
 //!
 //! The lists are those of cargo-deny, which takes minutes to compile and has no current prebuilt package. This check
-//! needs `cargo metadata` only. It does not read advisories.
+//! needs `cargo metadata` and the snapshot of advisories in the tree.
 
 mod licence;
 
+use crate::dependencies::advisories::Advisories;
 use crate::dependencies::{self, Metadata, Package};
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const CONFIGURATION: &str = "deny.toml";
+
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// First renew the snapshot of advisories in the tree from this checkout of the RustSec database.
+    #[arg(long, value_name = "DIR")]
+    advisories: Option<PathBuf>,
+}
 
 /// The lists of `deny.toml`.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,14 +25,21 @@ struct Policy {
     licences: Vec<String>,
     banned: Vec<String>,
     registries: Vec<String>,
+    /// Ids of advisories that do not concern this tree.
+    ignored_advisories: Vec<String>,
 }
 
 /// Prints every dependency that is not allowed, and fails if there is one.
-pub(crate) fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    if let Some(database) = &options.advisories {
+        Advisories::from_database(database)?.write(root)?;
+    }
+    let advisories = Advisories::read(root)?;
     let text = std::fs::read_to_string(root.join(CONFIGURATION)).context(CONFIGURATION)?;
     let policy = Policy::read(&text)?;
     let metadata = dependencies::resolve(root)?;
-    let problems = policy.problems(&metadata);
+    let mut problems = policy.problems(&metadata);
+    problems.extend(advisories.problems(&metadata, &policy.ignored_advisories)?);
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -32,8 +47,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         bail!("deny: {} problems", problems.len());
     }
     println!(
-        "deny: {} packages, no problem; advisories: `cargo deny check advisories`",
-        metadata.packages.len()
+        "deny: {} packages, no problem; {} advisories, the newest of {}",
+        metadata.packages.len(),
+        advisories.len(),
+        advisories.newest
     );
     Ok(())
 }
@@ -44,6 +61,7 @@ impl Policy {
             licences: list(text, "licenses", "allow")?,
             banned: list(text, "bans", "deny")?,
             registries: list(text, "sources", "allow-registry")?,
+            ignored_advisories: list(text, "advisories", "ignore")?,
         })
     }
 
@@ -101,7 +119,7 @@ fn list(text: &str, section: &str, key: &str) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    const POLICY: &str = "[licenses]\nallow = [\n    \"MIT\",\n]\n\n[bans]\ndeny = [\n    # Not maintained.\n    \"old\",\n]\n\n\
+    const POLICY: &str = "[advisories]\nignore = [\n]\n\n[licenses]\nallow = [\n    \"MIT\",\n]\n\n[bans]\ndeny = [\n    # Not maintained.\n    \"old\",\n]\n\n\
                           [sources]\nallow-registry = [\n    \"https://registry\",\n]\n";
 
     fn problems(name: &str, license: Option<&str>, source: Option<&str>) -> usize {
