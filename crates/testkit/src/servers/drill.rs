@@ -11,6 +11,7 @@ mod pipeline;
 mod planned;
 mod resharding;
 mod returns;
+mod stall;
 mod stop;
 
 pub use blast::{Answers, BYSTANDER_LIMIT, Blast, SlowStore, Transport, blast};
