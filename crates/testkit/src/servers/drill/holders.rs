@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
@@ -25,6 +25,8 @@ const BACK_MAX: Duration = Duration::from_millis(1_500 + 1_500 / 32 + 500);
 const PERIOD: Span = Span::from_secs(30 * 86_400);
 /// Longest life of a holder before it crashes.
 const LIFE_MS: usize = 600;
+/// The largest difference of the clocks of a store and of its callers, on one machine.
+const CLOCK_DIFFERENCE: Span = Span::from_ms(2);
 /// Attempts of a follow-up whose answer was lost.
 const TRIES: usize = 200;
 
@@ -48,7 +50,7 @@ pub struct Holders {
     pub failed: u64,
     /// Holds whose holder crashed.
     pub abandoned: u64,
-    /// The largest sum of units that were certainly held or used at one instant of the store's clock.
+    /// The largest sum of units that were certainly held or used at one instant.
     pub most: u64,
     /// The limit.
     pub limit: u64,
@@ -106,7 +108,7 @@ pub fn crashing_holders<S: Store + Send + Sync + 'static>(
     let mut back_after = None;
     while back_after.is_none() && crashed.elapsed() <= BACK_MAX {
         let remaining =
-            runtime.block_on(book.apply(&**store, Operation::Peek { cost: 0 })).map(|seen| seen.1.remaining);
+            runtime.block_on(book.apply(&**store, Operation::Peek { cost: 0 })).map(|seen| seen.remaining);
         if remaining.is_some_and(|remaining| remaining == free) {
             back_after = Some(crashed.elapsed());
         }
@@ -142,10 +144,11 @@ struct Log {
     failed: u64,
 }
 
-/// An admitted hold.
+/// An admitted hold. Its times are those at which its holder certainly had it: a store may read its clock before it
+/// takes a lock, so the times of its answers do not order what it did.
 struct Hold {
     token: Token,
-    /// The parts that were admitted: units, and the store's time. The first is the hold itself, others extend it.
+    /// The parts that were admitted: units, and when the answer arrived. The first is the hold itself, others extend it.
     parts: Vec<(u64, Time)>,
     /// When it ends by itself.
     until: Time,
@@ -159,15 +162,15 @@ enum End {
     Abandoned,
     /// It was being given back, or settled with this amount, when its holder crashed. It may have ended at any time.
     Unknown(Option<u64>),
-    /// It was given back, or settled with this amount, at this time of the store.
-    At(Time, Option<u64>),
+    /// It was given back, or settled with this amount.
+    GivenBack { sent: Time, answered: Time, settled: Option<u64> },
 }
 
 impl Log {
     /// Returns the units that were settled.
     fn settled(&self) -> u64 {
         let amount = |hold: &Hold| match hold.end {
-            End::At(_, settled) => settled.unwrap_or(0),
+            End::GivenBack { settled, .. } => settled.unwrap_or(0),
             End::Abandoned | End::Unknown(_) => 0,
         };
         self.holds.iter().map(amount).sum()
@@ -178,14 +181,16 @@ impl Log {
         // Time, whether units are added, and the units. At one instant, units are given back before others are taken.
         let mut changes: Vec<(Time, bool, u64)> = Vec::new();
         for hold in &self.holds {
-            let (end, settled) = match hold.end {
-                End::Abandoned => (hold.until, None),
-                End::At(at, settled) => (at, settled),
+            let (end, used) = match hold.end {
+                End::Abandoned => (hold.until.minus(CLOCK_DIFFERENCE), None),
+                End::GivenBack { sent, answered, settled } => {
+                    (sent, settled.map(|amount| (answered, amount)))
+                }
                 End::Unknown(_) => continue,
             };
             changes.extend(hold.parts.iter().map(|&(units, from)| (from, true, units)));
             changes.extend(hold.parts.iter().map(|&(units, from)| (end.max(from), false, units)));
-            changes.extend(settled.map(|amount| (end, true, amount)));
+            changes.extend(used.map(|(answered, amount)| (answered, true, amount)));
         }
         changes.sort_unstable();
         let (mut sum, mut most) = (0_u64, 0);
@@ -219,12 +224,12 @@ impl Book {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies an operation. Returns the store's time and the answer, or `None` if there was no answer.
-    async fn apply<S: Store>(&self, store: &S, operation: Operation) -> Option<(Time, Answer)> {
+    /// Applies an operation. Returns the answer, or `None` if there was none.
+    async fn apply<S: Store>(&self, store: &S, operation: Operation) -> Option<Answer> {
         let plan = Plan::of(Item::new(self.keyspace.key(self.subject), self.limit, operation)).ok()?;
         let outcome = store.apply(&plan).await;
         match outcome {
-            Ok(outcome) => outcome.answers.first().map(|answer| (outcome.now, *answer)),
+            Ok(outcome) => outcome.answers.first().copied(),
             Err(_) => {
                 self.lock().failed += 1;
                 None
@@ -265,13 +270,14 @@ impl Book {
         operation: Operation,
         extended: Option<usize>,
     ) -> Option<usize> {
-        let (now, answer) = self.apply(store, operation).await?;
+        let answer = self.apply(store, operation).await?;
+        let answered = Time::from(SystemTime::now());
         let mut log = self.lock();
         let (Mark::Held { token, until }, true) = (answer.mark, answer.is_admitted()) else {
             log.refused += 1;
             return None;
         };
-        let part = (operation.cost().unwrap_or(0), now);
+        let part = (operation.cost().unwrap_or(0), answered);
         if let Some(index) = extended {
             log.holds[index].parts.push(part);
             log.holds[index].until = until;
@@ -289,9 +295,11 @@ impl Book {
             Held::Reservations => (Operation::Cancel { token }, None),
         };
         self.lock().holds[index].end = End::Unknown(settled);
-        let Some((now, answer)) = self.apply(store, operation).await else { return };
+        let sent = Time::from(SystemTime::now());
+        let Some(answer) = self.apply(store, operation).await else { return };
+        let answered = Time::from(SystemTime::now());
         self.lock().holds[index].end = match answer.verdict {
-            Verdict::Done { .. } | Verdict::BookedLate { .. } => End::At(now, settled),
+            Verdict::Done { .. } | Verdict::BookedLate { .. } => End::GivenBack { sent, answered, settled },
             // It had ended.
             _ => End::Abandoned,
         };
@@ -318,12 +326,10 @@ impl Book {
                 }
                 self.give_back(store, index, amount, true).await;
             }
-            // The time is that of the repeated answer, not that of the settlement, so it cannot take part in the sum.
+            // The time is that of the repeated answer: when the first was sent is not known, so its units are not counted.
             let mut log = self.lock();
-            if let End::At(at, settled) = log.holds[index].end {
-                let parts = vec![(0, at)];
-                log.holds[index] =
-                    Hold { token: log.holds[index].token, parts, until: at, end: End::At(at, settled) };
+            if matches!(log.holds[index].end, End::GivenBack { .. }) {
+                log.holds[index].parts.clear();
             }
         }
         Ok(())
