@@ -2,7 +2,7 @@
 //!
 //! A folder holds the segments of one server, one series per incarnation. [`Journal`] appends to the series of this
 //! process; [`JournalReader`] reads any series, also while it grows. A server that was killed leaves at most a torn tail,
-//! which [`recover`] cuts.
+//! which recovery cuts.
 
 mod codec;
 mod error;
