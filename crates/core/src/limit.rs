@@ -236,6 +236,9 @@ impl Limit {
                 excess => self.decide_hold(state, hold, now, &Operation::Record { cost: excess }),
             };
         }
+        if let (Operation::RecordIn { cost, .. }, false) = (*operation, matches!(self, Limit::Quota(_))) {
+            return self.decide_hold(state, hold, now, &Operation::Record { cost });
+        }
         // Without leases and reservations, a record of no units says all.
         let has_holds = matches!(self, Limit::Concurrency(_) | Limit::Quota(_));
         if *operation == Operation::Usage && !has_holds {

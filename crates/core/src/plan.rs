@@ -337,7 +337,9 @@ impl Item<'_> {
         let amount = match self.operation {
             Operation::Refund { cost, amount, .. } => cost.max(amount),
             Operation::Settle { actual, .. } => actual,
-            Operation::Record { cost } | Operation::Credit { cost } => cost,
+            Operation::Record { cost } | Operation::RecordIn { cost, .. } | Operation::Credit { cost } => {
+                cost
+            }
             _ => self.operation.cost().unwrap_or(0),
         };
         if amount > EXACT_MAX {
@@ -412,7 +414,9 @@ impl Outcome {
             }
             changed |= match (item.operation, answer.verdict) {
                 (_, Verdict::Done { .. } | Verdict::BookedLate { .. }) => true,
-                (Operation::Record { cost }, Verdict::Recorded { .. }) => cost > 0,
+                (Operation::Record { cost } | Operation::RecordIn { cost, .. }, Verdict::Recorded { .. }) => {
+                    cost > 0
+                }
                 (
                     Operation::Charge { cost, .. }
                     | Operation::Reserve { cost, .. }

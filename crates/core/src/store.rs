@@ -42,6 +42,11 @@ pub trait Store {
         0
     }
 
+    /// Whether this error of [`apply`](Store::apply) proves that the Plan was not applied. If in doubt, it may have been.
+    fn is_unapplied(&self, _error: &StoreError) -> bool {
+        false
+    }
+
     /// Returns the store's time, as well as it is known without a request to the store. Plans are made for this instant.
     fn now(&self) -> Time;
 }

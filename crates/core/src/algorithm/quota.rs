@@ -13,6 +13,8 @@
 //! - Late settlement: as long as the record exists, the units are booked once, in the period in force. A repeat gets the
 //!   same answer.
 //! - Record: adds to the units used, as long as used and reserved units are at most 2^53 - 1. The overdraft counts from the allowance, without grace.
+//! - Record in a period: declined if another period is in force. A rolling period that has not begun begins where the
+//!   record says, if it is not over.
 //! - Credit: subtracts from the units used in the period in force, but not below zero. Reservations stay.
 //! - Extend: the units of the reservation move to its new end, the later one of its old end and a new hold's end.
 //! - Largest intermediate: `used + reserved + cost`, below 2^54, because used and reserved units are capped together.
@@ -255,6 +257,17 @@ impl Quota {
         self.set(state, Verdict::Done { amount }, Mark::None, Some((token, record)))
     }
 
+    /// Returns the period in force if it starts at `start`. A rolling period that has not begun may begin in the past.
+    fn starting_at<'s>(&self, current: &Current<'s>, start: Time) -> Option<Current<'s>> {
+        if current.start == start {
+            return Some(*current);
+        }
+        let QuotaPeriod::Rolling(length) = self.period else { return None };
+        let (end, has_begun) = (start.plus(length), current.free_at > current.now);
+        let is_current = !has_begun && start <= current.now && current.now < end;
+        is_current.then_some(Current { start, end, ..*current })
+    }
+
     fn record(&self, current: &Current<'_>, now: Time, cost: u64) -> Step<QuotaChange> {
         let amount = cost.min(EXACT_MAX.saturating_sub(current.used + current.reserved()));
         let free_at = if amount == 0 { current.free_at } else { current.end };
@@ -474,6 +487,10 @@ impl Machine for Quota {
                 self.shorten(&current, hold, token, amount.min(cost))
             }
             Operation::Record { cost } => self.record(&current, now, cost),
+            Operation::RecordIn { cost, start } => match self.starting_at(&current, start) {
+                Some(current) => self.record(&current, now, cost),
+                None => self.status(&current).decline(Decline::WindowChanged),
+            },
             Operation::Credit { cost } => self.credit(state, &current, cost),
             Operation::Usage => self
                 .status(&current)

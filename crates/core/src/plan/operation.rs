@@ -30,6 +30,14 @@ pub enum Operation {
         /// Units that were consumed.
         cost: u64,
     },
+    /// Book consumption that has already happened in the quota period that starts at `start`. In another period it is
+    /// declined. A rolling period begins there if none has begun since. Limits without periods book it as a record.
+    RecordIn {
+        /// Units that were consumed.
+        cost: u64,
+        /// First instant of the period.
+        start: Time,
+    },
     /// Book what is needed so that at most `remaining` units are left. A standby in this process follows the store's
     /// answers with it. Redis declines it.
     LeaveAtMost {
@@ -134,6 +142,7 @@ impl Operation {
             Operation::Refund { mark: Mark::Held { token, .. }, .. } => Some(token),
             Operation::Peek { .. }
             | Operation::Record { .. }
+            | Operation::RecordIn { .. }
             | Operation::Usage
             | Operation::LeaveAtMost { .. }
             | Operation::Credit { .. }

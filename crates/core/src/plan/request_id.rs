@@ -98,7 +98,7 @@ impl RequestId {
 /// that follows it.
 fn id_of_kind(id: Subject, items: &[Item<'_>]) -> Subject {
     let kind = items.iter().find_map(|item| match item.operation {
-        Operation::Record { .. } => Some("record"),
+        Operation::Record { .. } | Operation::RecordIn { .. } => Some("record"),
         Operation::Credit { .. } => Some("credit"),
         Operation::Extend { .. } => Some("extend"),
         _ => None,
@@ -130,6 +130,7 @@ fn write_content(hasher: &mut SipHasher24, operation: &Operation) {
         Operation::Extend { token, more, .. } => (13, more, token.0),
         Operation::LeaveAtMost { remaining } => (14, remaining, 0),
         Operation::Usage => (15, 0, 0),
+        Operation::RecordIn { cost, start } => (16, cost, start.us().into()),
     };
     hasher.write_u8(kind);
     hasher.write_u64(amount);

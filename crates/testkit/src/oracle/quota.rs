@@ -260,7 +260,32 @@ impl Oracle for QuotaOracle {
                 self.reservations.insert(token, Reservation { units: found.units - given, ..found });
                 self.status(numbers, now, end).written(done(given), Mark::None, end)
             }
-            Operation::Record { cost } => {
+            Operation::RecordIn { cost, start: asked } if big(asked) != start => {
+                let length = match numbers.period {
+                    QuotaPeriod::Calendar(_) => None,
+                    QuotaPeriod::Rolling(length) => Some(Big::from(length.us())),
+                };
+                let length = length.filter(|_| self.running(numbers, now).is_none());
+                let asked_end = length.map(|length| (big(asked) + length).min(END));
+                let at = self.effective(now);
+                let Some(end) = asked_end.filter(|end| big(asked) <= at && at < *end) else {
+                    return status.declined(Decline::WindowChanged);
+                };
+                if cost == 0 {
+                    let booked = Booked { amount: 0, overdraft: -Big::from(numbers.allowance), free_at: now };
+                    return status.recorded(booked, Mark::None, end);
+                }
+                self.write(numbers, now, (big(asked), end), cost.into());
+                let overdraft = Big::from(cost) - Big::from(numbers.allowance);
+                let free_at = if Big::from(cost) < ceiling { now } else { end };
+                let mark = Mark::Window { start: asked };
+                self.status(numbers, now, end).recorded(
+                    Booked { amount: cost.into(), overdraft, free_at },
+                    mark,
+                    end,
+                )
+            }
+            Operation::Record { cost } | Operation::RecordIn { cost, .. } => {
                 let amount = Big::from(cost).min((END - self.taken(numbers, now)).max(0));
                 if amount > 0 {
                     self.write(numbers, now, period, amount);

@@ -69,6 +69,8 @@ pub enum Ask {
     Usage,
     /// A record, mostly small, sometimes far above the capacity.
     Record,
+    /// A record in the period of an earlier charge, or in one that began a while ago.
+    RecordIn,
     /// A credit, mostly small, sometimes of everything.
     Credit,
     /// The refund of an earlier charge.

@@ -319,7 +319,7 @@ fn operation(
     if step.follow_up {
         let units = [1, 1, 2, 3, 0, limit.capacity().min(20), 2 * limit.capacity().min(20), 1 << 52];
         let units = units[usize::from(item.cost) % units.len()];
-        return match item.ask % 13 {
+        return match item.ask % 14 {
             0..2 => Operation::refund(mark, cost),
             2 => Operation::Release { token },
             3 => Operation::Renew { token },
@@ -331,6 +331,13 @@ fn operation(
             7 => Operation::Reset { receipt_life: RECEIPT_LIFE },
             8 | 9 => Operation::Record { cost: units },
             10 => Operation::Usage,
+            11 => {
+                let start = match mark {
+                    Mark::Window { start } => start,
+                    _ => Time::from_us(u64::from(item.cost)),
+                };
+                Operation::RecordIn { cost: units, start }
+            }
             _ => Operation::Credit { cost: units },
         };
     }

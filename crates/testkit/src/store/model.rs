@@ -158,7 +158,7 @@ fn blocked(plan: &Plan<'_>, answers: &[Answer]) -> bool {
 fn took_effect(plan: &Plan<'_>, outcome: &Outcome) -> bool {
     let changed = |item: &Item<'_>, answer: &Answer| match (item.operation, answer.verdict) {
         (_, Verdict::Done { .. } | Verdict::BookedLate { .. }) => true,
-        (Operation::Record { cost }, Verdict::Recorded { .. }) => cost > 0,
+        (Operation::Record { cost } | Operation::RecordIn { cost, .. }, Verdict::Recorded { .. }) => cost > 0,
         (Operation::Extend { more, .. }, Verdict::Admitted { .. }) => more > 0,
         (Operation::Charge { cost, .. } | Operation::Reserve { cost, .. }, Verdict::Admitted { .. }) => {
             cost > 0 && !matches!(item.limit, Limit::Penalty(_))
@@ -199,6 +199,10 @@ fn step(keys: &mut BTreeMap<u128, AnyOracle>, item: &Item<'_>, operation: Operat
         let Verdict::Recorded { overdraft, .. } = answer.verdict else { return answer };
         let used = answer.limit - answer.remaining + overdraft;
         return Answer { verdict: Verdict::Usage { used, held: 0 }, ..answer };
+    }
+    // Only quotas have periods.
+    if let (Operation::RecordIn { cost, .. }, false) = (operation, matches!(item.limit, Limit::Quota(_))) {
+        return step(keys, item, Operation::Record { cost }, now);
     }
     if let Operation::Reset { .. } = operation {
         if let Some(oracle) = keys.get_mut(&key) {

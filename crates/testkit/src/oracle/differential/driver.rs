@@ -155,7 +155,7 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
         let token = recent(&self.tokens, pick);
         let (mark, charged_cost) = recent(&self.marks, pick);
         let ask = match S::ASKS[usize::from(step.ask) % S::ASKS.len()] {
-            Ask::Record | Ask::Credit if !books => Ask::Charge,
+            Ask::Record | Ask::RecordIn | Ask::Credit if !books => Ask::Charge,
             Ask::Extend if !books => Ask::Reserve,
             ask => ask,
         };
@@ -168,6 +168,13 @@ impl<S: Suite, M: TestMachine> Driver<S, M> {
             Ask::Peek => Operation::Peek { cost },
             Ask::Usage => Operation::Usage,
             Ask::Record => Operation::Record { cost: record_cost(step, cost, capacity).min(S::RECORD_MAX) },
+            Ask::RecordIn => {
+                let start = match mark {
+                    Mark::Window { start } if pick % 4 > 0 => start,
+                    _ => self.now.minus(Span::from_us(u64::from(step.time_by))),
+                };
+                Operation::RecordIn { cost: record_cost(step, cost, capacity).min(S::RECORD_MAX), start }
+            }
             Ask::Credit => Operation::Credit { cost: record_cost(step, cost, capacity) },
             Ask::Refund => Operation::refund(mark, charged_cost),
             Ask::RefundOther => Operation::Refund { mark, cost: charged_cost, amount: cost },

@@ -6,8 +6,8 @@ use tollgate_core::time::calendar::Periods;
 use tollgate_core::{Span, Time};
 
 use super::Ask::{
-    Cancel, Charge, ChargeKnown, Credit, Extend, Lose, Peek, Record, Refund, RefundOther, Release, Renew,
-    Reserve, Settle, Usage,
+    Cancel, Charge, ChargeKnown, Credit, Extend, Lose, Peek, Record, RecordIn, Refund, RefundOther, Release,
+    Renew, Reserve, Settle, Usage,
 };
 use super::{Ask, EXACT_MAX, Suite, amounts, spans};
 use crate::oracle;
@@ -93,6 +93,8 @@ impl Suite for Quota {
         Extend,
         Record,
         Record,
+        RecordIn,
+        RecordIn,
         Credit,
         Settle,
         Settle,

@@ -131,6 +131,7 @@ impl<C> MemoryStore<C> {
             | Operation::Peek { .. }
             | Operation::Usage
             | Operation::Record { .. }
+            | Operation::RecordIn { .. }
             | Operation::LeaveAtMost { .. }
             | Operation::Reserve { .. }
             | Operation::Report { .. } => {

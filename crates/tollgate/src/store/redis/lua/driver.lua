@@ -32,8 +32,8 @@
 --            9 success, 10 reset, 11 record, 12 credit, 13 extend, 15 usage
 --       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity
 --       d    cost (refund: the units to give back)
---       d    extra: the time of the mark (refund), how long to hold (reserve, extend), or how long to remember (reset)
---       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter
+--       d    extra: the time of the mark (refund), the start of the period (record with a mark), how long to hold (reserve, extend), or how long to remember (reset)
+--       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter. Record: 1 if it is for one period only
 --       B    length of the token, 0 or 16, and the token. Refund: 8, and the units charged (d). Reset: 2, and the key
 --            number under which the reset is remembered (H).
 --       B    length of the limit's numbers in bytes, and the numbers as doubles, as the twin's file lists them
@@ -266,7 +266,7 @@ end
 local function step_one(now, at, _, times)
   current_item = 1
   local key, hold, kind, op, flags, cost, extra, mark, token, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
-  if (op == CHARGE or op == RECORD) and flags == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
+  if (op == CHARGE or op == RECORD and mark == NONE) and flags == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
     return charge(now, times, key, kind, op, cost, token, numbers_at)
   end
   local answers, booked = {}, false

@@ -142,6 +142,13 @@ local function quota(state, now, op, cost, token, extra, mark, numbers_at, recor
     used = used + cost
     return ADMITTED, 0, remaining, period_end, WINDOW, period_start, new_state(), period_end
   elseif op == RECORD then
+    if mark == WINDOW and extra ~= period_start then
+      -- For another period. A rolling period that has not begun may begin in the past.
+      if rolling == 0 or same_period or extra > now or now >= min(extra + rolling, MAX) then
+        return WINDOW_CHANGED, 0, remaining, reset, NONE, 0
+      end
+      period_start, period_end = extra, min(extra + rolling, MAX)
+    end
     -- Used and reserved units are capped together.
     local amount = min(cost, max(MAX - used - reserved, 0))
     local mark_kind, mark_time, change, expires, free_at = NONE, 0, nil, nil, nil

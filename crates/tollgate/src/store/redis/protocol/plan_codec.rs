@@ -259,6 +259,7 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
         Operation::Report { result: Report::Success } => (9, 0, 0, 0, Token::NONE),
         Operation::Reset { receipt_life } => (10, 0, receipt_life.us(), 0, Token::NONE),
         Operation::Record { cost } => (11, cost, 0, 0, Token::NONE),
+        Operation::RecordIn { cost, start } => (11, cost, start.us(), 1, Token::NONE),
         Operation::Credit { cost } => (12, cost, 0, 0, Token::NONE),
         Operation::Extend { token, more, hold } => (13, more, hold.us(), 0, token),
         // The script declines it: a standby in this process is the only user.
@@ -316,7 +317,10 @@ fn limit_numbers(limit: &Limit) -> SmallVec<[u64; 8]> {
 }
 
 fn answer_length(item: &Item<'_>) -> usize {
-    if matches!(item.operation, Operation::Record { .. }) { RECORD_ANSWER_LENGTH } else { ANSWER_LENGTH }
+    match item.operation {
+        Operation::Record { .. } | Operation::RecordIn { .. } => RECORD_ANSWER_LENGTH,
+        _ => ANSWER_LENGTH,
+    }
 }
 
 /// Splits the reply to a Plan with answers of this length off the front of a batch's reply.
