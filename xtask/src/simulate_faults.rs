@@ -5,7 +5,7 @@ use clap::Args;
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate::guard::{FleetSize, Guarded, MonotonicClock};
-use tollgate_testkit::simulation::simulate_many;
+use tollgate_testkit::simulation::{Link, simulate_many};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -20,10 +20,13 @@ pub(crate) struct Options {
 /// Runs the seeds, and fails with the command that replays the first failure.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let report = simulate_many(options.seed, options.seeds, |link, servers| {
+    let guard = |link: Link, servers| {
         let clock = MonotonicClock::simulated(link.instants());
         let fleet = Arc::new(FleetSize::stated(servers));
         Guarded::new(link, fleet).with_refusal_memory(true).with_clock(clock)
+    };
+    let report = simulate_many(options.seed, options.seeds, guard, |engine| {
+        Box::pin(async move { engine.store().maintain().await })
     })
     .map_err(|failure| anyhow!("{failure}"))?;
     println!("{report}");

@@ -77,6 +77,38 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 }",
     ),
     (
+        "posting",
+        "a post of what the store may have charged",
+        "let is_certain = is_unapplied &&",
+        "let is_certain = true &&",
+    ),
+    (
+        "posting",
+        "a new id for each attempt to post",
+        "plan.set_request_id(self.id, HORIZON, 0);",
+        "plan.set_request_id(Subject::from_u128(new_nonce().0), HORIZON, 0);",
+    ),
+    ("posting", "a post without an id", "plan.set_request_id(self.id, HORIZON, 0);", ""),
+    (
+        "posting",
+        "an old period posted to a new one",
+        "Operation::RecordIn { cost: self.sum.units, start }",
+        "Operation::Record { cost: self.sum.units }",
+    ),
+    (
+        "posting",
+        "a rolling period that begins with the post",
+        "return Ok(Some(self.first));",
+        "return Ok(Some(outcome.now));",
+    ),
+    (
+        "posting",
+        "a sum that is forgotten",
+        "self.sealed.push_back(Post { sum, id, start: None, first_sent: None });",
+        "",
+    ),
+    ("posting", "a sum that is dropped when its post fails", "self.lock().sealed.push_front(post);", ""),
+    (
         "refusal_memory",
         "a remembered refusal past its time",
         "until: sent + wait.min(REPEATED_MAX)",

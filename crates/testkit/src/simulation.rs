@@ -13,7 +13,8 @@
 //! - What clients are admitted stays within the limit, also where servers hold and spend parts of it (I12).
 //! - Per process start and window, at most one share is admitted locally, however often the store comes and goes (I14).
 //! - A remembered refusal is repeated only until its time, for the same or a higher cost.
-//! - What is booked after an outage was not charged before.
+//! - What is booked after an outage was admitted without the store in the same period, was surely not charged before, and is
+//!   booked once. Processes that keep running forget nothing of it (I14).
 //! - No check outlives its deadline (I18).
 //! - Effective time does not fall when clocks step, because the models do not let it (I16).
 //! - After the faults end, no answer is degraded and all servers agree (I21).
@@ -26,7 +27,9 @@ mod run;
 mod standby;
 
 use std::fmt;
+use std::pin::Pin;
 
+use tollgate::engine::Engine;
 use tollgate_core::Store;
 
 pub use network::{Link, Seen};
@@ -48,6 +51,8 @@ pub struct Report {
     pub allowed_by_policy: u64,
     /// Checks that a failure policy refused.
     pub refused_by_policy: u64,
+    /// Units that were admitted without the store and booked when it was back.
+    pub posted_units: u64,
     /// The faults that happened.
     pub seen: Seen,
 }
@@ -68,9 +73,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs one seed. `guard` makes the guarded store of a server, for a fleet of that many servers.
-pub fn simulate<S: Store + 'static>(seed: u64, guard: impl Fn(Link, u32) -> S) -> Result<Report, Failure> {
-    run::run(seed, &guard).map_err(|problem| Failure { seed, problem })
+/// What a server does apart from checks.
+pub type Maintaining = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Runs one seed. `guard` makes the guarded store of a server, for a fleet of that many servers. `maintain` does what is due
+/// apart from checks.
+pub fn simulate<S: Store + 'static>(
+    seed: u64,
+    guard: impl Fn(Link, u32) -> S,
+    maintain: impl Fn(Engine<S>) -> Maintaining,
+) -> Result<Report, Failure> {
+    run::run(seed, &guard, &maintain).map_err(|problem| Failure { seed, problem })
 }
 
 /// Runs `seeds` seeds from `first` on. Returns the sums, or the first failure.
@@ -78,10 +91,11 @@ pub fn simulate_many<S: Store + 'static>(
     first: u64,
     seeds: u64,
     guard: impl Fn(Link, u32) -> S,
+    maintain: impl Fn(Engine<S>) -> Maintaining,
 ) -> Result<Report, Failure> {
     let mut sum = Report::default();
     for seed in first..first.saturating_add(seeds) {
-        sum.add(&simulate(seed, &guard)?);
+        sum.add(&simulate(seed, &guard, &maintain)?);
     }
     Ok(sum)
 }
@@ -96,6 +110,7 @@ impl Report {
             by_memory,
             allowed_by_policy,
             refused_by_policy,
+            posted_units,
             seen,
         } = other;
         self.runs += runs;
@@ -105,6 +120,7 @@ impl Report {
         self.by_memory += by_memory;
         self.allowed_by_policy += allowed_by_policy;
         self.refused_by_policy += refused_by_policy;
+        self.posted_units += posted_units;
         self.seen.add(seen);
     }
 }
@@ -119,12 +135,13 @@ impl fmt::Display for Report {
             by_memory,
             allowed_by_policy,
             refused_by_policy,
+            posted_units,
             seen,
         } = self;
         writeln!(
             f,
             "{runs} runs, {checks} checks: {by_store} answered by the store, {by_slice} paid from slices, {by_memory} refused from memory, {allowed_by_policy} allowed and \
-             {refused_by_policy} refused by policy"
+             {refused_by_policy} refused by policy, {posted_units} units booked after an outage"
         )?;
         let rows = seen.rows().map(|(name, count)| format!("{count} {name}"));
         write!(f, "faults: {}", rows.join(", "))

@@ -25,9 +25,16 @@ macro_rules! guarded {
     }};
 }
 
+/// What the engine's task calls.
+macro_rules! maintain {
+    () => {
+        |engine| Box::pin(async move { engine.store().maintain().await })
+    };
+}
+
 macro_rules! run_guard {
     ($at:ident, $seeds:expr) => {
-        simulate_many(1, $seeds, |link, servers| guarded!($at, link, servers))
+        simulate_many(1, $seeds, |link, servers| guarded!($at, link, servers), maintain!())
     };
 }
 
@@ -35,14 +42,16 @@ include!(concat!(env!("OUT_DIR"), "/guard_mutants.rs"));
 
 #[test]
 fn the_guard_keeps_its_promises_under_all_seeds() {
-    let report = simulate_many(1, SEEDS, |link, servers| guarded!(tollgate::guard, link, servers))
-        .unwrap_or_else(|failure| panic!("{failure}"));
+    let report =
+        simulate_many(1, SEEDS, |link, servers| guarded!(tollgate::guard, link, servers), maintain!())
+            .unwrap_or_else(|failure| panic!("{failure}"));
     println!("{report}");
     for (fault, count) in report.seen.rows() {
         assert!(count > SEEDS / 10, "hardly any {fault}: {report}");
     }
-    let Report { by_store, by_slice, by_memory, allowed_by_policy, refused_by_policy, .. } = report;
-    for seen in [by_store, by_slice, by_memory, allowed_by_policy, refused_by_policy] {
+    let Report { by_store, by_slice, by_memory, allowed_by_policy, refused_by_policy, posted_units, .. } =
+        report;
+    for seen in [by_store, by_slice, by_memory, allowed_by_policy, refused_by_policy, posted_units] {
         assert!(seen > SEEDS, "hardly seen: {report}");
     }
 }
@@ -61,7 +70,7 @@ fn every_planted_mutant_of_the_guard_is_found() {
 
 #[test]
 fn a_seed_always_gives_the_same_run() {
-    let run = || simulate(7, |link, servers| guarded!(tollgate::guard, link, servers));
+    let run = || simulate(7, |link, servers| guarded!(tollgate::guard, link, servers), maintain!());
     assert_eq!(run(), run());
 }
 

@@ -38,6 +38,7 @@ pub use follow_up::{
     RuleUsage,
 };
 pub use keep_alive::KeepAlive;
+pub use postpaid::Booking;
 pub use receipts::sealed::{InvalidReceipts, ReceiptOwner};
 pub(crate) use setup::yaml;
 pub use setup::{BuildError, Setup};

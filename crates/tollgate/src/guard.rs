@@ -11,11 +11,14 @@
 //! A layer fills `by` of its answers, from which the decision gets its source and its class. Time comes from the store's
 //! clock, as far as it is known here, and from a monotonic clock that a simulation can replace.
 //!
+//! When the store is back, what was admitted without it under quotas and meters is booked there (`posting.rs`).
+//!
 //! The memory store does not fail and needs no guard.
 
 mod fleet_size;
 mod local_limiters;
 mod monotonic;
+mod posting;
 mod prefilter;
 mod refusal_memory;
 mod slices;
@@ -23,12 +26,15 @@ mod slices;
 use std::sync::Arc;
 
 use tollgate_core::decision::exactness::Exactness;
+use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::plan::failure::answer_by_policies;
 use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
 
 pub use fleet_size::FleetSize;
 use local_limiters::LocalLimiters;
 pub use monotonic::MonotonicClock;
+pub use posting::PostCounts;
+use posting::Posting;
 use prefilter::Prefilter;
 use refusal_memory::RefusalMemory;
 pub use slices::SliceCounts;
@@ -42,6 +48,7 @@ pub struct Guarded<S> {
     refusals: Option<RefusalMemory>,
     slices: Slices,
     local: LocalLimiters,
+    posting: Posting,
 }
 
 /// How many checks each layer answered since the start.
@@ -63,6 +70,7 @@ impl<S> Guarded<S> {
             refusals: None,
             slices: Slices::new(Arc::clone(&fleet)),
             local: LocalLimiters::new(fleet),
+            posting: Posting::new(),
         }
     }
 
@@ -102,6 +110,16 @@ impl<S> Guarded<S> {
         }
     }
 
+    /// Returns what became of local admissions under quotas and meters.
+    pub fn post_counts(&self) -> PostCounts {
+        self.posting.counts()
+    }
+
+    /// Returns what was posted and lost since the last call, once nothing waits for the store any more.
+    pub fn post_report(&self) -> Option<PostCounts> {
+        self.posting.report()
+    }
+
     /// Drops what this process remembers of the keys of a follow-up.
     fn forget(&self, plan: &Plan<'_>) {
         if let Some(refusals) = &self.refusals {
@@ -119,6 +137,13 @@ impl<S: Store> Guarded<S> {
 }
 
 impl<S: Store + Sync> Guarded<S> {
+    /// Does what is due apart from checks: gives ended slices back, and posts what was admitted without the store. A task of
+    /// the engine calls it.
+    pub async fn maintain(&self) {
+        self.return_ended_slices();
+        self.posting.send(&self.store, &self.clock).await;
+    }
+
     /// A check passes the layers in their order. The first that answers ends it.
     async fn check(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
         if let Some(refused) = self.prefilter.before(plan, || self.store.now()) {
@@ -140,12 +165,17 @@ impl<S: Store + Sync> Guarded<S> {
                     refusals.after(plan, &outcome, sent);
                 }
                 self.local.follow(plan, &outcome);
+                // A slice answers while the store is away, too.
+                if outcome.answers.iter().any(|answer| answer.by == AnsweredBy::Store) {
+                    self.posting.store_answered();
+                }
                 Ok(outcome)
             }
             Err(StoreError::IdReused) => Err(StoreError::IdReused),
             Err(error) => {
                 let outcome = answer_by_policies(plan, &error, self.store.now(), &self.local);
                 self.store.note_policy_answer(plan, &outcome);
+                self.posting.note(plan, &outcome, self.store.is_unapplied(&error), self.clock.now());
                 Ok(outcome)
             }
         }
@@ -158,6 +188,7 @@ impl<S: Store + Sync> Guarded<S> {
         self.forget(plan);
         if let Ok(outcome) = &done {
             self.local.follow(plan, outcome);
+            self.posting.store_answered();
         }
         done
     }
@@ -192,6 +223,10 @@ impl<S: Store + Sync> Store for Guarded<S> {
 
     fn generation(&self) -> u64 {
         self.store.generation()
+    }
+
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        self.store.is_unapplied(error)
     }
 
     fn now(&self) -> Time {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Operation, Outcome, Plan, Time};
+use tollgate_core::{Mark, Operation, Outcome, Plan, Time, Verdict};
 
 use super::network::StoreInstant;
-use super::rules::SimulatedRule;
+use super::rules::{Lasting, SimulatedRule};
 use crate::history::{CallResult, Checker, History, Record};
 
 /// All admissions of a run.
@@ -16,8 +16,20 @@ pub(super) struct Ledger {
     local: Vec<Local>,
     /// What clients were admitted under rules with slices.
     sliced: Vec<Sliced>,
-    /// By key: what was booked after the fact, in order.
-    posted: BTreeMap<u128, u64>,
+    /// What was booked after the fact, in the order in which the store applied it.
+    posted: Vec<Posted>,
+    /// How many of them the replica has.
+    posted_replicated: usize,
+}
+
+/// What was booked after the fact.
+struct Posted {
+    key: u128,
+    cost: u64,
+    /// The start of the period in which it was booked.
+    start: Time,
+    /// Whether a failover has lost it.
+    is_lost: bool,
 }
 
 struct Applied {
@@ -49,8 +61,8 @@ pub(super) struct Local {
     pub(super) cost: u64,
     /// On the server's clock.
     pub(super) at: Time,
-    /// Whether the store had applied the Plan.
-    pub(super) was_applied: bool,
+    /// Whether the server knew that the store had not applied the Plan.
+    pub(super) is_certain: bool,
 }
 
 impl Ledger {
@@ -65,7 +77,14 @@ impl Ledger {
         for item in plan.items() {
             let (rule, key) = (item.key.keyspace().rule().to_owned(), item.key.fingerprint());
             match item.operation {
-                Operation::Record { cost } => *self.posted.entry(key).or_default() += cost,
+                Operation::Record { cost } | Operation::RecordIn { cost, .. } if !outcome.replayed => {
+                    let start = match outcome.answers.first().map(|answer| (answer.verdict, answer.mark)) {
+                        Some((Verdict::Recorded { .. }, Mark::Window { start })) => start,
+                        Some((Verdict::Recorded { .. }, _)) => Time::ZERO,
+                        _ => continue,
+                    };
+                    self.posted.push(Posted { key, cost, start, is_lost: false });
+                }
                 operation if charges(operation) && is_admitted => {
                     let cost = operation.cost().unwrap_or(0);
                     self.applied.push(Applied { rule, key, cost, at: outcome.now, is_lost: false });
@@ -75,8 +94,20 @@ impl Ledger {
         }
     }
 
+    /// Notes that the replica has everything.
+    pub(super) fn replicate(&mut self) {
+        self.posted_replicated = self.posted.len();
+    }
+
+    /// The units that were booked after the fact.
+    pub(super) fn posted_units(&self) -> u64 {
+        self.posted.iter().map(|posted| posted.cost).sum()
+    }
+
     /// Marks all admissions from number `first` on as lost. Returns how many they are.
     pub(super) fn lose_after(&mut self, first: usize) -> u64 {
+        self.posted[self.posted_replicated..].iter_mut().for_each(|posted| posted.is_lost = true);
+        self.posted_replicated = self.posted.len();
         let lost = self.applied.iter_mut().skip(first).filter(|applied| !applied.is_lost);
         lost.map(|applied| applied.is_lost = true).count() as u64
     }
@@ -89,21 +120,29 @@ impl Ledger {
         self.sliced.push(admitted);
     }
 
-    /// Checks the sums. `is_one_time` says that all clocks showed the same time throughout.
-    pub(super) fn check(&self, rules: &[SimulatedRule], is_one_time: bool) -> Result<(), String> {
+    /// Checks the sums. `one_time` is the time now, if all clocks showed the same time throughout. `starts` says how often
+    /// the process of each server was started before.
+    pub(super) fn check(
+        &self,
+        rules: &[SimulatedRule],
+        one_time: Option<Time>,
+        starts: &[u32],
+    ) -> Result<(), String> {
         self.check_store(rules)?;
         self.check_slices(rules)?;
-        if is_one_time {
-            self.check_shares(rules)?;
-        }
-        self.check_posts()
+        self.check_posts(rules)?;
+        let Some(now) = one_time else { return Ok(()) };
+        self.check_shares(rules)?;
+        self.check_quotas(rules)?;
+        self.check_nothing_forgotten(rules, now, starts)
     }
 
     /// The store admits no more than the limit, apart from what failovers lost (I13).
     fn check_store(&self, rules: &[SimulatedRule]) -> Result<(), String> {
         // Servers give units of slices back, so what was booked is not what was admitted.
         for rule in rules.iter().filter(|rule| !rule.has_slices()) {
-            let limit = rule.limit().map_err(|error| error.to_string())?;
+            let Some(limit) = rule.limit() else { continue };
+            let limit = limit.map_err(|error| error.to_string())?;
             let mut history = History::new();
             // A clock that steps back counts as standing still.
             let mut latest: BTreeMap<u128, Time> = BTreeMap::new();
@@ -125,7 +164,8 @@ impl Ledger {
     /// each may lose bookings.
     fn check_slices(&self, rules: &[SimulatedRule]) -> Result<(), String> {
         for rule in rules.iter().filter(|rule| rule.has_slices()) {
-            let limit = rule.limit().map_err(|error| error.to_string())?;
+            let Some(limit) = rule.limit() else { continue };
+            let limit = limit.map_err(|error| error.to_string())?;
             let mut history = History::new();
             for Sliced { user, cost, instant, .. } in
                 self.sliced.iter().filter(|sliced| sliced.rule == rule.id)
@@ -159,15 +199,84 @@ impl Ledger {
         Ok(())
     }
 
-    /// What is booked after an outage was admitted locally, and the store had not charged it before.
-    fn check_posts(&self) -> Result<(), String> {
-        for (key, posted) in &self.posted {
-            let owed = self.local.iter().filter(|local| local.key == *key && !local.was_applied);
-            let owed: u64 = owed.map(|local| local.cost).sum();
-            if *posted > owed {
-                return Err(format!("I14: {posted} was booked after the fact, but only {owed} was owed"));
+    /// No hour gets more than its quota from the store.
+    fn check_quotas(&self, rules: &[SimulatedRule]) -> Result<(), String> {
+        for rule in rules {
+            let Some(quota) = rule.hourly() else { continue };
+            let mut sums: BTreeMap<_, u64> = BTreeMap::new();
+            for applied in self.applied.iter().filter(|applied| applied.rule == rule.id && !applied.is_lost) {
+                *sums.entry((applied.key, hour(applied.at))).or_default() += applied.cost;
+            }
+            if let Some((_, sum)) = sums.into_iter().find(|(_, sum)| *sum > quota) {
+                return Err(format!("I13: the store admitted {sum} of {quota} under {}", rule.id));
             }
         }
         Ok(())
     }
+
+    /// What is booked after an outage was admitted locally in the same period, and the server knew that the store had not
+    /// charged it.
+    fn check_posts(&self, rules: &[SimulatedRule]) -> Result<(), String> {
+        let mut sums: BTreeMap<_, u64> = BTreeMap::new();
+        for posted in self.posted.iter().filter(|posted| !posted.is_lost) {
+            *sums.entry((posted.key, posted.start)).or_default() += posted.cost;
+        }
+        for ((key, start), posted) in sums {
+            let is_owed = |local: &&Local| {
+                let rule = rules.iter().find(|rule| rule.id == local.rule);
+                let counts = match rule.and_then(SimulatedRule::lasting) {
+                    Some(Lasting::Hour) => hour(local.at) == hour(start),
+                    Some(Lasting::FromFirstUse(span)) => start <= local.at && local.at < start.plus(span),
+                    Some(Lasting::Always) => true,
+                    None => false,
+                };
+                local.key == key && local.is_certain && counts
+            };
+            let owed: u64 = self.local.iter().filter(is_owed).map(|local| local.cost).sum();
+            if posted > owed {
+                return Err(format!(
+                    "I14: {posted} was booked after the fact in the period from {start:?}, but only {owed} was owed"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the processes that still run have admitted locally, and what still counts, was booked.
+    fn check_nothing_forgotten(
+        &self,
+        rules: &[SimulatedRule],
+        now: Time,
+        starts: &[u32],
+    ) -> Result<(), String> {
+        let mut owed: BTreeMap<u128, u64> = BTreeMap::new();
+        for local in self.local.iter().filter(|local| local.is_certain) {
+            let rule = rules.iter().find(|rule| rule.id == local.rule);
+            let counts = match rule.and_then(SimulatedRule::lasting) {
+                Some(Lasting::Hour) => hour(local.at) == hour(now),
+                Some(Lasting::Always) => true,
+                // Another process may have begun the period later.
+                Some(Lasting::FromFirstUse(_)) | None => false,
+            };
+            let (server, started) = local.process;
+            if counts && starts.get(server) == Some(&started) {
+                *owed.entry(local.key).or_default() += local.cost;
+            }
+        }
+        for (key, owed) in owed {
+            let posted: u64 =
+                self.posted.iter().filter(|posted| posted.key == key).map(|posted| posted.cost).sum();
+            if posted < owed {
+                return Err(format!(
+                    "the return: {owed} was admitted without the store, and {posted} was booked"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The calendar hour of an instant.
+const fn hour(at: Time) -> u64 {
+    at.us() / 3_600_000_000
 }

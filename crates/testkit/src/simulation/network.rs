@@ -185,6 +185,7 @@ impl Inner {
     pub(super) fn replicate(&mut self) {
         self.replica = self.primary.clone();
         self.replicated = self.ledger.len();
+        self.ledger.replicate();
     }
 
     /// Promotes the replica. What it had not received is lost. Its clock differs by `clock_step_us`.
@@ -229,6 +230,14 @@ fn shifted(time: Time, by_us: i64) -> Time {
     Time::from_us(time.us().saturating_add_signed(by_us))
 }
 
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer")]
+struct NoAnswer {
+    /// Whether the server knows that the store has not applied the Plan.
+    is_unapplied: bool,
+}
+
 /// One server's connection to the store.
 pub struct Link {
     network: Network,
@@ -246,21 +255,22 @@ impl Link {
 
     /// Sends a Plan. Also returns when the store applied it, which the server does not know.
     async fn send(&self, plan: &Plan<'_>) -> (Result<Outcome, StoreError>, Option<StoreInstant>) {
-        let unanswered = || Err(StoreError::Transient("no answer".into()));
+        let unanswered = || Err(StoreError::Transient(Box::new(NoAnswer { is_unapplied: false })));
         let Network { time, .. } = &self.network;
         let sent = time.now();
         let left = || Span::from_us(DEADLINE.us().saturating_sub(time.now().us() - sent.us()));
-        let (faults, is_cut_off, delay) = {
+        let (faults, is_cut_off, delay, is_refused) = {
             let mut inner = self.network.lock();
-            let delay = inner.delay();
-            (inner.faults, inner.servers[self.server].is_cut_off, delay)
+            let (delay, is_refused) = (inner.delay(), inner.random.below(2) == 0);
+            (inner.faults, inner.servers[self.server].is_cut_off, delay, is_refused)
         };
         if faults.down || is_cut_off {
             // A refused connection is seen at once, a silent one at the deadline.
             self.network.lock().seen.unreachable += 1;
-            if delay.us().is_multiple_of(2) {
-                time.sleep(left()).await;
+            if is_refused {
+                return (Err(StoreError::Transient(Box::new(NoAnswer { is_unapplied: true }))), None);
             }
+            time.sleep(left()).await;
             return (unanswered(), None);
         }
         time.sleep(delay.min(left())).await;
@@ -298,8 +308,9 @@ impl Store for Link {
         let now = self.now();
         let mut inner = self.network.lock();
         let server = &mut inner.servers[self.server];
-        if server.restarts != self.process {
-            // The process has crashed meanwhile.
+        let is_check = plan.items().iter().all(|item| item.asks_for_admission());
+        if server.restarts != self.process || !is_check {
+            // The process has crashed meanwhile, or it posts what it has admitted.
             return answer;
         }
         match &answer {
@@ -316,7 +327,7 @@ impl Store for Link {
                     process,
                     cost: item.operation.cost().unwrap_or(0),
                     at: now,
-                    was_applied: applied.is_some(),
+                    is_certain: self.is_unapplied(error),
                 });
                 let charges = charges.collect();
                 let is_allowed = server.standby.answer(plan, error, now);
@@ -341,6 +352,11 @@ impl Store for Link {
     /// Counts failovers: a server sees each at once, by its broken connection.
     fn generation(&self) -> u64 {
         self.network.lock().seen.failovers
+    }
+
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        let StoreError::Transient(cause) = error else { return false };
+        cause.downcast_ref().is_some_and(|cause: &NoAnswer| cause.is_unapplied)
     }
 
     fn now(&self) -> Time {

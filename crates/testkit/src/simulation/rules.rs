@@ -2,6 +2,8 @@
 
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
+use tollgate_core::algorithm::meter::Meter;
+use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::{Limit, LimitError, Span};
 
 use crate::random::Random;
@@ -20,8 +22,37 @@ pub(super) struct SimulatedRule {
 
 #[derive(Clone, Copy, Debug)]
 enum Counts {
-    Window { limit: u64, seconds: u64 },
-    Bucket { per_second: u64, burst: u64 },
+    Window {
+        limit: u64,
+        seconds: u64,
+    },
+    Bucket {
+        per_second: u64,
+        burst: u64,
+    },
+    /// A quota per calendar hour.
+    Hourly {
+        quota: u64,
+    },
+    /// A quota per period from the first use.
+    Rolling {
+        quota: u64,
+        seconds: u64,
+    },
+    Meter {
+        limit: u64,
+    },
+}
+
+/// For how long consumption counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lasting {
+    /// Until the end of the calendar hour.
+    Hour,
+    /// This long from the first use.
+    FromFirstUse(Span),
+    /// For ever.
+    Always,
 }
 
 /// What answers while the store does not.
@@ -35,7 +66,7 @@ pub(super) enum Policy {
 }
 
 /// The actions of requests.
-pub(super) const ACTIONS: [&str; 5] = ["window", "bucket", "both", "capped", "strict"];
+pub(super) const ACTIONS: [&str; 7] = ["window", "bucket", "both", "capped", "strict", "counted", "rolled"];
 
 /// The actions of hot keys, whose rules have slices. The last one is counted by a rule without slices too.
 pub(super) const HOT_ACTIONS: [&str; 3] = ["hot-window", "hot-bucket", "hot-both"];
@@ -84,6 +115,24 @@ pub(super) fn draw(random: &mut Random) -> Vec<SimulatedRule> {
             ),
             from(300, HOLD_MAX.us() as usize / 1_000 + 1),
         ),
+        rule(
+            "quota-hourly",
+            Counts::Hourly { quota: from(20, 80) },
+            Policy::Percent(from(20, 101)),
+            "[counted]",
+        ),
+        rule(
+            "meter",
+            Counts::Meter { limit: from(60, 200) },
+            Policy::Percent(from(20, 101)),
+            "[counted, rolled]",
+        ),
+        rule(
+            "quota-rolling",
+            Counts::Rolling { quota: from(10, 40), seconds: from(2, 9) },
+            Policy::Cap { amount: from(4, 12), seconds: from(1, 4) },
+            "[rolled]",
+        ),
         rule("window-beside", window(from(20, 120), from(1, 4)), policy, "[hot-both]"),
     ]
 }
@@ -101,6 +150,11 @@ pub(super) fn yaml(rules: &[SimulatedRule]) -> String {
             Counts::Bucket { per_second, burst } => {
                 format!("{{ token-bucket: {per_second}/s, burst: {burst} }}")
             }
+            Counts::Hourly { quota } => format!("{{ quota: {quota}/hour }}"),
+            Counts::Rolling { quota, seconds } => {
+                format!("{{ quota: {quota}/{seconds}s, period: rolling }}")
+            }
+            Counts::Meter { limit } => format!("{{ meter: {limit} }}"),
         };
         let policy = match policy {
             Policy::Open => "open".to_owned(),
@@ -122,16 +176,39 @@ impl SimulatedRule {
         self.hold_ms > 0
     }
 
-    /// The limit in the store.
-    pub(super) fn limit(&self) -> Result<Limit, LimitError> {
-        self.scaled(1, 1)
+    /// The limit in the store; `None` if it counts by periods, or without an end.
+    pub(super) fn limit(&self) -> Option<Result<Limit, LimitError>> {
+        self.lasting().is_none().then(|| self.scaled(1, 1, None))
     }
 
-    /// The limit of the limiter in each of `servers` processes; `None` if the policy has none.
-    pub(super) fn local_limit(&self, servers: u64) -> Option<Result<Limit, LimitError>> {
+    /// For how long consumption counts, if what was admitted without the store is posted.
+    pub(super) const fn lasting(&self) -> Option<Lasting> {
+        match self.counts {
+            Counts::Window { .. } | Counts::Bucket { .. } => None,
+            Counts::Hourly { .. } => Some(Lasting::Hour),
+            Counts::Rolling { seconds, .. } => Some(Lasting::FromFirstUse(Span::from_secs(seconds))),
+            Counts::Meter { .. } => Some(Lasting::Always),
+        }
+    }
+
+    /// The units per calendar hour, of a quota that counts them.
+    pub(super) const fn hourly(&self) -> Option<u64> {
+        match self.counts {
+            Counts::Hourly { quota } => Some(quota),
+            _ => None,
+        }
+    }
+
+    /// The limit of the limiter in each of `servers` processes; `None` if the policy has none. `stored` has the periods of a
+    /// quota.
+    pub(super) fn local_limit(&self, servers: u64, stored: &Limit) -> Option<Result<Limit, LimitError>> {
+        let periods = match stored {
+            Limit::Quota(quota) => Some(quota.period()),
+            _ => None,
+        };
         match self.policy {
-            Policy::Percent(percent) => Some(self.scaled(percent, 100)),
-            Policy::Fair => Some(self.scaled(1, servers)),
+            Policy::Percent(percent) => Some(self.scaled(percent, 100, periods)),
+            Policy::Fair => Some(self.scaled(1, servers, periods)),
             Policy::Cap { amount, seconds } => {
                 Some(Bucket::tokens(amount, Span::from_secs(seconds), amount).map(Limit::Bucket))
             }
@@ -157,7 +234,7 @@ impl SimulatedRule {
         }
     }
 
-    fn scaled(&self, parts: u64, of: u64) -> Result<Limit, LimitError> {
+    fn scaled(&self, parts: u64, of: u64, periods: Option<QuotaPeriod>) -> Result<Limit, LimitError> {
         let part = |units: u64| (units * parts / of).max(1);
         match self.counts {
             Counts::Window { limit, seconds } => {
@@ -167,6 +244,11 @@ impl SimulatedRule {
                 let period = Span::from_ms((1_000 * of).div_ceil(parts));
                 Bucket::tokens(per_second, period, part(burst)).map(Limit::Bucket)
             }
+            Counts::Hourly { quota } | Counts::Rolling { quota, .. } => {
+                let periods = periods.unwrap_or(QuotaPeriod::Rolling(Span::from_secs(1)));
+                Quota::new(part(quota), 0, periods).map(Limit::Quota)
+            }
+            Counts::Meter { limit } => Meter::new(Some(part(limit)), None).map(Limit::Meter),
         }
     }
 }

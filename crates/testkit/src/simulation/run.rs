@@ -10,15 +10,18 @@ use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::rules::Request;
 use tollgate_core::{Attributes, Span, Store, SubjectHasher, Time};
 
-use super::Report;
 use super::executor::{Executor, VirtualTime};
 use super::ledger::Sliced;
 use super::network::{DEADLINE, Faults, Link, Network, REPEATED_MAX, ServerState};
 use super::rules::{self, ACTIONS, HOLD_MAX, HOT_ACTIONS, SimulatedRule};
 use super::standby::Standby;
+use super::{Maintaining, Report};
 use crate::random::Random;
 
-const START: Time = Time::from_us(1_700_000_000_000_000);
+/// The start of a calendar hour. A run begins shortly before it.
+const HOUR_START: Time = Time::from_us(1_700_002_800_000_000);
+/// The longest time from the start of a run to that hour, in microseconds. Runs last about this long.
+const BEFORE_HOUR_US: usize = 40_000_000;
 /// Events with faults, and then without.
 const STEPS: usize = 500;
 const QUIET_STEPS: usize = 60;
@@ -31,8 +34,12 @@ const CLOCK_US: usize = 1_500_000;
 const BURST: usize = 150;
 const BURST_PAUSE_US: u64 = 200;
 
-pub(super) fn run<S: Store + 'static>(seed: u64, guard: &impl Fn(Link, u32) -> S) -> Result<Report, String> {
-    let mut simulation = Simulation::new(seed, guard)?;
+pub(super) fn run<S: Store + 'static>(
+    seed: u64,
+    guard: &impl Fn(Link, u32) -> S,
+    maintain: &dyn Fn(Engine<S>) -> Maintaining,
+) -> Result<Report, String> {
+    let mut simulation = Simulation::new(seed, guard, maintain)?;
     for _ in 0..STEPS {
         simulation.step(true)?;
     }
@@ -45,6 +52,7 @@ pub(super) fn run<S: Store + 'static>(seed: u64, guard: &impl Fn(Link, u32) -> S
 
 struct Simulation<'g, S, G> {
     guard: &'g G,
+    maintain: &'g dyn Fn(Engine<S>) -> Maintaining,
     random: Random,
     time: VirtualTime,
     executor: Executor,
@@ -63,12 +71,13 @@ struct Results {
 }
 
 impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
-    fn new(seed: u64, guard: &'g G) -> Result<Self, String> {
+    fn new(seed: u64, guard: &'g G, maintain: &'g dyn Fn(Engine<S>) -> Maintaining) -> Result<Self, String> {
         let mut random = Random::new(seed);
         let rules = Arc::new(rules::draw(&mut random));
         let count = 2 + random.below(3);
         let is_one_time = random.below(2) == 0;
-        let time = VirtualTime::starting_at(START);
+        let before_us = random.below(BEFORE_HOUR_US) as u64;
+        let time = VirtualTime::starting_at(HOUR_START.minus(Span::from_us(before_us)));
         let servers = (0..count).map(|_| ServerState {
             clock_offset_us: if is_one_time { 0 } else { clock_step(&mut random) },
             standby: Standby::new(&rules, count as u64),
@@ -83,6 +92,7 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
         let executor = Executor::new(time.clone());
         let mut simulation = Simulation {
             guard,
+            maintain,
             random,
             time,
             executor,
@@ -116,6 +126,10 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
         if with_faults && self.random.below(6) == 0 {
             self.change_faults()?;
         }
+        if self.random.below(4) == 0 {
+            let server = self.random.below(self.engines.len());
+            self.maintain(server);
+        }
         if self.random.below(8) == 0 {
             self.burst(!with_faults);
         } else {
@@ -126,6 +140,11 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
             self.send(server, action, user, cost, !with_faults);
         }
         self.results.borrow_mut().problem.take().map_or(Ok(()), Err)
+    }
+
+    /// Lets a server do what is due.
+    fn maintain(&mut self, server: usize) {
+        self.executor.spawn((self.maintain)(self.engines[server].clone()));
     }
 
     /// Sends many checks of a hot key to one server, few of one, or many in a row.
@@ -265,6 +284,10 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
     fn finish(mut self) -> Result<Report, String> {
         // Until then a server may repeat a refusal, or hold a part of a limit.
         self.executor.run_until(self.time.now().plus(REPEATED_MAX).plus(HOLD_MAX));
+        for server in 0..self.engines.len() {
+            self.maintain(server);
+        }
+        self.executor.run_until(self.time.now().plus(DEADLINE));
         if self.executor.running() > 0 {
             return Err(format!("I18: {} checks never ended", self.executor.running()));
         }
@@ -282,8 +305,10 @@ impl<'g, S: Store + 'static, G: Fn(Link, u32) -> S> Simulation<'g, S, G> {
             }
         }
         let inner = self.network.lock();
-        inner.ledger.check(&self.rules, self.is_one_time)?;
-        let report = self.results.borrow().report;
+        let starts: Vec<u32> = inner.servers.iter().map(|server| server.restarts).collect();
+        let one_time = self.is_one_time.then(|| self.time.now());
+        inner.ledger.check(&self.rules, one_time, &starts)?;
+        let report = Report { posted_units: inner.ledger.posted_units(), ..self.results.borrow().report };
         Ok(Report { runs: 1, seen: inner.seen, ..report })
     }
 

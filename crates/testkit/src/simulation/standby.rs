@@ -35,7 +35,7 @@ impl Standby {
             if !matches!(rule.policy, Policy::Percent(_) | Policy::Fair) {
                 continue;
             }
-            let Some(Ok(limit)) = rule.local_limit(self.servers) else { continue };
+            let Some(Ok(limit)) = rule.local_limit(self.servers, &item.limit) else { continue };
             let left_at_most = rule.share_of(answer.remaining, self.servers);
             let step = |operation| {
                 let plan = Plan::of(Item { limit, operation, ..*item }).expect("one item is a valid Plan");
@@ -63,7 +63,7 @@ impl Standby {
                 Policy::Cap { .. } => item.key.keyspace().key(Subject::from_u128(1)),
                 Policy::Percent(_) | Policy::Fair => item.key,
             };
-            let Some(Ok(limit)) = rule.local_limit(self.servers) else { return false };
+            let Some(Ok(limit)) = rule.local_limit(self.servers, &item.limit) else { return false };
             // A cost above the capacity of the share is never admitted.
             if asked.push(Item { key, limit, ..*item }).is_err() {
                 return false;

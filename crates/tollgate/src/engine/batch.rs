@@ -8,7 +8,7 @@ use tollgate_core::rules::Request;
 use tollgate_core::{Outcome, Plan, Store, StoreError};
 
 use super::active_rules::ActiveRules;
-use super::{CheckError, CheckInProgress, Decision, Engine, Intent, nonces, postpaid};
+use super::{Booking, CheckError, CheckInProgress, Decision, Engine, Intent, nonces, postpaid};
 
 /// The indexes of one request's items in the Plan of all requests.
 type Indexes = SmallVec<[usize; 4]>;
@@ -25,6 +25,16 @@ struct Part<'q, 'r, S> {
 impl<S: Store> Engine<S> {
     /// Checks several requests in one step. See [`Limiter::check_all`](crate::Limiter::check_all).
     pub async fn check_all(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, CheckError> {
+        self.check_all_booking(requests, None).await.decided
+    }
+
+    /// Checks several requests in one step, and books stated costs under an id. See
+    /// [`check_booking`](Engine::check_booking).
+    pub async fn check_all_booking(
+        &self,
+        requests: &[Request<'_>],
+        booking_id: Option<&str>,
+    ) -> Booking<Vec<Decision>> {
         let active = self.inner.rules.load_full();
         let decision = |_| Decision::new(Guard::from_inner(Arc::clone(&active)));
         let mut decisions: Vec<Decision> = requests.iter().map(decision).collect();
@@ -37,17 +47,22 @@ impl<S: Store> Engine<S> {
             let check = CheckInProgress::new(&self.inner, &active.rules, request, Intent::Charge);
             parts.push(Part { check, asked: None, records: Plan::new() });
         }
+        let mut is_booked = true;
         let checked = self.check_parts(&active, &mut parts, &mut decisions).await;
         if parts.iter().any(|part| !part.records.items().is_empty()) {
             let requests: Vec<Request<'_>> = parts.iter().map(|part| part.check.request).collect();
-            let booked = self.book(&active, &requests, Intent::Charge, None).await?;
+            let booked = match self.book(&active, &requests, Intent::Charge, booking_id).await {
+                Ok(booked) => booked,
+                Err(error) => return Booking { decided: Err(error), is_booked: true },
+            };
+            is_booked = booked.is_some();
             for (part, decision) in parts.iter().zip(&mut decisions) {
                 let Decision { found, accounts, .. } = decision;
                 postpaid::add(&booked, part.records.items(), found, accounts);
             }
         }
         drop(parts);
-        checked.map(|()| decisions)
+        Booking { decided: checked.map(|()| decisions), is_booked }
     }
 
     async fn check_parts<'r>(

@@ -18,6 +18,14 @@ use super::{CheckError, CheckInProgress, Decision, Engine, Inner, Intent};
 /// Separates the ids of these records from those of other follow-ups.
 const PURPOSE: &str = "booked by a check";
 
+/// A decision, and whether the stated costs were booked under postpaid rules.
+pub struct Booking<T> {
+    /// The decision.
+    pub decided: Result<T, CheckError>,
+    /// Whether nothing is left to book. If not, the store did not answer.
+    pub is_booked: bool,
+}
+
 impl<S: Store> CheckInProgress<'_, S> {
     /// Makes the Plan of the check, and the records that are booked beside it. Returns whether the store must be asked for
     /// the check. The records are valid also if the check is not.
@@ -80,17 +88,50 @@ impl<S: Store> Engine<S> {
         request: Request<'_>,
         intent: Intent,
     ) -> Result<Decision, CheckError> {
+        self.decide_booking(active, request, intent, request.id).await.decided
+    }
+
+    /// Decides like [`decide`](Engine::decide), and books stated costs under this id.
+    async fn decide_booking(
+        &self,
+        active: Guard<Arc<ActiveRules>>,
+        request: Request<'_>,
+        intent: Intent,
+        booking_id: Option<&str>,
+    ) -> Booking<Decision> {
         let mut decision = Decision::new(active);
         let Decision { active, found, accounts } = &mut decision;
         let mut check = CheckInProgress::new(&self.inner, &active.rules, request, intent);
         let (mut plan, mut records) = (Plan::new(), Plan::new());
         let checked = self.check_beside(active, &mut check, &mut plan, &mut records, found, accounts).await;
+        let mut is_booked = true;
         if !records.items().is_empty() {
-            let booked = self.book(active, &[request], intent, request.id).await?;
-            add(&booked, records.items(), found, accounts);
+            match self.book(active, &[request], intent, booking_id).await {
+                Ok(booked) => {
+                    is_booked = booked.is_some();
+                    add(&booked, records.items(), found, accounts);
+                }
+                Err(error) => return Booking { decided: Err(error), is_booked: true },
+            }
         }
         drop((plan, records));
-        checked.map(|()| decision)
+        Booking { decided: checked.map(|()| decision), is_booked }
+    }
+
+    /// Checks as [`check`](Engine::check) does, and books stated costs under this id. If they are not booked, the caller may
+    /// call [`book_stated`](Engine::book_stated) with the same id.
+    pub async fn check_booking(&self, request: Request<'_>, id: &str) -> Booking<Decision> {
+        let active = self.inner.rules.load();
+        if active.rules.has_postpaid() {
+            return self.decide_booking(active, request, Intent::Charge, Some(id)).await;
+        }
+        Booking { decided: self.decide(active, request, Intent::Charge).await, is_booked: true }
+    }
+
+    /// Books the stated costs of requests that were checked together, once under an id. Returns whether the store did.
+    pub async fn book_stated(&self, requests: &[Request<'_>], id: &str) -> Result<bool, CheckError> {
+        let active = self.inner.rules.load_full();
+        Ok(self.book(&active, requests, Intent::Charge, Some(id)).await?.is_some())
     }
 
     async fn check_beside<'r>(

@@ -21,7 +21,7 @@ use tollgate_core::{Answer, Item, Mark, Operation, Outcome, Plan, Span, Store, S
 use super::{FleetSize, MonotonicClock};
 use crate::engine::new_nonce;
 use grants::{AccountId, Booked, Ended, GrantBook, Spent};
-use returns::Owner;
+pub(super) use returns::Owner;
 
 /// Number of books. Checks of keys in different books do not wait for each other.
 const BOOKS: usize = 16;

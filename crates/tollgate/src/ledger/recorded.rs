@@ -130,6 +130,10 @@ impl<S: Store + Sync> Store for Recorded<S> {
         self.store.generation()
     }
 
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        self.store.is_unapplied(error)
+    }
+
     fn now(&self) -> Time {
         self.store.now()
     }

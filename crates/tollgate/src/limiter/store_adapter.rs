@@ -13,6 +13,7 @@ trait ObjectStore: Send + Sync {
     fn may_lose_answers(&self) -> bool;
     fn has_shared_clock(&self) -> bool;
     fn generation(&self) -> u64;
+    fn is_unapplied(&self, error: &StoreError) -> bool;
     fn now(&self) -> Time;
 }
 
@@ -45,6 +46,10 @@ impl<S: Store + Send + Sync> ObjectStore for S {
 
     fn generation(&self) -> u64 {
         Store::generation(self)
+    }
+
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        Store::is_unapplied(self, error)
     }
 
     fn now(&self) -> Time {
@@ -88,6 +93,10 @@ impl Store for CustomStore {
 
     fn generation(&self) -> u64 {
         self.0.generation()
+    }
+
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        self.0.is_unapplied(error)
     }
 
     fn now(&self) -> Time {

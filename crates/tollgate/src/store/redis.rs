@@ -135,6 +135,11 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
         self.inner.context.connections_opened.load(Ordering::Relaxed)
     }
 
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        let StoreError::Transient(cause) = error else { return false };
+        cause.downcast_ref().is_some_and(|cause: &RedisError| !cause.may_have_applied())
+    }
+
     fn now(&self) -> Time {
         let now = self.inner.clock.now();
         Time::from_us(now.us().saturating_add_signed(self.inner.clock_offset_us.load(Ordering::Relaxed)))

@@ -59,7 +59,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// Returns a request id that was never used before.
-    pub(crate) fn new_id(&self) -> String {
+    pub fn new_id(&self) -> String {
         format!("{:032x}", self.inner.tokens.next().0)
     }
 

@@ -10,15 +10,19 @@ const LATE_MAX: Span = Span::from_secs(10);
 
 /// The key of a grant. It outlives the rule set that planned the check.
 #[derive(Clone, Debug)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     keyspace: Arc<Keyspace>,
     tag: Subject,
     subject: Subject,
 }
 
 impl Owner {
-    pub(super) fn of(key: &Key<'_>) -> Owner {
+    pub(crate) fn of(key: &Key<'_>) -> Owner {
         Owner { keyspace: Arc::new(key.keyspace().clone()), tag: key.tag(), subject: key.subject() }
+    }
+
+    pub(crate) fn key(&self) -> Key<'_> {
+        self.keyspace.key_tagged(self.tag, self.subject)
     }
 }
 
@@ -38,7 +42,7 @@ impl Return {
     /// Returns the Plan that refunds them. The store declines it after a reset.
     pub(super) fn plan(&self, nonce: Nonce) -> Option<Plan<'_>> {
         let Return { owner, limit, mark, charged, unspent, .. } = self;
-        let key = owner.keyspace.key_tagged(owner.tag, owner.subject);
+        let key = owner.key();
         let operation = Operation::Refund { mark: *mark, cost: *charged, amount: *unspent };
         let life = Span::from_us(self.hold.span().us() + LATE_MAX.us());
         let plan = Plan::returning(Item::new(key, *limit, operation), nonce, self.charged_at, life);
