@@ -6,13 +6,15 @@ use tollgate_core::{Hold, HoldChange, HoldLookup, HoldWrite, Time, Token};
 
 use crate::store::memory::shard::EXPIRED_KEPT;
 
-/// Most records in one shard: twice the leases of one subject. At the cap, records that have expired make room; a lease or
-/// reservation without room for its record is declined.
+/// Most records in one shard: twice the leases of one subject. At the cap, records that have expired make room, and then those
+/// of an account that has many: it cannot keep others out. A lease or reservation without room for its record is declined.
 const HOLDS_MAX: usize = 1 << 17;
 /// A new record examines this many others and removes those that have expired.
 const SWEEP_RECORDS: usize = 4;
 /// At the cap, it examines this many.
 const EVICT_RECORDS: usize = 32;
+/// At the cap, an account has many records if it has more than one of this many, which are spread evenly.
+const SAMPLE: usize = 32;
 /// An empty map of at most this many records keeps its memory.
 const SMALL: usize = 64;
 
@@ -37,9 +39,22 @@ impl Holds {
     pub(crate) fn get(&self, id: HoldId) -> HoldLookup<'_> {
         match self.indexes.get(&id) {
             Some(&index) => HoldLookup::Found(&self.entries[index as usize].write.hold),
-            None if self.entries.len() >= HOLDS_MAX => HoldLookup::NoRoom,
-            None => HoldLookup::None,
+            None if self.entries.len() < HOLDS_MAX => HoldLookup::None,
+            None => match self.largest_account() {
+                Some(largest) if largest.0 != id.0 => HoldLookup::None,
+                _ => HoldLookup::NoRoom,
+            },
         }
+    }
+
+    /// A record of the account with the most records in a sample; `None` if no account has several.
+    fn largest_account(&self) -> Option<HoldId> {
+        let len = self.entries.len();
+        let indexes = (0..SAMPLE.min(len)).map(|number| (self.cursor + number * (len / SAMPLE)) % len);
+        let sample: Vec<HoldId> = indexes.map(|index| self.entries[index].id).collect();
+        let records_of = |id: &HoldId| sample.iter().filter(|other| other.0 == id.0).count();
+        let largest = sample.iter().max_by_key(|id| records_of(id))?;
+        (records_of(largest) > 1).then_some(*largest)
     }
 
     /// Writes or deletes the record of this account's key.
@@ -56,7 +71,12 @@ impl Holds {
             self.entries[index as usize].write = write;
             return;
         }
-        self.sweep(now.minus(EXPIRED_KEPT), SWEEP_RECORDS);
+        if self.entries.len() < HOLDS_MAX {
+            self.sweep(now.minus(EXPIRED_KEPT), SWEEP_RECORDS);
+        } else if let Some(largest) = self.largest_account() {
+            // Its units count until their end, as before. Its holder can no longer give them back.
+            self.remove(largest);
+        }
         self.indexes.insert(id, self.entries.len() as u32);
         self.entries.push(Entry { id, write });
         if self.entries.len() >= HOLDS_MAX {
@@ -126,15 +146,43 @@ mod tests {
     #[test]
     fn a_full_shard_has_no_room_until_a_record_is_removed_or_expires() {
         let mut holds = Holds::default();
-        for n in 0..HOLDS_MAX as u64 {
-            holds.apply(1, &change(n + 1, 1_000), Time::ZERO);
+        // A record of each account.
+        let record = |n: u64| ((n + 1).into(), change(n + 1, 1_000));
+        for (account, change) in (0..HOLDS_MAX as u64).map(record) {
+            holds.apply(account, &change, Time::ZERO);
         }
-        assert_eq!(holds.get((2, Token(1))), HoldLookup::NoRoom);
+        let new = (u128::MAX, Token(1));
+        assert_eq!(holds.get(new), HoldLookup::NoRoom);
         holds.apply(1, &HoldChange { token: Token(1), record: None }, Time::ZERO);
-        assert_eq!(holds.get((2, Token(1))), HoldLookup::None);
+        assert_eq!(holds.get(new), HoldLookup::None);
         holds.apply(1, &change(1, 1_000), Time::ZERO);
-        assert_eq!(holds.get((2, Token(1))), HoldLookup::NoRoom);
+        assert_eq!(holds.get(new), HoldLookup::NoRoom);
         holds.sweep(second(1_000), EVICT_RECORDS);
-        assert_eq!(holds.get((2, Token(1))), HoldLookup::None);
+        assert_eq!(holds.get(new), HoldLookup::None);
+    }
+
+    #[test]
+    fn an_account_that_fills_a_shard_makes_room_for_others_and_gets_none() {
+        let mut holds = Holds::default();
+        let of_other = |n: u64| (u128::from(n % 100) + 2, Token(n.into()));
+        for n in 0..1_000 {
+            holds.apply(of_other(n).0, &change(n, 1_000), Time::ZERO);
+        }
+        let mut taken = 0;
+        while holds.get((1, Token(taken))) == HoldLookup::None {
+            holds.apply(1, &change(taken as u64, 1_000), Time::ZERO);
+            taken += 1;
+        }
+        assert_eq!(taken as usize, HOLDS_MAX - 1_000, "it gets all the room that is left");
+        for n in 1_000..3_000 {
+            assert_eq!(holds.get((1, Token(taken))), HoldLookup::NoRoom);
+            assert_eq!(holds.get(of_other(n)), HoldLookup::None, "{n}");
+            holds.apply(of_other(n).0, &change(n, 1_000), Time::ZERO);
+            assert_eq!(holds.entries.len(), HOLDS_MAX);
+        }
+        assert!(
+            (0..3_000).all(|n| matches!(holds.get(of_other(n)), HoldLookup::Found(_))),
+            "no other lost one"
+        );
     }
 }
