@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use tollgate_testkit::drill::{DrillError, SlowStore, Transport, blast, pipeline_beside, runtime};
+use tollgate_testkit::drill::{
+    DrillError, PipelineTransport, SlowStore, Transport, blast, pipeline_beside, runtime,
+};
 
 use super::{Options, Problems};
 
@@ -39,7 +41,7 @@ pub(super) fn blasts(options: &Options) -> Result<Problems, DrillError> {
 pub(super) fn pipelines(options: &Options) -> Result<Problems, DrillError> {
     let binary = server_binary(options)?;
     let mut problems = Vec::new();
-    for transport in Transport::ALL {
+    for transport in PipelineTransport::ALL {
         let found = pipeline_beside(&binary, transport, PIPELINE_ROUNDS)?;
         println!("bystander of a pipeline over {transport:?}, {PIPELINE_ROUNDS} rounds: {found}");
         if found.slowdown() > SLOWDOWN_MAX {

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use tollgate_testkit::drill::{Answers, SlowStore, Transport, blast, pipeline_beside, runtime};
+use tollgate_testkit::drill::{
+    Answers, PipelineTransport, SlowStore, Transport, blast, pipeline_beside, runtime,
+};
 
 const TIME: Duration = Duration::from_secs(3);
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -33,10 +35,15 @@ fn a_blast_over_resp_leaves_the_rules_of_others_on_the_store() {
     blast_leaves_others_on_the_store(Transport::Resp);
 }
 
+#[test]
+fn a_blast_over_grpc_leaves_the_rules_of_others_on_the_store() {
+    blast_leaves_others_on_the_store(Transport::Grpc);
+}
+
 /// Prints how much a pipeline slows down other connections of the same worker thread.
 #[test]
 fn a_pipeline_does_not_starve_other_connections_of_its_thread() {
-    for transport in Transport::ALL {
+    for transport in PipelineTransport::ALL {
         let found = pipeline_beside(env!("CARGO_BIN_EXE_tollgate"), transport, 5).expect("a pipeline");
         println!("bystander of a pipeline over {transport:?}: {found}");
         // A debug build on a machine that is busy with other tests. Without turns, the median was 40 times as long.

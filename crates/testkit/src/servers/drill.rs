@@ -9,6 +9,7 @@ mod holders;
 mod load;
 mod pipeline;
 mod planned;
+mod rate_limit_client;
 mod resharding;
 mod returns;
 mod stall;
@@ -19,7 +20,7 @@ pub use failover::{Failover, Fault, cluster_failover, control, sentinel_failover
 pub use full::{Full, fill_memory};
 pub use holders::{Held, Holders, crashing_holders};
 pub use load::{Load, Tally};
-pub use pipeline::{Latency, Pipelined, pipeline_beside};
+pub use pipeline::{Latency, PipelineTransport, Pipelined, pipeline_beside};
 pub use planned::{Planned, planned_cluster_failovers, planned_sentinel_failovers};
 pub use resharding::{Resharding, move_slots};
 pub use returns::{Returns, retried_returns};

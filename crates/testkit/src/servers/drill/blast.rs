@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::DrillError;
+use super::rate_limit_client::{RateLimitAnswer, RateLimitClient};
 use crate::fault_proxy::{FaultProxy, Faults, Line};
 use crate::redis::admin::resp::{Value, command};
 use crate::redis::{Flavour, Server};
@@ -27,7 +28,7 @@ const BYSTANDERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Checks that the blaster has in flight.
 const BLASTER_IN_FLIGHT: usize = 2_048;
-/// Checks in flight on one connection of the blaster over RESP.
+/// Checks in flight on one connection of the blaster over RESP and gRPC.
 const PIPELINE: usize = 128;
 /// A rule for each caller. Both fail open.
 const RULES: &str = "version: 1
@@ -44,11 +45,13 @@ pub enum Transport {
     Http,
     /// Pipelines of 128 checks.
     Resp,
+    /// 128 calls in flight per connection.
+    Grpc,
 }
 
 impl Transport {
     /// All transports.
-    pub const ALL: [Transport; 2] = [Transport::Http, Transport::Resp];
+    pub const ALL: [Transport; 3] = [Transport::Http, Transport::Resp, Transport::Grpc];
 }
 
 /// The store of a blast.
@@ -168,12 +171,14 @@ pub fn blast(
             ["--connections-max", "16384"],
             ["--connections-max-per-address", "16384"],
             ["--threads", "2"],
+            ["--grpc", "127.0.0.1:0"],
         ]
         .concat(),
     );
     let address = match transport {
         Transport::Http => server.http,
         Transport::Resp => server.resp,
+        Transport::Grpc => server.grpc.ok_or("the server has no gRPC port")?,
     };
     let caller = |tenant, token: &str| Caller { transport, address, tenant, token: token.to_owned() };
     let (blaster, bystander) = (caller("blaster", &blaster.token), caller("bystander", &bystander.token));
@@ -194,7 +199,7 @@ async fn flood(blaster: Caller, bystander: Caller, time: Duration) -> Result<Bla
     let mut floods = JoinSet::new();
     let connections = match blaster.transport {
         Transport::Http => BLASTER_IN_FLIGHT,
-        Transport::Resp => BLASTER_IN_FLIGHT / PIPELINE,
+        Transport::Resp | Transport::Grpc => BLASTER_IN_FLIGHT / PIPELINE,
     };
     for number in 0..connections {
         let mut client = blaster.connect().await?;
@@ -257,20 +262,38 @@ struct Caller {
 
 impl Caller {
     async fn connect(&self) -> Result<Client, DrillError> {
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        let mut client = Client { caller: self.clone(), stream, input: Vec::new() };
-        if self.transport == Transport::Resp {
-            client.stream.write_all(&command(&[b"AUTH", self.token.as_bytes()])).await?;
-            client.reply().await?;
-        }
-        Ok(client)
+        let connection = match self.transport {
+            Transport::Grpc => Connection::Grpc(RateLimitClient::connect(self.address, &self.token).await?),
+            Transport::Http | Transport::Resp => {
+                let stream = TcpStream::connect(self.address).await?;
+                stream.set_nodelay(true)?;
+                let mut stream = ByteStream { stream, input: Vec::new() };
+                if self.transport == Transport::Resp {
+                    stream.stream.write_all(&command(&[b"AUTH", self.token.as_bytes()])).await?;
+                    stream.reply().await?;
+                    Connection::Resp(stream)
+                } else {
+                    Connection::Http(stream)
+                }
+            }
+        };
+        Ok(Client { caller: self.clone(), connection })
     }
 }
 
-/// A connection of a caller.
+/// A client of a caller.
 struct Client {
     caller: Caller,
+    connection: Connection,
+}
+
+enum Connection {
+    Http(ByteStream),
+    Resp(ByteStream),
+    Grpc(RateLimitClient),
+}
+
+struct ByteStream {
     stream: TcpStream,
     /// Bytes that were received and not read yet.
     input: Vec<u8>,
@@ -285,11 +308,11 @@ impl Client {
 
     /// Sends a check for each user at once.
     async fn send(&mut self, users: &[String]) -> io::Result<()> {
-        let Caller { transport, tenant, token, .. } = &self.caller;
+        let Caller { tenant, token, .. } = &self.caller;
         let mut bytes = Vec::new();
         for user in users {
-            match transport {
-                Transport::Http => {
+            match &mut self.connection {
+                Connection::Http(_) => {
                     let body = format!(r#"{{"attributes":{{"tenant":"{tenant}","user":"{user}"}}}}"#);
                     let head = format!(
                         "POST /v1/check HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
@@ -299,22 +322,29 @@ impl Client {
                     bytes.extend_from_slice(head.as_bytes());
                     bytes.extend_from_slice(body.as_bytes());
                 }
-                Transport::Resp => {
+                Connection::Resp(_) => {
                     let words = ["TG.CHECK", "tenant", tenant, "user", user];
                     bytes.extend(command(&words.map(str::as_bytes)));
                 }
+                Connection::Grpc(client) => client.send(&[("tenant", tenant), ("user", user)]),
             }
         }
-        self.stream.write_all(&bytes).await
+        match &mut self.connection {
+            Connection::Http(stream) | Connection::Resp(stream) => stream.stream.write_all(&bytes).await,
+            Connection::Grpc(_) => Ok(()),
+        }
     }
 
     async fn answer(&mut self) -> Result<Answer, DrillError> {
-        match self.caller.transport {
-            Transport::Http => self.response().await,
-            Transport::Resp => self.reply().await.and_then(|reply| answer_in_reply(&reply)),
+        match &mut self.connection {
+            Connection::Http(stream) => stream.response().await,
+            Connection::Resp(stream) => stream.reply().await.and_then(|reply| answer_in_reply(&reply)),
+            Connection::Grpc(client) => client.answer().await.and_then(|answer| answer_of_service(&answer)),
         }
     }
+}
 
+impl ByteStream {
     /// Waits for the next RESP reply.
     async fn reply(&mut self) -> Result<Value, DrillError> {
         loop {
@@ -374,6 +404,14 @@ fn answer_in_reply(reply: &Value) -> Result<Answer, DrillError> {
             decided(by_store, is(b"allowed", &Value::Integer(1)), reply)
         }
         other => Err(format!("unexpected reply {other:?}").into()),
+    }
+}
+
+fn answer_of_service(answer: &RateLimitAnswer) -> Result<Answer, DrillError> {
+    match &answer.reason {
+        Some(reason) if reason.starts_with("too many requests of this caller") => Ok(Answer::Overloaded),
+        Some(_) => Err(format!("unexpected answer {answer:?}").into()),
+        None => decided(!answer.by_policy, answer.allowed, answer),
     }
 }
 

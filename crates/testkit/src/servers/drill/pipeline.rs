@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::blast::Transport;
 use super::{DrillError, median};
 use crate::redis::admin::resp::command;
 use crate::serving::Serving;
@@ -21,6 +20,20 @@ const ROUND: Duration = Duration::from_millis(500);
 /// Pause of the bystander after each answer.
 const PAUSE: Duration = Duration::from_micros(500);
 const RULES: &str = "version: 1\nrules:\n  - { id: a, per: user, limit: { token-bucket: 1000000/s } }\n";
+
+/// The transport of the pipeline and of the bystander.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PipelineTransport {
+    /// JSON over HTTP/1.1.
+    Http,
+    /// The Redis protocol.
+    Resp,
+}
+
+impl PipelineTransport {
+    /// All transports that have pipelines.
+    pub const ALL: [PipelineTransport; 2] = [PipelineTransport::Http, PipelineTransport::Resp];
+}
 
 /// The latency of a bystander: medians over rounds.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +83,11 @@ fn ratio(after: Duration, before: Duration) -> f64 {
 }
 
 /// Measures a bystander in alternating rounds: with the pipeline on another server, and on its own thread.
-pub fn pipeline_beside(binary: &str, transport: Transport, rounds: usize) -> Result<Pipelined, DrillError> {
+pub fn pipeline_beside(
+    binary: &str,
+    transport: PipelineTransport,
+    rounds: usize,
+) -> Result<Pipelined, DrillError> {
     let folder = tempfile::tempdir()?;
     let rules = folder.path().join("rules.yaml");
     std::fs::write(&rules, RULES)?;
@@ -78,8 +95,8 @@ pub fn pipeline_beside(binary: &str, transport: Transport, rounds: usize) -> Res
     let start = || Serving::start(binary, &["--threads", "1", "--rules", &rules]);
     let (server, other) = (start(), start());
     let address = |server: &Serving| match transport {
-        Transport::Http => server.http,
-        Transport::Resp => server.resp,
+        PipelineTransport::Http => server.http,
+        PipelineTransport::Resp => server.resp,
     };
     let (own, other) = (address(&server), address(&other));
     let (mut elsewhere, mut beside) = (Vec::new(), Vec::new());
@@ -95,7 +112,11 @@ fn medians(rounds: &[Latency]) -> Latency {
     Latency { p50: of(|round| round.p50), p99: of(|round| round.p99), p999: of(|round| round.p999) }
 }
 
-fn round(transport: Transport, bystander: SocketAddr, pipeline: SocketAddr) -> Result<Latency, DrillError> {
+fn round(
+    transport: PipelineTransport,
+    bystander: SocketAddr,
+    pipeline: SocketAddr,
+) -> Result<Latency, DrillError> {
     let is_over = AtomicBool::new(false);
     let requests = TcpStream::connect(pipeline)?;
     thread::scope(|scope| {
@@ -119,7 +140,7 @@ fn round(transport: Transport, bystander: SocketAddr, pipeline: SocketAddr) -> R
 }
 
 /// Waits for one answer after another.
-fn round_trips(transport: Transport, address: SocketAddr) -> Result<Latency, DrillError> {
+fn round_trips(transport: PipelineTransport, address: SocketAddr) -> Result<Latency, DrillError> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let (request, mut reply) = (request(transport, "quiet"), [0; 4_096]);
@@ -139,10 +160,10 @@ fn round_trips(transport: Transport, address: SocketAddr) -> Result<Latency, Dri
     Ok(Latency { p50: at(0.5), p99: at(0.99), p999: at(0.999) })
 }
 
-fn request(transport: Transport, user: &str) -> Vec<u8> {
+fn request(transport: PipelineTransport, user: &str) -> Vec<u8> {
     match transport {
-        Transport::Resp => command(&[b"CL.THROTTLE", user.as_bytes(), b"1000000", b"1000000", b"1"]),
-        Transport::Http => {
+        PipelineTransport::Resp => command(&[b"CL.THROTTLE", user.as_bytes(), b"1000000", b"1000000", b"1"]),
+        PipelineTransport::Http => {
             let body = format!(r#"{{"attributes":{{"user":"{user}"}}}}"#);
             let head = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
             format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
