@@ -294,23 +294,28 @@ pub(crate) fn targets_that_are_too_long_are_refused(recipe: &Recipe) {
     assert_eq!(site.shop.asked(), asked, "the shop is not asked");
 }
 
-/// A header that occurs twice, or is longer than Tollgate reads, is counted or refused. It never passes uncounted.
+/// A header that occurs twice, or is longer than Tollgate reads, is counted or refused. It never passes uncounted, and the
+/// shop gets the key that was counted and no other.
 pub(crate) fn headers_that_tollgate_cannot_read_do_not_pass(recipe: &Recipe) {
     let site = Site::start(recipe);
     let long = |len: usize| format!("x-api-key: {}", "k".repeat(len));
     let (short, longer) = (long(1_000), long(16_385));
     let twice: [&[&str]; 4] = [
         &["x-api-key: a", "x-api-key: b"],
-        &["x-api-key: a", "x-api-key: a"],
-        &["x-api-key: a", &short],
+        &["x-api-key: c", "x-api-key: c"],
+        &["x-api-key: d", &short],
         &[&longer],
     ];
     for (from, headers) in (20..).zip(twice) {
         let asked = site.shop.asked();
         let answer = site.get(from, "/search", headers);
         if answer.status == 200 {
-            let header = limit_header(recipe, &answer);
-            assert!(header.is_some_and(|header| header.starts_with("\"search-per-key\";r=")), "{headers:?}");
+            assert_remaining(recipe, &answer, "search-per-key", 4);
+            let asked = seen(&answer);
+            assert_eq!(asked["repeated"], serde_json::json!([]), "{headers:?}");
+            let key = asked["headers"]["x-api-key"].as_str().expect("a key");
+            let again = site.get(from + 40, "/search", &[&format!("x-api-key: {key}")]);
+            assert_remaining(recipe, &again, "search-per-key", 3);
         } else {
             assert!((400..500).contains(&answer.status), "{headers:?}: {answer:?}");
             assert_eq!(site.shop.asked(), asked, "the shop is not asked");

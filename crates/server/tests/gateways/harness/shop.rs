@@ -47,7 +47,7 @@ fn serve(mut stream: &TcpStream, asked: &AtomicUsize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the next request; `None` at the end. Header names are in lower case.
+/// Reads the next request; `None` at the end. Header names are in lower case. `repeated` lists those that occur again.
 fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Value>> {
     let line = read_line(reader)?;
     if line.is_empty() {
@@ -55,17 +55,24 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Value>> {
     }
     let mut words = line.split_whitespace().map(str::to_owned);
     let (method, path) = (words.next(), words.next());
-    let mut headers = json!({});
+    let (mut headers, mut repeated) = (json!({}), Vec::new());
     loop {
         let line = read_line(reader)?;
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-        headers[name.to_lowercase()] = value.into();
+        let name = name.to_lowercase();
+        if !headers[&name].is_null() {
+            repeated.push(name.clone());
+        }
+        headers[name] = value.into();
     }
     let len = headers["content-length"].as_str().and_then(|len| len.parse().ok()).unwrap_or(0);
     let mut body = vec![0; len];
     reader.read_exact(&mut body)?;
     let body = String::from_utf8(body).map_err(std::io::Error::other)?;
-    Ok(Some(json!({ "method": method, "path": path, "headers": headers, "body": body })))
+    let request = json!({
+        "method": method, "path": path, "headers": headers, "repeated": repeated, "body": body,
+    });
+    Ok(Some(request))
 }
 
 /// Reads a line. Header fields may have any bytes.

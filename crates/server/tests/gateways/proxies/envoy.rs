@@ -101,6 +101,22 @@ fn a_key_that_is_not_utf_8_is_counted_and_not_let_through() {
 }
 
 #[test]
+fn of_two_keys_the_shop_gets_the_one_that_is_counted() {
+    let site = Site::start(&ENVOY);
+    let count = |keys: &[&str], left: u64| {
+        let answer = site.get(2, "/search", keys);
+        let standing = answer.header("ratelimit").expect("a header");
+        assert!(standing.starts_with(&format!("\"search-per-key\";r={left};t=")), "{keys:?}: {standing}");
+        seen(&answer)
+    };
+    let asked = count(&["x-api-key: k-1", "x-api-key: k-2"], 4);
+    assert_eq!(asked["repeated"], serde_json::json!([]));
+    let key = asked["headers"]["x-api-key"].as_str().expect("a key");
+    count(&[&format!("x-api-key: {key}")], 3);
+    assert!(seen(&site.get(2, "/", &[]))["headers"]["x-api-key"].is_null(), "no key is added");
+}
+
+#[test]
 fn the_page_of_envoy_shows_the_files_that_are_tested() {
     ENVOY.assert_shown_on_its_page();
 }
