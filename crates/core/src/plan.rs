@@ -100,6 +100,12 @@ pub enum PlanError {
         /// The rule.
         rule: String,
     },
+    /// A rule counts the request that is not among the [permitted ones](crate::rules::Request::permitted_rules).
+    #[error("rule {rule:?} counts this request and is not permitted; nothing was charged")]
+    NotPermitted {
+        /// The rule.
+        rule: String,
+    },
     /// A check and a follow-up in one Plan.
     #[error("rule {rule:?}: mixed plan; send checks and follow-ups in separate plans")]
     Mixed {

@@ -8,4 +8,4 @@ mod token;
 pub(crate) use digest::Digest;
 pub(crate) use in_flight::InFlight;
 pub(crate) use scopes::Scopes;
-pub(crate) use token::{Access, BoundAttributes, Token};
+pub(crate) use token::{Access, Binding, Token};

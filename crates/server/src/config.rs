@@ -32,7 +32,7 @@ use crate::protocol::Protocol;
 use crate::stderr;
 pub(crate) use flags::Flags;
 use layers::Layers;
-pub(crate) use shapes::token_name;
+pub(crate) use shapes::{rule_id, token_name};
 pub(crate) use show::EffectiveSetting;
 use tollgate_database::DatabaseUrl;
 

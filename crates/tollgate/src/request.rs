@@ -27,6 +27,7 @@ pub struct Request<'a> {
     states_cost: bool,
     token: Token,
     id: Option<&'a str>,
+    permitted_rules: Option<&'a [String]>,
 }
 
 /// Attributes that the request holds, or that something else holds for it.
@@ -51,7 +52,14 @@ impl<'a> Request<'a> {
 
     #[inline]
     const fn of(attributes: Held<'a>) -> Request<'a> {
-        Request { attributes, cost: 1, states_cost: false, token: Token::NONE, id: None }
+        Request {
+            attributes,
+            cost: 1,
+            states_cost: false,
+            token: Token::NONE,
+            id: None,
+            permitted_rules: None,
+        }
     }
 
     /// Sets one attribute. A second value for the same name replaces the first.
@@ -100,6 +108,7 @@ impl<'a> Request<'a> {
             states_cost: self.states_cost,
             token: self.token,
             id: self.id,
+            permitted_rules: self.permitted_rules,
         }
     }
 }
@@ -195,8 +204,8 @@ impl<'a> From<&'a Attributes<'_>> for Request<'a> {
 impl<'a> From<rules::Request<'a>> for Request<'a> {
     #[inline]
     fn from(request: rules::Request<'a>) -> Request<'a> {
-        let rules::Request { attributes, cost, states_cost, token, id } = request;
-        Request { attributes: Held::Elsewhere(attributes), cost, states_cost, token, id }
+        let rules::Request { attributes, cost, states_cost, token, id, permitted_rules } = request;
+        Request { attributes: Held::Elsewhere(attributes), cost, states_cost, token, id, permitted_rules }
     }
 }
 

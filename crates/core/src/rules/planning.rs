@@ -28,12 +28,22 @@ pub struct Request<'a> {
     pub token: Token,
     /// Its request id, which makes it idempotent.
     pub id: Option<&'a str>,
+    /// The ids of the rules that may count it; `None` for all. If another rule matches, no rule counts it, and planning
+    /// fails with [`PlanError::NotPermitted`].
+    pub permitted_rules: Option<&'a [String]>,
 }
 
 impl<'a> Request<'a> {
     /// Creates a request that states no cost: it costs 1.
     pub const fn new(attributes: &'a Attributes<'a>) -> Request<'a> {
-        Request { attributes, cost: 1, states_cost: false, token: Token::NONE, id: None }
+        Request {
+            attributes,
+            cost: 1,
+            states_cost: false,
+            token: Token::NONE,
+            id: None,
+            permitted_rules: None,
+        }
     }
 
     /// States the cost.
@@ -48,6 +58,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn id(self, id: &'a str) -> Request<'a> {
         Request { id: Some(id), ..self }
+    }
+
+    /// Sets the only rules that may count it.
+    #[must_use]
+    pub const fn permitted_rules(self, ids: &'a [String]) -> Request<'a> {
+        Request { permitted_rules: Some(ids), ..self }
     }
 
     /// Sets the token of the leases that it takes.
@@ -215,6 +231,9 @@ impl RuleSet {
         if let Some(bypassed) = self.bypass.iter().find(|exception| exception.bypasses(attributes)) {
             return Ok(Planned::Bypassed(bypassed));
         }
+        if let Some(permitted) = request.permitted_rules {
+            self.check_permitted(permitted, attributes)?;
+        }
         let (mut skipped, mut cost_failed) = (0, 0);
         let mut refused = None;
         // Consecutive rules mostly count the same subject, so it is found and hashed once.
@@ -292,6 +311,17 @@ impl RuleSet {
             return Ok(Planned::Unmatched { skipped });
         }
         Ok(Planned::Plan { plan: (), skipped, cost_failed })
+    }
+
+    /// Checks that no other rule matches, before anything is planned.
+    #[cold]
+    fn check_permitted(&self, permitted: &[String], attributes: &Attributes<'_>) -> Result<(), PlanError> {
+        let matching = self.candidates(attributes).into_iter().filter(|rule| self.matches(*rule, attributes));
+        let mut ids = matching.map(|rule| self.rules[rule as usize].keyspace.rule());
+        match ids.find(|id| permitted.iter().all(|permitted| permitted != id)) {
+            None => Ok(()),
+            Some(rule) => Err(PlanError::NotPermitted { rule: rule.to_owned() }),
+        }
     }
 
     /// Returns how every rule sees a request, whether it matches or not. Its attributes are prepared (see

@@ -1,4 +1,4 @@
-//! Configured tokens, and the attribute values that they are bound to.
+//! Configured tokens, and the attribute values and rules that they are bound to.
 
 use std::sync::Arc;
 
@@ -10,63 +10,80 @@ pub(crate) struct Token {
     pub(crate) name: String,
     pub(crate) digest: Digest,
     pub(crate) scopes: Scopes,
-    pub(crate) bound: BoundAttributes,
+    pub(crate) bound: Binding,
     /// The calls of all callers with this token.
     pub(crate) in_flight: Arc<InFlight>,
 }
 
 impl Token {
-    pub(crate) fn new(
-        name: impl Into<String>,
-        digest: Digest,
-        scopes: Scopes,
-        bound: BoundAttributes,
-    ) -> Token {
+    pub(crate) fn new(name: impl Into<String>, digest: Digest, scopes: Scopes, bound: Binding) -> Token {
         Token { name: name.into(), digest, scopes, bound, in_flight: Arc::default() }
     }
 }
 
-/// The attribute values that a token is bound to; empty for a token that may send any.
+/// What a token is bound to: the only values that it may send for some attributes, and the only rules that may count its
+/// requests. Empty for a token that may do both freely.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct BoundAttributes {
-    /// Names and values, sorted by name.
-    pairs: Vec<(String, String)>,
-    /// The hash of the pairs. Tokens with the same pairs have the same one, so that a token can be replaced.
-    fingerprint: Option<[u8; BoundAttributes::FINGERPRINT_BYTES]>,
-    /// The same in hexadecimal digits; empty if there are no pairs.
+pub(crate) struct Binding {
+    /// Names and values of attributes, sorted by name.
+    attributes: Vec<(String, String)>,
+    /// Ids of rules, sorted; empty for all rules.
+    rules: Vec<String>,
+    /// The hash of both. Tokens that are bound alike have the same one, so that a token can be replaced.
+    fingerprint: Option<[u8; Binding::FINGERPRINT_BYTES]>,
+    /// The same in hexadecimal digits; empty for a token that is not bound.
     id: String,
 }
 
-impl BoundAttributes {
+impl Binding {
     const FINGERPRINT_BYTES: usize = 16;
+    /// Separates rules from attributes in the hash. No attribute has an empty name.
+    const RULES: [&str; 2] = ["", "rules"];
 
-    pub(crate) fn new(mut pairs: Vec<(String, String)>) -> BoundAttributes {
-        if pairs.is_empty() {
-            return BoundAttributes::default();
+    pub(crate) fn new(mut attributes: Vec<(String, String)>, mut rules: Vec<String>) -> Binding {
+        if attributes.is_empty() && rules.is_empty() {
+            return Binding::default();
         }
-        pairs.sort_unstable();
+        attributes.sort_unstable();
+        rules.sort_unstable();
+        rules.dedup();
         let mut hasher = blake3::Hasher::new();
-        for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
+        let mut add = |text: &str| {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        };
+        attributes.iter().flat_map(|(name, value)| [name, value]).for_each(|text| add(text));
+        if !rules.is_empty() {
+            Binding::RULES.into_iter().for_each(&mut add);
+            rules.iter().for_each(|rule| add(rule));
         }
-        let mut fingerprint = [0; BoundAttributes::FINGERPRINT_BYTES];
-        fingerprint.copy_from_slice(&hasher.finalize().as_bytes()[..BoundAttributes::FINGERPRINT_BYTES]);
+        let mut fingerprint = [0; Binding::FINGERPRINT_BYTES];
+        fingerprint.copy_from_slice(&hasher.finalize().as_bytes()[..Binding::FINGERPRINT_BYTES]);
         let id = fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
-        BoundAttributes { pairs, fingerprint: Some(fingerprint), id }
+        Binding { attributes, rules, fingerprint: Some(fingerprint), id }
     }
 
-    /// Names and values.
-    pub(crate) fn pairs(&self) -> &[(String, String)] {
-        &self.pairs
+    /// Whether the token may send any attributes, under any rules.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.fingerprint.is_none()
     }
 
-    /// The fingerprint as text; empty if there are no pairs.
+    /// Names and values of attributes.
+    pub(crate) fn attributes(&self) -> &[(String, String)] {
+        &self.attributes
+    }
+
+    /// The ids of the only rules that may count its requests; `None` for all.
+    pub(crate) fn rules(&self) -> Option<&[String]> {
+        Some(&*self.rules).filter(|rules| !rules.is_empty())
+    }
+
+    /// The fingerprint as text; empty for a token that is not bound.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Identifies the pairs; `None` without pairs.
-    pub(crate) const fn fingerprint(&self) -> Option<[u8; BoundAttributes::FINGERPRINT_BYTES]> {
+    /// Identifies what the token is bound to; `None` if it is not bound.
+    pub(crate) const fn fingerprint(&self) -> Option<[u8; Binding::FINGERPRINT_BYTES]> {
         self.fingerprint
     }
 }
@@ -106,7 +123,7 @@ mod tests {
     use super::*;
 
     fn token(name: &str, text: &str, scopes: Scopes) -> Token {
-        Token::new(name, Digest::of(text.as_bytes()), scopes, BoundAttributes::default())
+        Token::new(name, Digest::of(text.as_bytes()), scopes, Binding::default())
     }
 
     #[test]
@@ -130,15 +147,27 @@ mod tests {
     }
 
     #[test]
-    fn different_bound_attributes_have_different_fingerprints_in_any_order() {
-        let of = |pairs: &[(&str, &str)]| {
+    fn different_bindings_have_different_fingerprints_in_any_order() {
+        let of = |pairs: &[(&str, &str)], rules: &[&str]| {
             let owned = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            BoundAttributes::new(owned.collect()).fingerprint()
+            Binding::new(owned.collect(), rules.iter().map(|rule| (*rule).to_owned()).collect()).fingerprint()
         };
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("a", "1"), ("b", "2")]), of(&[("b", "2"), ("a", "1")]));
-        let all =
-            [of(&[("a", "1")]), of(&[("a", "2")]), of(&[("b", "1")]), of(&[("a1", "")]), of(&[("", "a1")])];
+        assert_eq!(of(&[], &[]), None);
+        assert_eq!(of(&[("a", "1"), ("b", "2")], &[]), of(&[("b", "2"), ("a", "1")], &[]));
+        assert_eq!(of(&[], &["a", "b"]), of(&[], &["b", "a", "b"]));
+        let all = [
+            of(&[("a", "1")], &[]),
+            of(&[("a", "2")], &[]),
+            of(&[("b", "1")], &[]),
+            of(&[("a1", "")], &[]),
+            of(&[("", "a1")], &[]),
+            of(&[("a", "1")], &["a"]),
+            of(&[("a", "1")], &["b"]),
+            of(&[], &["a"]),
+            of(&[], &["a", "b"]),
+            of(&[], &["ab"]),
+            of(&[("a", "b")], &[]),
+        ];
         for (index, fingerprint) in all.iter().enumerate() {
             assert!(fingerprint.is_some() && !all[..index].contains(fingerprint), "{index}");
         }

@@ -17,7 +17,7 @@ use super::{
     AttributeNames, Config, GrpcConfig, LedgerConfig, LogConfig, LogFormat, StoreConfig, TlsConfig,
     TraceConfig, shapes,
 };
-use crate::access::{Access, BoundAttributes, Digest, Scopes, Token};
+use crate::access::{Access, Binding, Digest, Scopes, Token};
 use crate::config::store_url::{has_sentinels, settings_of};
 use crate::files;
 use crate::protocol::Protocol;
@@ -374,10 +374,11 @@ fn access(layers: &mut Layers) -> Access {
         let scopes = words.iter().filter_map(|(word, _)| Scopes::named(word)).fold(Scopes::NONE, Scopes::and);
         let pairs = item.get("attributes").map(Node::entries).unwrap_or_default();
         let pair = |entry: &Entry| Some((entry.key.text()?.to_owned(), entry.value.text()?.to_owned()));
-        let bound = BoundAttributes::new(pairs.iter().filter_map(pair).collect());
-        if !bound.pairs().is_empty() && !Scopes::CHECK_FAMILY.allow(scopes) {
+        let rules = item.get("rules").map(texts).unwrap_or_default().into_iter().map(|(rule, _)| rule);
+        let bound = Binding::new(pairs.iter().filter_map(pair).collect(), rules.collect());
+        if !bound.is_empty() && !Scopes::CHECK_FAMILY.allow(scopes) {
             let message = format!(
-                "token `{name}` is bound to attributes and has the scope `{}`, which concerns all of them",
+                "token `{name}` is bound and has the scope `{}`, which concerns all attributes and rules",
                 scopes.without(Scopes::CHECK_FAMILY)
             );
             let help =

@@ -311,7 +311,7 @@ pub const SETTINGS: &[Setting] = &[
             "tokens",
             Kind::Tokens,
             "",
-            "Tokens of callers, as digests with scopes and bound attributes; `tollgate token` creates one",
+            "Tokens of callers, as digests with scopes, and what they are bound to; `tollgate token` creates one",
         )
     },
     setting(
@@ -479,7 +479,7 @@ impl Kind {
             Kind::CidrBlocks => "CIDR blocks, like `10.0.0.0/8`".to_owned(),
             Kind::Hosts => "host names, like `tollgate.internal`".to_owned(),
             Kind::Scopes => "scopes, or `none`".to_owned(),
-            Kind::Tokens => "a list of `name`, `digest`, `scopes` and `attributes`".to_owned(),
+            Kind::Tokens => "a list of `name`, `digest`, `scopes`, `attributes` and `rules`".to_owned(),
             Kind::LogFilter => "a filter".to_owned(),
             Kind::Endpoint => "a URL".to_owned(),
             Kind::AttributeNames => "`KEY=ATTRIBUTE` pairs".to_owned(),

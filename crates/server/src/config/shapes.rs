@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use tollgate::core::Cidr;
+use tollgate::core::{Cidr, Keyspace};
 use tollgate::shorthand;
 use tollgate::store::redis::RedisSettings;
 use tollgate_document::shape::{Fields, Shape, check, choice, fields, list, map_of, number, text};
@@ -90,6 +90,11 @@ fn token() -> Fields {
             "attributes",
             map_of("attribute values", text("an attribute name").checked(bound_name), text("a value")),
             "The only values that the token may send for these attributes; it fills in absent ones.",
+        )
+        .optional(
+            "rules",
+            list(text("the id of a rule").checked(rule_id)).at_least(1).or_one(),
+            "The only rules that may count requests with the token. A request that another rule matches is refused.",
         )
 }
 
@@ -230,6 +235,11 @@ fn bound_name(text: &str) -> Result<(), String> {
     } else {
         Err(format!("invalid attribute name {}: write 1 to {NAME_BYTES_MAX} bytes", quote(text)))
     }
+}
+
+/// Checks the id of a rule that a token is bound to.
+pub(crate) fn rule_id(text: &str) -> Result<(), String> {
+    Keyspace::new("rules", text).map(drop).map_err(|error| error.to_string())
 }
 
 fn digest(text: &str) -> Result<(), String> {

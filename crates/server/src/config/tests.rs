@@ -219,7 +219,7 @@ traces_one_in: 10
     let token = |digest: Digest| config.access.find(&digest).expect("it is configured");
     assert_eq!(token(Digest::of(b"abc")).scopes, Scopes::CHECK.and(Scopes::CHANGE));
     let bound = token(DIGEST.replace("ad", "af").parse().expect("a digest"));
-    assert_eq!(bound.bound.pairs(), [("tenant".to_owned(), "acme".to_owned())]);
+    assert_eq!(bound.bound.attributes(), [("tenant".to_owned(), "acme".to_owned())]);
     assert_eq!(bound.scopes, Scopes::CHECK.and(Scopes::REFUND));
     assert_eq!((config.anonymous, config.certified), (Scopes::NONE, Scopes::READ));
     assert!(config.proxies.trusts("10.9.8.7".parse().expect("an address")));
@@ -574,11 +574,11 @@ fn tokens_need_unique_names_and_digests_and_a_scope() {
             format!(
                 "[{{ name: a, digest: '{DIGEST}', scopes: [check, read], attributes: {{ tenant: a }} }}]"
             ),
-            "is bound to attributes and has the scope `read`",
+            "is bound and has the scope `read`",
         ),
         (
             format!("[{{ name: a, digest: '{DIGEST}', scopes: change, attributes: {{ tenant: a }} }}]"),
-            "is bound to attributes and has the scope `change`",
+            "is bound and has the scope `change`",
         ),
         (format!("[{{ name: a, digest: '{DIGEST}', scopes: [] }}]"), "at least 1"),
         (format!("[{{ name: 'a b', digest: '{DIGEST}', scopes: check }}]"), "invalid name"),

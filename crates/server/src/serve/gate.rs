@@ -247,7 +247,7 @@ impl Gate {
         let hasher = self.hashers().current();
         let subject = match caller.bound() {
             None => hasher.subject([("key", key)]),
-            // Keys of callers with other bound attributes are other keys.
+            // Keys of callers that are bound otherwise are other keys.
             Some(bound) => hasher.subject([("bound", bound.id()), ("key", key)]),
         };
         let item = Item::new(self.inner.own_limits.key(subject), *limit, operation);

@@ -1,4 +1,4 @@
-//! Tokens that are bound to attribute values: the same on every transport.
+//! Tokens that are bound to attribute values or rules: the same on every transport.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_testkit::serving::Serving;
 
-use super::{Sent, command, connect, grpc, one, resp, start};
+use super::{Sent, command, connect, grpc, one, resp, sent, start};
 
 const RULES: &str = "version: 1
 rules:
@@ -21,14 +21,26 @@ rules:
   - { id: tokens, match: { action: chat }, per: tenant, limit: { quota: 100/year } }
   - { id: seats, match: { action: seat }, per: tenant, limit: { meter: 10 } }
 ";
+const RULES_OF_TEAMS: &str = "version: 1
+rules:
+  - { id: streams, match: { action: stream }, per: tenant, limit: { fixed-window: 9/d }, postpaid: true }
+  - { id: chat, match: { action: [chat, stream, both] }, per: tenant, limit: { quota: 100/year } }
+  - { id: seats, match: { action: seat }, per: tenant, limit: { meter: 10 } }
+  - { id: exports, match: { action: [export, both] }, per: tenant, limit: { quota: 100/year } }
+  - { id: tried, match: { action: trial }, per: tenant, limit: { fixed-window: 9/d }, mode: shadow }
+";
+const OTHER_RULE: &str = "the token is not bound to rule \"exports\", which counts this request; send other attributes, or use a \
+                          token that is bound to this rule too";
 const REFUSED: &str = "the token is bound to another value of attribute \"tenant\"; send that value, or leave the attribute out";
 
-/// A server, and the tokens of two tenants and of a gateway for all of them.
+/// A server, and the tokens of two tenants, of a gateway for all of them, and of a caller for two rules.
 struct Tenants {
     server: Serving,
     acme: String,
     globex: String,
     gateway: String,
+    /// A token that is bound to the rules `chat` and `seats`.
+    one_team: String,
     _folder: TempDir,
 }
 
@@ -60,12 +72,15 @@ impl Tenants {
         let (globex, globex_line) =
             token(&["--name", "globex", "--scopes", scopes, "--attribute", "tenant=globex"]);
         let (gateway, gateway_line) = token(&["--name", "gateway", "--scopes", scopes]);
-        let config =
-            write("tollgate.yaml", &format!("tokens:\n{acme_line}\n{globex_line}\n{gateway_line}\n"));
+        let rules_of_one = ["--rule", "chat", "--rule", "seats"];
+        let (one_team, one_team_line) =
+            token(&[&["--name", "one-team", "--scopes", scopes][..], &rules_of_one].concat());
+        let lines = [acme_line, globex_line, gateway_line, one_team_line].join("\n");
+        let config = write("tollgate.yaml", &format!("tokens:\n{lines}\n"));
         let rules = write("rules.yaml", rules);
         let path = |path: &PathBuf| path.to_str().expect("text").to_owned();
         let server = start(&["--config", &path(&config), "--rules", &path(&rules)]);
-        Tenants { server, acme, globex, gateway, _folder: folder }
+        Tenants { server, acme, globex, gateway, one_team, _folder: folder }
     }
 
     /// Sends a body over HTTP; returns the status and the body of the response.
@@ -266,4 +281,84 @@ fn charges_after_the_fact_and_holds_keep_to_the_bound_values() {
     for (token, receipt) in [(acme, &of_acme["receipt"]), (globex, &held["receipt"])] {
         assert_eq!(tenants.post(token, "/v1/reservations/extend", &extend(receipt)).0, 200);
     }
+}
+
+#[test]
+fn a_token_bound_to_rules_uses_no_other_rule_on_any_transport() {
+    let tenants = Tenants::with_rules(RULES_OF_TEAMS);
+    let team = tenants.one_team.as_str();
+    let of = |action: &str| json!({ "attributes": { "tenant": "acme", "action": action } });
+    let usage = |action: &str| {
+        let (status, usage) = tenants.post(&tenants.gateway, "/v1/usage", &of(action));
+        assert_eq!(status, 200, "{usage}");
+        let rules = usage["rules"].as_array().expect("a list");
+        rules.iter().map(|rule| rule["used"].as_u64().expect("a number")).collect::<Vec<u64>>()
+    };
+
+    // Its own rules count.
+    assert_eq!(tenants.check(team, of("chat")["attributes"].clone()).0, 200);
+    let over_grpc = |action: &str| {
+        let attributes = [("tenant", "acme"), ("action", action)];
+        let owned = attributes.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        tenants.over_grpc(team, &sent(owned.into()))
+    };
+    assert_eq!(over_grpc("chat"), Ok(()));
+    assert_eq!(tenants.over_resp(team, &["TG.CHECK", "tenant", "acme", "action", "chat"]), "*20");
+    let (status, held) = tenants.post(team, "/v1/reservations", &of("chat"));
+    assert_eq!((status, usage("chat")), (200, vec![3]), "{held}");
+    assert_eq!(
+        tenants.post(team, "/v1/reservations/settle", &json!({ "receipt": held["receipt"], "actual": 1 })).0,
+        200
+    );
+    assert_eq!(
+        tenants
+            .post(team, "/v1/meters/add", &json!({ "attributes": of("seat")["attributes"], "amount": 2 }))
+            .0,
+        200
+    );
+
+    // What another rule counts as well is refused whole, also under a shadow rule, and nothing is charged.
+    for action in ["export", "both", "stream", "trial"] {
+        let attributes = &of(action)["attributes"];
+        for (path, more) in [
+            ("/v1/check", json!({})),
+            ("/v1/check", json!({ "cost": 5 })),
+            ("/v1/peek", json!({})),
+            ("/v1/leases", json!({})),
+            ("/v1/reservations", json!({})),
+            ("/v1/record", json!({ "cost": 5 })),
+            ("/v1/credit", json!({ "cost": 1 })),
+            ("/v1/usage", json!({})),
+            ("/v1/report", json!({ "result": "failure" })),
+            ("/v1/meters", json!({})),
+            ("/v1/meters/add", json!({ "amount": 1 })),
+            ("/v1/meters/subtract", json!({ "amount": 1 })),
+        ] {
+            let mut body = more;
+            body["attributes"] = attributes.clone();
+            let (status, problem) = tenants.post(team, path, &body);
+            // No rule has a lease.
+            let expected = if path == "/v1/leases" { (422, "no-lease") } else { (403, "rule-not-permitted") };
+            assert_eq!((status, &problem["code"]), (expected.0, &json!(expected.1)), "{path} {body}");
+        }
+        let (status, batch) = tenants.post(team, "/v1/check/batch", &json!([of(action)]));
+        assert_eq!((status, &batch[0]["code"]), (200, &json!("rule-not-permitted")));
+        for name in
+            ["TG.CHECK", "TG.PEEK", "TG.RECORD", "TG.CREDIT", "TG.USAGE", "TG.RESERVE", "TG.METER.ADD"]
+        {
+            let line = tenants.over_resp(team, &[name, "tenant", "acme", "action", action]);
+            assert!(line.starts_with("-NOPERM the token is not bound to rule \""), "{name}: {line}");
+        }
+    }
+    assert_eq!(over_grpc("both"), Err(OTHER_RULE.to_owned()));
+    let query = "/v1/authorize?attribute=tenant:acme&attribute=action:both";
+    let (status, problem) = tenants.post(team, query, &json!({}));
+    assert_eq!((status, &problem["detail"]), (403, &json!(OTHER_RULE)));
+    assert_eq!((usage("both"), usage("stream"), usage("trial")), (vec![4, 0], vec![0, 4], vec![0]));
+
+    // Receipts of callers that are bound otherwise, or not at all, are unknown to it.
+    let (_, decision) = tenants.post(&tenants.gateway, "/v1/check", &of("chat"));
+    let (status, problem) = tenants.post(team, "/v1/refund", &json!({ "receipt": decision["receipt"] }));
+    assert_eq!((status, &problem["code"]), (422, &json!("receipt-unknown")));
+    assert_eq!(usage("chat"), vec![5]);
 }

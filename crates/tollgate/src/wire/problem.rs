@@ -99,13 +99,14 @@ impl<'a> Problem<'a> {
 
     /// The problem of a check that could not be decided.
     ///
-    /// A cost above the capacity is 413, which clients do not retry. A request id that was used for another request is
+    /// A cost above the capacity is 413, which clients do not retry. A rule that may not count it is 403. A request id that was used for another request is
     /// 409. Everything else is 500.
     pub fn of_error(error: &'a CheckError) -> Problem<'a> {
         let (status, title, code) = match error {
             CheckError::Plan(PlanError::CostAboveCapacity { .. } | PlanError::CostTooLarge { .. }) => {
                 (413, "Content Too Large", "cost-above-capacity")
             }
+            CheckError::Plan(PlanError::NotPermitted { .. }) => (403, "Forbidden", "rule-not-permitted"),
             CheckError::IdReused => (409, "Conflict", "request-id-reused"),
             _ => (500, "Internal Server Error", "undecided"),
         };
@@ -116,6 +117,7 @@ impl<'a> Problem<'a> {
                 | PlanError::CostTooLarge { rule, .. }
                 | PlanError::TokenMissing { rule }
                 | PlanError::DuplicateKey { rule }
+                | PlanError::NotPermitted { rule }
                 | PlanError::Mixed { rule },
             ) => Some(rule.as_str()),
             CheckError::Undecided(undecided) => Some(undecided.rule.as_str()),

@@ -8,7 +8,7 @@ use tollgate::engine::ReceiptOwner;
 
 use super::excerpt::Excerpt;
 use super::request::{CheckRequest, RequestError};
-use crate::access::{Access, BoundAttributes, Digest, InFlight, Scopes, Token};
+use crate::access::{Access, Binding, Digest, InFlight, Scopes, Token};
 
 /// Who may do what. Replaced as a whole when the configuration is read again.
 pub(crate) struct AccessPolicy {
@@ -171,14 +171,14 @@ impl Caller {
         }
     }
 
-    /// The attribute values that its token is bound to; `None` if it may send any.
+    /// What its token is bound to; `None` if it is not bound.
     #[inline]
-    pub(crate) fn bound(&self) -> Option<&BoundAttributes> {
-        self.token.as_deref().map(|token| &token.bound).filter(|bound| !bound.pairs().is_empty())
+    pub(crate) fn bound(&self) -> Option<&Binding> {
+        self.token.as_deref().map(|token| &token.bound).filter(|bound| !bound.is_empty())
     }
 
-    /// The request with the attribute values that the token is bound to. Absent ones are filled in, and other values are
-    /// refused. A request id is valid for the same bound attributes only.
+    /// The request with what the token is bound to. Absent attribute values are filled in, and other values are refused.
+    /// The limiter refuses what another rule counts. A request id is valid for tokens that are bound alike only.
     #[inline]
     pub(crate) fn bind<'a>(&'a self, request: CheckRequest<'a>) -> Result<CheckRequest<'a>, RequestError> {
         match self.bound() {
@@ -187,7 +187,7 @@ impl Caller {
         }
     }
 
-    /// A request id, separate from the same id of callers with other bound attributes.
+    /// A request id, separate from the same id of callers that are bound otherwise.
     pub(crate) fn scoped_id<'a>(&self, id: &'a str) -> Cow<'a, str> {
         match self.bound() {
             None => Cow::Borrowed(id),
@@ -197,21 +197,18 @@ impl Caller {
 
     /// The owner of the receipts that it gets.
     pub(crate) fn receipt_owner(&self) -> Option<ReceiptOwner> {
-        self.bound().and_then(BoundAttributes::fingerprint).map(ReceiptOwner)
+        self.bound().and_then(Binding::fingerprint).map(ReceiptOwner)
     }
 
-    /// Whether it may return a receipt of this owner. A caller without bound attributes may return any.
+    /// Whether it may return a receipt of this owner. A caller that is not bound may return any.
     pub(crate) fn may_return(&self, owner: Option<ReceiptOwner>) -> bool {
         self.bound().is_none() || owner == self.receipt_owner()
     }
 }
 
 #[cold]
-fn bind<'a>(
-    bound: &'a BoundAttributes,
-    mut request: CheckRequest<'a>,
-) -> Result<CheckRequest<'a>, RequestError> {
-    for (name, value) in bound.pairs() {
+fn bind<'a>(bound: &'a Binding, mut request: CheckRequest<'a>) -> Result<CheckRequest<'a>, RequestError> {
+    for (name, value) in bound.attributes() {
         match request.attributes().get(name) {
             None => request.add(name, value)?,
             Some(sent) if sent == value => (),
@@ -219,6 +216,9 @@ fn bind<'a>(
         }
     }
     request.scope_id(bound.id());
+    if let Some(rules) = bound.rules() {
+        request.permit_rules(rules);
+    }
     Ok(request)
 }
 
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_token_gives_its_own_scopes_and_an_unknown_one_is_refused() {
         let digest = Digest::of(b"tg_reads");
-        let token = Token::new("reads", digest, Scopes::READ, BoundAttributes::default());
+        let token = Token::new("reads", digest, Scopes::READ, Binding::default());
         let policy = AccessPolicy {
             tokens: Access::new(vec![token]),
             anonymous: Scopes::CHECK,
@@ -292,7 +292,8 @@ mod tests {
 
     fn bound_caller(pairs: &[(&str, &str)]) -> Caller {
         let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let token = Token::new("acme", Digest::of(b"tg_acme"), Scopes::CHECK, BoundAttributes::new(pairs));
+        let token =
+            Token::new("acme", Digest::of(b"tg_acme"), Scopes::CHECK, Binding::new(pairs, Vec::new()));
         Caller { scopes: token.scopes, token: Some(Arc::new(token)), ..Caller::NOBODY }
     }
 

@@ -31,6 +31,8 @@ enum ErrorKind {
     Forbidden,
     /// The token is bound to another attribute value.
     Bound,
+    /// The token is bound to other rules than one that matches.
+    RuleNotPermitted,
     /// The cost is more than a rule could ever admit.
     CostAboveCapacity,
     /// The request matches a rule with leases, and this transport could not release the lease.
@@ -203,7 +205,10 @@ impl EdgeError {
             ErrorKind::BadRequest | ErrorKind::Uncountable => StatusCode::BAD_REQUEST,
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => StatusCode::UNAUTHORIZED,
             // A gateway denies what gets this status.
-            ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
+            ErrorKind::Forbidden
+            | ErrorKind::Bound
+            | ErrorKind::RuleNotPermitted
+            | ErrorKind::LeaseWithoutReceipt => StatusCode::FORBIDDEN,
             ErrorKind::CostAboveCapacity => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::NothingMatched
             | ErrorKind::UnknownReceipt
@@ -232,6 +237,7 @@ impl EdgeError {
             ErrorKind::TokenRequired | ErrorKind::UnknownToken => "unauthorized",
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::Bound => "attribute-bound",
+            ErrorKind::RuleNotPermitted => "rule-not-permitted",
             ErrorKind::CostAboveCapacity => "cost-above-capacity",
             ErrorKind::LeaseWithoutReceipt => "lease-without-receipt",
             ErrorKind::NothingMatched => "nothing-matched",
@@ -253,7 +259,7 @@ impl EdgeError {
         match self.kind {
             ErrorKind::TokenRequired => "NOAUTH",
             ErrorKind::UnknownToken => "WRONGPASS",
-            ErrorKind::Forbidden | ErrorKind::Bound => "NOPERM",
+            ErrorKind::Forbidden | ErrorKind::Bound | ErrorKind::RuleNotPermitted => "NOPERM",
             // Not `TRYAGAIN`: cluster clients repeat what gets that, and it may have been charged.
             ErrorKind::StoreUnavailable => "UNAVAILABLE",
             ErrorKind::Overloaded => "OVERLOADED",
@@ -280,6 +286,7 @@ impl EdgeError {
             ErrorKind::Uncountable
             | ErrorKind::CostAboveCapacity
             | ErrorKind::Bound
+            | ErrorKind::RuleNotPermitted
             | ErrorKind::LeaseWithoutReceipt
             | ErrorKind::MeterFull
             | ErrorKind::Overloaded => return None,
@@ -324,6 +331,7 @@ impl From<&PlanError> for ErrorKind {
             PlanError::CostAboveCapacity { .. } | PlanError::CostTooLarge { .. } => {
                 ErrorKind::CostAboveCapacity
             }
+            PlanError::NotPermitted { .. } => ErrorKind::RuleNotPermitted,
             _ => ErrorKind::Undecided,
         }
     }
@@ -337,7 +345,14 @@ impl From<&CheckError> for EdgeError {
             CheckError::Undecided(_) => ErrorKind::Undecided,
             CheckError::IdReused => ErrorKind::IdReused,
         };
-        EdgeError { kind, message: error.to_string() }
+        let message = match error {
+            CheckError::Plan(PlanError::NotPermitted { rule }) => format!(
+                "the token is not bound to rule {rule:?}, which counts this request; send other attributes, or use a token \
+                 that is bound to this rule too"
+            ),
+            error => error.to_string(),
+        };
+        EdgeError { kind, message }
     }
 }
 
@@ -400,6 +415,12 @@ mod tests {
             (RequestError::NoName.into(), (400, "bad-request"), "ERR", Some(Code::InvalidArgument)),
             (RequestError::TooManyAttributes.into(), (400, "bad-request"), "ERR", None),
             (RequestError::Bound(Excerpt::of("tenant")).into(), (403, "attribute-bound"), "NOPERM", None),
+            (
+                (&CheckError::Plan(PlanError::NotPermitted { rule: "r".into() })).into(),
+                (403, "rule-not-permitted"),
+                "NOPERM",
+                None,
+            ),
             (EdgeError::message_too_large(1), (400, "bad-request"), "ERR", None),
             (EdgeError::uncountable("x"), (400, "bad-request"), "ERR", None),
             (
@@ -452,8 +473,10 @@ mod tests {
     /// The library's own layer reports the same errors over HTTP.
     #[test]
     fn a_check_that_fails_has_the_status_and_code_of_the_library() {
-        let error = CheckError::IdReused;
-        let (problem, ours) = (Problem::of_error(&error), EdgeError::from(&error));
-        assert_eq!((problem.status, problem.code), (ours.http_status().as_u16(), ours.problem_code()));
+        let not_permitted = CheckError::Plan(PlanError::NotPermitted { rule: "r".into() });
+        for error in [CheckError::IdReused, not_permitted] {
+            let (problem, ours) = (Problem::of_error(&error), EdgeError::from(&error));
+            assert_eq!((problem.status, problem.code), (ours.http_status().as_u16(), ours.problem_code()));
+        }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct CheckRequest<'a> {
     /// `None` if the request does not say.
     cost: Option<u64>,
     id: Option<Cow<'a, str>>,
+    /// The only rules that may count it; `None` for all.
+    permitted_rules: Option<&'a [String]>,
 }
 
 /// Why a request is invalid.
@@ -95,7 +97,7 @@ impl RequestError {
 impl<'a> CheckRequest<'a> {
     /// A request without attributes, cost and id.
     pub(crate) fn new() -> CheckRequest<'a> {
-        CheckRequest { attributes: Attributes::new(), count: 0, cost: None, id: None }
+        CheckRequest { attributes: Attributes::new(), count: 0, cost: None, id: None, permitted_rules: None }
     }
 
     /// Adds an attribute. A name can be added once.
@@ -145,6 +147,11 @@ impl<'a> CheckRequest<'a> {
         }
     }
 
+    /// Sets the only rules that may count it.
+    pub(crate) const fn permit_rules(&mut self, ids: &'a [String]) {
+        self.permitted_rules = Some(ids);
+    }
+
     pub(crate) const fn attributes(&self) -> &Attributes<'a> {
         &self.attributes
     }
@@ -157,7 +164,7 @@ impl<'a> CheckRequest<'a> {
     /// The request as the limiter takes it.
     #[inline]
     pub(crate) fn request(&self) -> Request<'_> {
-        let mut request = Request::new(&self.attributes);
+        let mut request = Request { permitted_rules: self.permitted_rules, ..Request::new(&self.attributes) };
         if let Some(cost) = self.cost {
             request = request.cost(cost);
         }

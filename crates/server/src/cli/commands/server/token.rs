@@ -20,8 +20,10 @@ use crate::failure::Failure;
 ///   tollgate token --name checkout
 ///   tollgate token --name grafana --scopes metrics > grafana.token
 ///   tollgate token --name acme --scopes check,refund --attribute tenant=acme
+///   tollgate token --name log-in --scopes check,report --rule log-in
 ///
-/// A token with `--attribute` may send only this value for the attribute. The server fills in an absent one.
+/// A token with `--attribute` may send only this value for the attribute. The server fills in an absent one. With a token
+/// with `--rule`, a request is refused if it matches a rule that is not named.
 ///
 /// To replace a token, create a new one and add its line. Give it to the callers, then remove the line of the old token.
 #[derive(clap::Args)]
@@ -42,6 +44,9 @@ pub(crate) struct Args {
     /// Attribute value that the token is bound to, like tenant=acme; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute)]
     attribute: Vec<(String, String)>,
+    /// Id of a rule that the token is bound to, like log-in; repeatable
+    #[arg(long, value_name = "ID", value_parser = rule)]
+    rule: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -71,6 +76,10 @@ fn attribute(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn rule(text: &str) -> Result<String, String> {
+    crate::config::rule_id(text).map(|()| text.to_owned())
+}
+
 fn name(text: &str) -> Result<String, String> {
     crate::config::token_name(text).map(|()| text.to_owned())
 }
@@ -83,11 +92,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let is_family =
         |scope: &Scope| matches!(scope, Scope::Check | Scope::Refund | Scope::Report | Scope::Record);
-    if !args.attribute.is_empty() && !args.scopes.iter().all(is_family) {
+    let is_bound = !args.attribute.is_empty() || !args.rule.is_empty();
+    if is_bound && !args.scopes.iter().all(is_family) {
         let hint = "give a bound token only check, refund, report and record";
-        return Err(
-            Failure::new("a token with --attribute has a scope that concerns all attributes", hint).into()
-        );
+        let fault = "a token with --attribute or --rule has a scope that concerns all attributes and rules";
+        return Err(Failure::new(fault, hint).into());
     }
     let name = args.name.as_deref().unwrap_or("client");
     let mut random = [0; 32];
@@ -102,12 +111,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let digest = Digest::of(token.as_bytes());
     terminal::print(&format!("{token}\n"))?;
-    let bound = args.attribute.iter().map(|(name, value)| format!("{}: {}", json!(name), json!(value)));
-    let bound: Vec<String> = bound.collect();
-    let bound = match bound.as_slice() {
-        [] => String::new(),
-        bound => format!(", attributes: {{ {} }}", bound.join(", ")),
-    };
+    let mut bound = String::new();
+    if !args.attribute.is_empty() {
+        let pairs = args.attribute.iter().map(|(name, value)| format!("{}: {}", json!(name), json!(value)));
+        bound.push_str(&format!(", attributes: {{ {} }}", pairs.collect::<Vec<_>>().join(", ")));
+    }
+    if !args.rule.is_empty() {
+        bound.push_str(&format!(", rules: [{}]", args.rule.join(", ")));
+    }
     crate::stderr::write(&format!(
         "\ntokens:\n  - {{ name: {name}, digest: \"{digest}\", scopes: [{}]{bound} }}\n",
         scopes.join(", ")

@@ -260,10 +260,10 @@ fn a_client_that_does_not_read_does_not_block_others() {
 
 #[test]
 fn a_revoked_token_loses_its_scopes_on_open_connections() {
-    use crate::access::{BoundAttributes, Digest, Token};
+    use crate::access::{Binding, Digest, Token};
     with_paused_time(async {
         let state = server_state(Scopes::NONE);
-        let bound = BoundAttributes::default();
+        let bound = Binding::default();
         let known = Token::new("ci", Digest::of(b"tg_ci"), Scopes::CHECK, bound);
         let policy = |tokens| AccessPolicy {
             tokens: Access::new(tokens),
