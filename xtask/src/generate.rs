@@ -1,5 +1,6 @@
 //! `cargo xtask gen`: writes the files that are generated from code, and checks that they are up to date.
 
+mod deploy;
 mod measure;
 mod pages;
 mod pictures;
@@ -35,7 +36,7 @@ pub(crate) struct Section {
 }
 
 /// Generates every file in memory.
-fn generate_all() -> Result<Vec<Generated>> {
+fn generate_all(root: &Path) -> Result<Vec<Generated>> {
     let measurements = Measurements::take()?;
     let mut files: Vec<Generated> = Vec::new();
     for (name, svg) in pictures::all(&measurements)? {
@@ -54,7 +55,7 @@ fn generate_all() -> Result<Vec<Generated>> {
     for (name, text) in reference::all() {
         files.push(Generated { path: format!("{REFERENCE}/{name}"), contents: Contents::Whole(text) });
     }
-    for (path, text) in protobuf::all()? {
+    for (path, text) in protobuf::all()?.into_iter().chain(deploy::all(root)?) {
         files.push(Generated { path, contents: Contents::Whole(text) });
     }
     Ok(files)
@@ -62,12 +63,12 @@ fn generate_all() -> Result<Vec<Generated>> {
 
 /// Writes every generated file that is missing or stale.
 pub(crate) fn write(root: &Path) -> Result<()> {
-    write_all(root, &generate_all()?)
+    write_all(root, &generate_all(root)?)
 }
 
 /// Fails if a generated file is missing or stale; the error lists all of them.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    check_all(root, &generate_all()?)
+    check_all(root, &generate_all(root)?)
 }
 
 fn write_all(root: &Path, generated: &[Generated]) -> Result<()> {
@@ -176,8 +177,9 @@ mod tests {
 
     #[test]
     fn generated_files_are_deterministic() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let texts = || -> Vec<String> {
-            let generated = generate_all().expect("every file can be generated");
+            let generated = generate_all(&root).expect("every file can be generated");
             let text = |file: Generated| match file.contents {
                 Contents::Whole(text) => vec![text],
                 Contents::Sections(sections) => sections.into_iter().map(|section| section.text).collect(),

@@ -11,7 +11,6 @@ mod oracle;
 mod scratch;
 mod setup;
 mod simulate_faults;
-mod svg;
 mod test;
 mod tidy;
 

@@ -89,6 +89,7 @@ const NEEDS: &[Need] = &[
         why: "schemas for the bill of materials",
     },
     Need { probe: Probe::Tool(Tool::Promtool), from: Source::Tool, why: "reads metrics as Prometheus does" },
+    Need { probe: Probe::Tool(Tool::Grafana), from: Source::Tool, why: "the schema of dashboards" },
     Need { probe: Probe::Tool(Tool::Envoy), from: Source::Tool, why: "a gateway for tests" },
     Need {
         probe: Probe::Tool(Tool::XdsProtos),

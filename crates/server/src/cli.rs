@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use commands::database::{ledger, schema as database};
 use commands::program::{completions, man};
-use commands::rules::{estimate, explain, guide, import, lint, presets, schema, test, r#try};
+use commands::rules::{estimate, explain, guide, import, lint, presets, schema, simulate, test, r#try};
 use commands::server::{check, config as config_command, reset, serve as serve_command, token};
 
 /// Admission control: may this request, job or token spend proceed right now?
@@ -52,6 +52,7 @@ enum Command {
     Config(config_command::Args),
     Token(token::Args),
     Try(r#try::Args),
+    Simulate(simulate::Args),
     Estimate(estimate::Args),
     Guide(guide::Args),
     Import(import::Args),
@@ -75,6 +76,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Config(args) => config_command::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Try(args) => r#try::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Estimate(args) => estimate::run(&args),
         Command::Guide(args) => guide::run(&args),
         Command::Import(args) => import::run(&args),

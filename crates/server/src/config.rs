@@ -94,6 +94,14 @@ pub(crate) struct Config {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) log: LogConfig,
     pub(crate) traces: Option<TraceConfig>,
+    pub(crate) capture: Option<CaptureConfig>,
+}
+
+/// The capture of checks.
+#[derive(Clone, Debug)]
+pub(crate) struct CaptureConfig {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes_max: u64,
 }
 
 /// The ledger.

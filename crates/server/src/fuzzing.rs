@@ -3,12 +3,14 @@
 
 mod import;
 mod json;
+mod log;
 mod proxy_protocol;
 mod resp;
 mod rls;
 
 pub use import::import;
 pub use json::json;
+pub use log::log;
 pub use proxy_protocol::proxy_protocol;
 pub use resp::resp;
 pub use rls::rls;

@@ -6,6 +6,8 @@
 mod access;
 mod cli;
 mod config;
+#[doc(hidden)]
+pub mod drawing;
 mod explanation;
 mod failure;
 mod files;
@@ -13,6 +15,7 @@ mod files;
 pub mod fuzzing;
 mod protocol;
 mod serve;
+mod simulate;
 mod stderr;
 mod text;
 

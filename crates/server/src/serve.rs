@@ -42,7 +42,7 @@ use listen::listener::Listener;
 use listen::tls::Tls;
 use listen::worker::{self, Worker};
 use maintenance::Maintenance;
-use observe::{AuthFailures, Recorder, StoreCalls, TimedStore, Traces, log};
+use observe::{AuthFailures, Capture, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
 use store::evictions::{self, Evictions};
@@ -93,7 +93,9 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         ),
     };
     let traces = config.traces.as_ref().map(Traces::start).transpose()?;
-    let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces));
+    let capture = config.capture.as_ref();
+    let capture = capture.map(|capture| Capture::start(capture, limiter.hashers().current())).transpose()?;
+    let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces, capture));
     // In the namespace of the rules, which separates fleets on one store.
     let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
     let state = Arc::new(ServerState {

@@ -4,10 +4,10 @@ pub(super) mod bars;
 pub(super) mod lines;
 
 use super::table::number;
-use crate::svg::Look;
 use bars::{Bar, Bars};
 use tollgate_bench_report::Figure;
 use tollgate_bench_report::{Report, Row};
+use tollgate_server::drawing::Look;
 
 /// One file.
 pub(super) struct Picture {

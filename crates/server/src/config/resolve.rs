@@ -14,8 +14,8 @@ use tollgate_document::{Entry, Node, Problem, SourceSpan};
 use super::layers::{Layers, Origin};
 use super::settings::{SETTINGS, variable_name};
 use super::{
-    AttributeNames, Config, GrpcConfig, LedgerConfig, LogConfig, LogFormat, StoreConfig, TlsConfig,
-    TraceConfig, shapes,
+    AttributeNames, CaptureConfig, Config, GrpcConfig, LedgerConfig, LogConfig, LogFormat, StoreConfig,
+    TlsConfig, TraceConfig, shapes,
 };
 use crate::access::{Access, Binding, Digest, Scopes, Token};
 use crate::config::store_url::{has_sentinels, settings_of};
@@ -74,6 +74,9 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
             refusals_per_second: u32::try_from(number(layers, "log_refusals_per_second")).unwrap_or(u32::MAX),
         },
         traces: traces(layers),
+        capture: layers
+            .path("capture_file")
+            .map(|path| CaptureConfig { path, bytes_max: number(layers, "capture_bytes_max") }),
         access,
     };
     check_listeners(layers, &config, has_credentials);

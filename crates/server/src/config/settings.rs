@@ -440,6 +440,24 @@ pub const SETTINGS: &[Setting] = &[
         "1000",
         "Create a span for one in N checks",
     ),
+    Setting {
+        details: "Method, path, action and plan are in the clear, other attributes are hashed one by one. `tollgate simulate` \
+                  replays the file.",
+        ..setting(
+            OBSERVABILITY,
+            "capture_file",
+            Kind::File,
+            "",
+            "File to which checks are captured; an existing one is continued",
+        )
+    },
+    setting(
+        OBSERVABILITY,
+        "capture_bytes_max",
+        Kind::Number(65_536, 1_000_000_000_000),
+        "1073741824",
+        "Maximum size of the capture; further checks are dropped and counted",
+    ),
 ];
 
 impl Setting {

@@ -436,6 +436,15 @@ impl PendingThrottle<'_> {
 }
 
 impl Backed {
+    /// The hash keys that turn attribute values into subjects.
+    pub(crate) fn hashers(&self) -> &SubjectHashers {
+        match self {
+            Backed::Memory(limiter) => limiter.hashers(),
+            Backed::Redis(limiter) => limiter.hashers(),
+            Backed::RecordedMemory(limiter) => limiter.hashers(),
+        }
+    }
+
     /// Calls a function with the rules in force.
     pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
         match self {

@@ -1,6 +1,7 @@
 //! Metrics, logs and traces of checks: the one place where they are recorded.
 
 mod auth_failures;
+mod capture;
 mod counters;
 mod exposition;
 mod histogram;
@@ -24,6 +25,7 @@ use super::gate::{Edge, Origin};
 use crate::config::LogConfig;
 use crate::text::excerpt;
 pub(crate) use auth_failures::AuthFailures;
+pub(crate) use capture::Capture;
 use counters::Counters;
 pub(crate) use exposition::{Exposition, Kind};
 use log::LogThrottle;
@@ -39,6 +41,7 @@ pub(crate) struct Recorder {
     others: Counters,
     store: Arc<StoreCalls>,
     traces: Option<Traces>,
+    capture: Option<Capture>,
     refusals_per_second: u32,
     refusals: LogThrottle,
     shadow_refusals: LogThrottle,
@@ -88,6 +91,7 @@ impl Recorder {
         store: Arc<StoreCalls>,
         log: &LogConfig,
         traces: Option<Traces>,
+        capture: Option<Capture>,
     ) -> Recorder {
         Recorder {
             rules: ArcSwap::from_pointee(Table::new(0, rules, None)),
@@ -95,6 +99,7 @@ impl Recorder {
             others: Counters::default(),
             store,
             traces,
+            capture,
             refusals_per_second: log.refusals_per_second,
             refusals: LogThrottle::default(),
             shadow_refusals: LogThrottle::default(),
@@ -124,6 +129,9 @@ impl Recorder {
             Ok(decision) => decision,
             Err(error) => return self.record_undecided(origin.edge, error),
         };
+        if let Some(capture) = &self.capture {
+            capture.note(request, decision);
+        }
         let ruleless = match decision.source() {
             Source::Unmatched if decision.allowed() => Some(other::UNMATCHED),
             Source::Unmatched => Some(other::UNMATCHED_REFUSED),
@@ -292,6 +300,9 @@ impl Recorder {
         {
             family.sample(&[("outcome", outcome)], self.others.sum(number));
         }
+        if let Some(capture) = &self.capture {
+            capture.write(page);
+        }
         self.store.write(page);
     }
 
@@ -299,6 +310,9 @@ impl Recorder {
     pub(crate) fn end(&self) {
         if let Some(traces) = &self.traces {
             traces.end();
+        }
+        if let Some(capture) = &self.capture {
+            capture.end();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Runs the binary and checks its output and exit codes.
 
+mod access_logs;
 mod check;
 mod explain;
 mod lint;

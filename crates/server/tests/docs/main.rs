@@ -19,11 +19,12 @@ use session::Session;
 /// Their commands need sentinels and a cluster. The second page continues where the first one ends.
 const REDIS_PAGES: [&str; 2] = ["docs/guides/redis.md", "docs/reference/redis.md"];
 /// Pages that a reader follows from top to bottom, with servers and files that they start and write.
-const SESSION_PAGES: [&str; 8] = [
+const SESSION_PAGES: [&str; 9] = [
     "README.md",
     "docs/start.md",
     "docs/guides/billing.md",
     "docs/guides/server.md",
+    "docs/guides/simulate.md",
     "docs/operating/deploy.md",
     "docs/operating/monitor.md",
     "docs/operating/upgrade.md",
@@ -88,6 +89,11 @@ fn start_page_can_be_followed() {
 #[test]
 fn server_guide_can_be_followed() {
     Session::follow("docs/guides/server.md");
+}
+
+#[test]
+fn simulate_guide_can_be_followed() {
+    Session::follow("docs/guides/simulate.md");
 }
 
 #[test]
@@ -223,7 +229,9 @@ fn metrics_page_lists_exactly_the_metric_families_of_a_server() {
     let key = redis.folder().join("key");
     fs::write(&key, "5e".repeat(32)).expect("write the hash key");
     let (url, key) = (redis.url(), key.to_str().expect("a path of text").to_owned());
-    let with_memory = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &[]);
+    let capture = redis.folder().join("capture.jsonl");
+    let capture = capture.to_str().expect("a path of text");
+    let with_memory = Serving::start(env!("CARGO_BIN_EXE_tollgate"), &["--capture-file", capture]);
     let with_redis =
         Serving::start(env!("CARGO_BIN_EXE_tollgate"), &["--store", &url, "--hash-key-file", &key]);
     let database = format!("sqlite:{}", redis.folder().join("usage.db").display());

@@ -1,6 +1,8 @@
 //! `tollgate serve` as a process: start, metrics, reload, shutdown.
 
+mod capture;
 mod collector;
+mod monitoring;
 
 use std::fs;
 use std::path::Path;

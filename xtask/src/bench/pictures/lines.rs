@@ -1,7 +1,7 @@
 //! Lines over the number of keys, each named at its right end.
 
 use crate::bench::table::number;
-use crate::svg::{Anchor, Look, Spot, Svg};
+use tollgate_server::drawing::{Anchor, Look, Spot, Svg};
 
 /// One picture.
 pub(in crate::bench) struct Lines<'a> {

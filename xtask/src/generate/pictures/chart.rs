@@ -4,7 +4,7 @@
 
 mod draw;
 
-use crate::svg::{Anchor, Look};
+use tollgate_server::drawing::{Anchor, Look};
 
 /// One picture.
 pub(super) struct Chart {

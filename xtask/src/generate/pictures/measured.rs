@@ -2,9 +2,9 @@
 
 use super::chart::{Axis, Chart, Layer, Plot, Point, Row, simplify};
 use crate::generate::measure::{LIMIT, Measured, Measurements, ORIGIN, WINDOW};
-use crate::svg::Look;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::{Span, Time};
+use tollgate_server::drawing::Look;
 
 const SHOWN_MIN: u64 = 10;
 

@@ -2,12 +2,12 @@
 
 use super::chart::{Axis, Chart, Mark, Row};
 use super::script::{Subject, instant};
-use crate::svg::Look;
 use anyhow::{Result, bail};
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{Limit, Operation, Retry, Span, Verdict};
+use tollgate_server::drawing::Look;
 
 const REACH_US: u64 = 6;
 

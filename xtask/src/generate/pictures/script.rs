@@ -1,11 +1,11 @@
 //! Runs a script of operations on the real state machines and records the answers.
 
 use super::chart::{Mark, Point, simplify};
-use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::algorithm::hold_sums;
 use tollgate_core::algorithm::quota::QuotaState;
 use tollgate_core::{Account, Answer, Limit, Operation, Span, State, Time};
+use tollgate_server::drawing::Look;
 
 /// Start of all scripts: a full hour, so that windows of any usual length also begin here.
 pub(super) const ORIGIN: Time = Time::from_us(1_800_000_000_000_000);

@@ -7,5 +7,7 @@ pub(crate) mod import;
 pub(crate) mod lint;
 pub(crate) mod presets;
 pub(crate) mod schema;
+pub(crate) mod simulate;
+mod simulate_progress;
 pub(crate) mod test;
 pub(crate) mod r#try;

@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use crate::generate::pictures::script::{Gauge, Step, instant, run, seconds};
-use crate::svg::Look;
 use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::{Answer, Limit, LimitError, Mark, Operation, Span, Time, Token};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Concurrency(Concurrency::new(3, Span::from_secs(8))?);

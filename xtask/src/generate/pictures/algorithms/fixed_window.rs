@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Chart, Interval, Layer, Plot, Row};
 use crate::generate::pictures::script::{Gauge, charges, run};
-use crate::svg::Look;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::{Limit, LimitError, Span};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::FixedWindow(FixedWindow::new(5, Span::from_secs(10))?);

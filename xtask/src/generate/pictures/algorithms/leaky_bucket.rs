@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Chart, Layer, Note, Passage, Plot, Row};
 use crate::generate::pictures::script::{Gauge, charges, run};
-use crate::svg::Look;
 use tollgate_core::algorithm::bucket::Bucket;
 use tollgate_core::{Limit, LimitError, Span, Verdict};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn meter() -> Result<Chart, LimitError> {
     let bucket = Bucket::meter(1, Span::from_secs(1), 4)?;

@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Chart, Layer, Mark, Note, Plot, Row};
 use crate::generate::pictures::script::{Gauge, Step, run, seconds};
-use crate::svg::Look;
 use tollgate_core::algorithm::meter::Meter;
 use tollgate_core::{Limit, LimitError, Mark as Booking, Operation, Span};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Meter(Meter::new(Some(8), Some(Span::from_secs(12)))?);

@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use crate::generate::pictures::script::{Gauge, Step, Subject, instant, run, seconds};
-use crate::svg::Look;
 use tollgate_core::algorithm::penalty::{Penalty, PenaltyNumbers};
 use tollgate_core::{Limit, LimitError, Operation, Report, Span, State};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let limit = Limit::Penalty(Penalty::new(PenaltyNumbers {

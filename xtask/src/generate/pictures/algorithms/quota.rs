@@ -2,11 +2,11 @@
 
 use crate::generate::pictures::chart::{Axis, Chart, Interval, Layer, Mark, Note, Plot, Row};
 use crate::generate::pictures::script::{Gauge, ORIGIN, Sampling, Step, run};
-use crate::svg::Look;
 use anyhow::Result;
 use tollgate_core::algorithm::quota::{Quota, QuotaPeriod};
 use tollgate_core::time::calendar::{Calendar, Period};
 use tollgate_core::{Limit, Operation, Span, Time, Token};
+use tollgate_server::drawing::Look;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;

@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Bar, Chart, Layer, Note, Plot, Row};
 use crate::generate::pictures::script::{Gauge, Step, run};
-use crate::svg::Look;
 use tollgate_core::algorithm::sliding_log::SlidingLog;
 use tollgate_core::{Limit, LimitError, Operation, Span};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     const WINDOW_S: f64 = 10.0;

@@ -2,9 +2,9 @@
 
 use crate::generate::pictures::chart::{Axis, Chart, Interval, Layer, Note, Plot, Row};
 use crate::generate::pictures::script::{Gauge, Trace, charges, run};
-use crate::svg::Look;
 use tollgate_core::algorithm::sliding_window::{Counting, SlidingWindow};
 use tollgate_core::{Limit, LimitError, Span};
+use tollgate_server::drawing::Look;
 
 pub(in crate::generate::pictures) fn chart() -> Result<Chart, LimitError> {
     let strict = trace(Counting::Strict)?;

@@ -1,7 +1,7 @@
 //! Lays out a chart from top to bottom and draws it as SVG.
 
 use super::{Bar, Chart, Interval, Layer, Mark, Note, Passage, Plot, Point, Row};
-use crate::svg::{Anchor, Look, Spot, Svg, text_width};
+use tollgate_server::drawing::{Anchor, Look, Spot, Svg, text_width};
 
 const WIDTH: f64 = 720.0;
 /// Left and right end of the time axis.

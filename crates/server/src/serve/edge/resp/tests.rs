@@ -29,7 +29,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let limiter =
         Setup::default().rules_yaml(starter.text()).build(MemoryStore::new()).expect("the starter is right");
     let log = LogConfig { format: LogFormat::Text, filter: String::new(), refusals_per_second: 1 };
-    let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None));
+    let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None, None));
     let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
     Arc::new(ServerState {

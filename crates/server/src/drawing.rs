@@ -6,14 +6,14 @@ use std::fmt::Write;
 
 /// A position in pixels from the upper left corner.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Spot {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
+pub struct Spot {
+    pub x: f64,
+    pub y: f64,
 }
 
 /// What a shape or a text shows. Each variant has one CSS class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
+pub enum Look {
     Title,
     Subtitle,
     Label,
@@ -43,7 +43,7 @@ pub(crate) enum Look {
 
 /// Which end of a text is at its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Anchor {
+pub enum Anchor {
     Start,
     Middle,
     End,
@@ -51,7 +51,7 @@ pub(crate) enum Anchor {
 
 /// The background is white, so that the picture is readable on light and dark pages. No meaning depends on colour
 /// alone: admitted requests are filled, refused ones are hollow.
-const STYLE: &str = "\
+pub const STYLE: &str = "\
 text{font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:12px;fill:#27313b}
 .card{fill:#fff;stroke:#d5dbe1}
 .title{font-size:15px;font-weight:bold}
@@ -113,7 +113,7 @@ impl Look {
     }
 
     /// Font size of a text with this look.
-    pub(crate) const fn text_px(self) -> f64 {
+    pub const fn text_px(self) -> f64 {
         match self {
             Look::Title => 15.0,
             Look::Subtitle => 12.0,
@@ -127,13 +127,13 @@ impl Look {
 
 /// Collects shapes in drawing order.
 #[derive(Default)]
-pub(crate) struct Svg {
+pub struct Svg {
     body: String,
 }
 
 impl Svg {
     /// Returns the complete file.
-    pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
+    pub fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (w, h) = (px(width), px(height));
         let (title, description) = (escape(title), escape(description));
         let (card_w, card_h) = (px(width - 1.0), px(height - 1.0));
@@ -149,7 +149,22 @@ impl Svg {
         )
     }
 
-    pub(crate) fn text(&mut self, look: Look, at: Spot, anchor: Anchor, text: &str) {
+    /// Returns an element for a page that has [`STYLE`]. The id must be unique on the page.
+    pub fn inline(self, width: f64, height: f64, id: &str, title: &str, description: &str) -> String {
+        let (w, h) = (px(width), px(height));
+        let (title, description) = (escape(title), escape(description));
+        let (card_w, card_h) = (px(width - 1.0), px(height - 1.0));
+        format!(
+            "<svg viewBox=\"0 0 {w} {h}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\n\
+             <title id=\"{id}-title\">{title}</title>\n\
+             <desc id=\"{id}-desc\">{description}</desc>\n\
+             <rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"{card_w}\" height=\"{card_h}\" rx=\"8\"/>\n\
+             {}</svg>\n",
+            self.body
+        )
+    }
+
+    pub fn text(&mut self, look: Look, at: Spot, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "",
             Anchor::Middle => " text-anchor=\"middle\"",
@@ -160,21 +175,21 @@ impl Svg {
         self.push(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\"{anchor}>{text}</text>\n"));
     }
 
-    pub(crate) fn line(&mut self, look: Look, from: Spot, to: Spot) {
+    pub fn line(&mut self, look: Look, from: Spot, to: Spot) {
         let ends =
             format!("x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"", px(from.x), px(from.y), px(to.x), px(to.y));
         self.shape(look, "line", &ends);
     }
 
-    pub(crate) fn polyline(&mut self, look: Look, spots: &[Spot]) {
+    pub fn polyline(&mut self, look: Look, spots: &[Spot]) {
         self.shape(look, "polyline", &format!("points=\"{}\"", points(spots)));
     }
 
-    pub(crate) fn polygon(&mut self, look: Look, spots: &[Spot]) {
+    pub fn polygon(&mut self, look: Look, spots: &[Spot]) {
         self.shape(look, "polygon", &format!("points=\"{}\"", points(spots)));
     }
 
-    pub(crate) fn rect(&mut self, look: Look, corner: Spot, width: f64, height: f64, radius: f64) {
+    pub fn rect(&mut self, look: Look, corner: Spot, width: f64, height: f64, radius: f64) {
         let round = if radius > 0.0 { format!(" rx=\"{}\"", px(radius)) } else { String::new() };
         let geometry = format!(
             "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{round}",
@@ -186,13 +201,13 @@ impl Svg {
         self.shape(look, "rect", &geometry);
     }
 
-    pub(crate) fn circle(&mut self, look: Look, centre: Spot, radius: f64) {
+    pub fn circle(&mut self, look: Look, centre: Spot, radius: f64) {
         let geometry = format!("cx=\"{}\" cy=\"{}\" r=\"{}\"", px(centre.x), px(centre.y), px(radius));
         self.shape(look, "circle", &geometry);
     }
 
     /// Draws a straight line with an arrowhead at its end.
-    pub(crate) fn arrow(&mut self, from: Spot, to: Spot) {
+    pub fn arrow(&mut self, from: Spot, to: Spot) {
         const HEAD_PX: f64 = 6.0;
         self.line(Look::Arrow, from, to);
         let (dx, dy) = (to.x - from.x, to.y - from.y);
@@ -216,7 +231,7 @@ impl Svg {
 }
 
 /// Estimates the width of a text. Fonts differ, so leave some room.
-pub(crate) fn text_width(look: Look, text: &str) -> f64 {
+pub fn text_width(look: Look, text: &str) -> f64 {
     text.chars().count() as f64 * look.text_px() * 0.53
 }
 
@@ -232,7 +247,8 @@ fn px(value: f64) -> String {
     if short == "-0" { "0".to_owned() } else { short.to_owned() }
 }
 
-fn escape(text: &str) -> String {
+/// Escapes a text for the content or an attribute of an element.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
