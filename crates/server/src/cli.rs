@@ -1,5 +1,6 @@
 //! The command line. `commands` has one file per command; the other modules are shared by commands.
 
+pub(crate) mod client;
 pub(crate) mod commands;
 pub(crate) mod exit;
 pub(crate) mod hash_key;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use commands::database::{ledger, schema as database};
+use commands::operate::{top, usage, why};
 use commands::program::{completions, man};
 use commands::rules::{estimate, explain, guide, import, lint, presets, schema, simulate, test, r#try};
 use commands::server::{check, config as config_command, reset, serve as serve_command, token};
@@ -33,7 +35,8 @@ Exit codes:
   0  yes, or done
   1  the answer is no: refused, invalid, nothing matched
   2  the command line, the configuration or a file is invalid
-  3  the store did not answer
+  3  the server, the store or the database did not answer
+  4  the server declined: a missing token or scope, a conflict
 
 Run `tollgate COMMAND --help` for details, examples and exit codes."
 )]
@@ -48,6 +51,9 @@ enum Command {
     Test(test::Args),
     Explain(explain::Args),
     Check(check::Args),
+    Usage(usage::Args),
+    Why(why::Args),
+    Top(top::Args),
     Serve(serve_command::Args),
     Config(config_command::Args),
     Token(token::Args),
@@ -72,6 +78,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Usage(args) => usage::run(&args),
+        Command::Why(args) => why::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Serve(args) => serve_command::run(&args),
         Command::Config(args) => config_command::run(&args),
         Command::Token(args) => token::run(&args),

@@ -18,8 +18,10 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The command line, the configuration or a file.
     Input,
-    /// The store: it did not answer or could not decide.
+    /// The store, a database or a server: it did not answer or could not decide.
     Store,
+    /// A server answered, and declined.
+    Declined,
 }
 
 impl Failure {
@@ -30,6 +32,11 @@ impl Failure {
     /// A failure of the store.
     pub(crate) fn of_store(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure { kind: FailureKind::Store, ..Failure::new(what, hint) }
+    }
+
+    /// A server declined what was asked.
+    pub(crate) fn declined(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure { kind: FailureKind::Declined, ..Failure::new(what, hint) }
     }
 
     pub(crate) fn hint(&self) -> &str {

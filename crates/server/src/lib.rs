@@ -14,6 +14,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod protocol;
+mod reference;
 mod serve;
 mod simulate;
 mod stderr;

@@ -31,6 +31,7 @@ use tollgate_database::WriterSettings;
 use crate::config::{Config, LedgerConfig, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
+use crate::reference::References;
 use crate::stderr;
 use edge::auth::AccessPolicy;
 use edge::resp::OutputBudget;
@@ -98,8 +99,10 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, calls, &config.log, traces, capture));
     // In the namespace of the rules, which separates fleets on one store.
     let throttled = Keyspace::new(&limiter.with_rules(fleet::namespace), "CL.THROTTLE")?;
+    let references =
+        (References::new(limiter.hashers(), &server_name())?, rules.in_force().fingerprint.clone());
     let state = Arc::new(ServerState {
-        gate: Gate::new(limiter, recorder, throttled, own_keys_max, ledger.clone()),
+        gate: Gate::new(limiter, recorder, throttled, own_keys_max, ledger.clone(), references),
         rules,
         access: ArcSwap::from_pointee(access),
         tls,

@@ -13,9 +13,14 @@ pub(crate) fn invalid_input() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The store did not answer, or could not decide.
+/// A server, the store or the database did not answer, or could not decide.
 pub(crate) fn store_failed() -> ExitCode {
     ExitCode::from(3)
+}
+
+/// A server answered, and declined: no token, a missing scope, a conflict.
+pub(crate) fn declined() -> ExitCode {
+    ExitCode::from(4)
 }
 
 /// The reader closed standard output. A shell reports this code for a program that SIGPIPE ended.

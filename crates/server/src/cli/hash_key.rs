@@ -45,6 +45,11 @@ impl HashKeyArgs {
         }
     }
 
+    /// Whether the command line has one of these arguments.
+    pub(crate) fn is_given(&self) -> bool {
+        self.hash_key_file.is_some() || self.hash_key_id.is_some()
+    }
+
     /// Returns the key, or the example key if no key is set.
     pub(crate) fn get_or_example(&self) -> Result<SubjectHasher> {
         Ok(self.get()?.unwrap_or_else(example))

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use serde_json::Value;
 use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{Attributes, Time};
 use tollgate::rules::load;
@@ -12,6 +13,7 @@ use crate::cli::hash_key::HashKeyArgs;
 use crate::cli::terminal;
 use crate::failure::Failure;
 use crate::files;
+use crate::text::escape_control;
 
 // Not a doc comment: clap would use it as the help of every command with these arguments.
 // Arguments of commands that apply rules to a request.
@@ -19,21 +21,59 @@ use crate::files;
 pub(crate) struct RequestArgs {
     /// Rules file; `-` is standard input
     #[arg(long, value_name = "FILE")]
-    pub(crate) rules: PathBuf,
+    pub(crate) rules: Option<PathBuf>,
     /// Cost of the request, for rules without a `cost`: 1 if omitted, and 0 under postpaid rules
     #[arg(long, value_name = "N")]
     pub(crate) cost: Option<u64>,
     #[command(flatten)]
     pub(crate) hash_key: HashKeyArgs,
+    #[command(flatten)]
+    pub(crate) attributes: AttributeArgs,
+}
+
+// Not a doc comment: clap would use it as the help of every command with these arguments.
+// Arguments that describe a request.
+#[derive(clap::Args)]
+pub(crate) struct AttributeArgs {
     /// Attributes of the request, such as tenant, user, api_key, ip, method, path, action or plan
     #[arg(value_name = "NAME=VALUE", value_parser = attribute)]
-    attributes: Vec<(String, String)>,
+    pairs: Vec<(String, String)>,
+}
+
+impl AttributeArgs {
+    /// These names and values.
+    pub(crate) const fn of(pairs: Vec<(String, String)>) -> AttributeArgs {
+        AttributeArgs { pairs }
+    }
+
+    /// The names and values, each name once.
+    pub(crate) fn pairs(&self) -> Result<&[(String, String)], Failure> {
+        for (index, (name, _)) in self.pairs.iter().enumerate() {
+            if self.pairs[..index].iter().any(|(other, _)| other == name) {
+                return Err(Failure::new(
+                    format!("duplicate attribute `{}`", escape_control(name)),
+                    "give each attribute one value",
+                ));
+            }
+        }
+        Ok(&self.pairs)
+    }
+
+    /// The attributes as the JSON of a request body.
+    pub(crate) fn to_json(&self) -> Result<Value, Failure> {
+        let pairs = self.pairs()?.iter();
+        Ok(pairs.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
+    }
 }
 
 impl RequestArgs {
     /// Loads the rules file. See [`load_rules`].
     pub(crate) fn load_rules(&self, consequence: &str) -> Result<(Source, RuleSet), Failure> {
-        load_rules(&self.rules, consequence)
+        let Some(path) = &self.rules else {
+            let hint = "pass your rules file with --rules; `tollgate presets public-endpoint > rules.yaml` writes one";
+            return Err(Failure::new(format!("missing --rules: {consequence}"), hint));
+        };
+        load_rules(path, consequence)
     }
 
     /// Returns the request with these attributes.
@@ -45,13 +85,7 @@ impl RequestArgs {
     /// Returns the attributes of the request.
     pub(crate) fn attributes(&self) -> Result<Attributes<'_>, Failure> {
         let mut attributes = Attributes::new();
-        for (name, value) in &self.attributes {
-            if attributes.get(name).is_some() {
-                return Err(Failure::new(
-                    format!("duplicate attribute `{name}`"),
-                    "give each attribute one value",
-                ));
-            }
+        for (name, value) in self.attributes.pairs()? {
             attributes.set(name, value);
         }
         Ok(attributes)
@@ -74,7 +108,8 @@ pub(crate) fn load_rules(path: &Path, consequence: &str) -> Result<(Source, Rule
     }
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
+/// Parses `NAME=VALUE`.
+pub(crate) fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE, like tenant=acme".to_owned()),

@@ -46,6 +46,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     match failure.map_or(FailureKind::Input, Failure::kind) {
         FailureKind::Input => exit::invalid_input(),
         FailureKind::Store => exit::store_failed(),
+        FailureKind::Declined => exit::declined(),
     }
 }
 

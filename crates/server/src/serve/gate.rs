@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 use tollgate::core::rules::{Mode, Request, RuleSet};
 use tollgate::core::{
@@ -22,7 +23,9 @@ use tollgate_document::Source;
 use super::edge::auth::Caller;
 use super::observe::log::LogThrottle;
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
+use super::rules_in_force::fingerprint;
 use super::store::status::StoreStatus;
+use crate::reference::References;
 
 /// The one way to ask the limiter. Cheap to clone; all clones share the same limiter.
 #[derive(Clone)]
@@ -41,6 +44,9 @@ struct Inner {
     takes_leases: AtomicBool,
     leases_refused: LogThrottle,
     ledger: Option<Ledger>,
+    references: References,
+    /// The fingerprint of the rules in force.
+    rules_fingerprint: ArcSwap<String>,
 }
 
 /// The limiter, by its store.
@@ -156,12 +162,41 @@ impl Gate {
         own_limits: Keyspace,
         own_keys_max: u32,
         ledger: Option<Ledger>,
+        (references, rules_fingerprint): (References, String),
     ) -> Gate {
         let takes_leases = AtomicBool::new(limiter.with_rules(RuleSet::takes_leases));
         let leases_refused = LogThrottle::default();
-        let inner =
-            Inner { limiter, recorder, own_limits, own_keys_max, takes_leases, leases_refused, ledger };
+        let inner = Inner {
+            limiter,
+            recorder,
+            own_limits,
+            own_keys_max,
+            takes_leases,
+            leases_refused,
+            ledger,
+            references,
+            rules_fingerprint: ArcSwap::from_pointee(rules_fingerprint),
+        };
         Gate { inner: Arc::new(inner) }
+    }
+
+    /// The reference of a refusal, which explains it later; `None` if the request is allowed.
+    #[inline]
+    pub(crate) fn reference(&self, decision: &Decision) -> Option<String> {
+        if decision.allowed() {
+            return None;
+        }
+        self.inner.references.of(decision, &self.inner.rules_fingerprint.load())
+    }
+
+    /// The references of this server.
+    pub(crate) fn references(&self) -> &References {
+        &self.inner.references
+    }
+
+    /// The fingerprint of the rules in force.
+    pub(crate) fn rules_fingerprint(&self) -> Arc<String> {
+        self.inner.rules_fingerprint.load_full()
     }
 
     /// Decides whether a request may proceed, and charges it if so.
@@ -308,7 +343,7 @@ impl Gate {
 
     /// The hash keys that turn attribute values into subjects.
     pub(crate) fn hashers(&self) -> &SubjectHashers {
-        either!(self, limiter => limiter.hashers())
+        self.inner.limiter.hashers()
     }
 
     /// Calls a function with the rules in force.
@@ -318,8 +353,10 @@ impl Gate {
 
     /// Replaces the rules, and returns the new version number.
     pub(crate) fn replace_rules(&self, source: Source) -> Result<u64, BuildError> {
+        let fingerprint = fingerprint(&source);
         either!(self, limiter => {
             limiter.replace_rules_source(source)?;
+            self.inner.rules_fingerprint.store(Arc::new(fingerprint));
             let version = limiter.rules_version();
             limiter.with_rules(|rules| {
                 self.inner.takes_leases.store(rules.takes_leases(), Ordering::Relaxed);
@@ -379,6 +416,11 @@ impl Gate {
             family.sample(&[("layer", "prefilter")], counts.prefilter);
             family.sample(&[("layer", "memory")], counts.memory);
         }
+    }
+
+    /// What checks recorded.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.inner.recorder
     }
 
     /// Sends the remaining traces.

@@ -20,6 +20,7 @@ use file_watcher::FileWatcher;
 
 /// How often the memory store deletes expired state.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The signals and the files that a server watches.
 pub(crate) struct Maintenance {
@@ -59,6 +60,7 @@ impl Maintenance {
     ) {
         let Maintenance { mut interrupt, mut terminate, mut hang_up, watcher } = self;
         let mut sweep = interval(SWEEP_EVERY);
+        let mut second = interval(SECOND);
         loop {
             tokio::select! {
                 () = state.ending.cancelled() => break,
@@ -71,6 +73,7 @@ impl Maintenance {
                     sleep(FileWatcher::PAUSE).await;
                     reload_files(state).await;
                 }
+                _ = second.tick() => state.gate.recorder().begin_second(),
                 _ = sweep.tick() => {
                     state.gate.sweep();
                     log::report_suppressed();

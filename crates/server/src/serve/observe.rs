@@ -8,6 +8,7 @@ mod histogram;
 pub(crate) mod log;
 mod series;
 mod store_calls;
+mod subjects;
 mod timed_store;
 mod traces;
 
@@ -16,9 +17,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tollgate::Decision;
-use tollgate::core::SubjectHashers;
 use tollgate::core::decision::Source;
 use tollgate::core::rules::{Request, RuleSet};
+use tollgate::core::{Subject, SubjectHashers};
 use tollgate::limiter::{CheckError, FollowUpError, Returned, RuleDecision};
 
 use super::gate::{Edge, Origin};
@@ -31,8 +32,13 @@ pub(crate) use exposition::{Exposition, Kind};
 use log::LogThrottle;
 use series::Table;
 pub(crate) use store_calls::StoreCalls;
+pub(crate) use subjects::{By, CountedSubject, NearSubject, RecentRefusal, SUBJECTS_MAX};
+use subjects::{RecentRefusals, RuleSubjects, Samplers};
 pub(crate) use timed_store::TimedStore;
 pub(crate) use traces::Traces;
+
+/// Lists of subjects cover the current period and the one before.
+pub(crate) const PERIOD_S: u32 = 300;
 
 /// Counts, logs and traces decisions.
 pub(crate) struct Recorder {
@@ -46,6 +52,8 @@ pub(crate) struct Recorder {
     refusals: LogThrottle,
     shadow_refusals: LogThrottle,
     undecided: LogThrottle,
+    samplers: Samplers,
+    recent: RecentRefusals,
 }
 
 /// The indexes of `others`.
@@ -104,6 +112,8 @@ impl Recorder {
             refusals: LogThrottle::default(),
             shadow_refusals: LogThrottle::default(),
             undecided: LogThrottle::default(),
+            samplers: Samplers::default(),
+            recent: RecentRefusals::default(),
         }
     }
 
@@ -149,6 +159,10 @@ impl Recorder {
         } else {
             let table = self.rules.load();
             let version = decision.rules_version();
+            let weight = self.samplers.weight(!decision.allowed());
+            if weight > 0 {
+                note_subjects(&table, weight, decision, request);
+            }
             for rule in decision.rules() {
                 let outcome = rule.outcome();
                 if !outcome.allowed && !outcome.blocking && decision.source() == Source::Store {
@@ -161,6 +175,9 @@ impl Recorder {
         }
         if decision.degraded() {
             self.others.add(other::DEGRADED);
+        }
+        if !decision.allowed() {
+            self.recent.note(decision);
         }
         if !decision.allowed()
             && tracing::enabled!(tracing::Level::INFO)
@@ -306,6 +323,23 @@ impl Recorder {
         self.store.write(page);
     }
 
+    /// The last refusals of these subjects.
+    pub(crate) fn recent_refusals(&self, subjects: &[Subject]) -> Vec<RecentRefusal> {
+        self.recent.of(subjects)
+    }
+
+    /// The lists of subjects of every rule, with the rule's id.
+    pub(crate) fn each_subjects<T>(&self, mut look: impl FnMut(&str, &RuleSubjects) -> T) -> Vec<T> {
+        self.rules.load().each().map(|series| look(series.rule(), &series.subjects)).collect()
+    }
+
+    /// Called every second.
+    pub(crate) fn begin_second(&self) {
+        if self.samplers.begin_second().is_multiple_of(PERIOD_S) {
+            drop(self.each_subjects(|_, subjects| subjects.begin_period()));
+        }
+    }
+
     /// Sends the remaining traces.
     pub(crate) fn end(&self) {
         if let Some(traces) = &self.traces {
@@ -314,6 +348,25 @@ impl Recorder {
         if let Some(capture) = &self.capture {
             capture.end();
         }
+    }
+}
+
+/// Notes the subjects of a check in the lists of its rules.
+#[cold]
+fn note_subjects(table: &Table, weight: u32, decision: &Decision, request: &Request<'_>) {
+    let is_fallback = decision.source() == Source::Fallback;
+    for rule in decision.rules() {
+        let outcome = rule.outcome();
+        // A failure policy says nothing about a subject.
+        let Some(subject) = rule.subject().filter(|_| !is_fallback) else { continue };
+        let Some(series) = table.of(decision.rules_version(), outcome, rule.rule()) else { continue };
+        let by = match (outcome.allowed, outcome.blocking) {
+            (true, _) => By::Used,
+            (false, true) => By::Refused,
+            (false, false) => By::ShadowRefused,
+        };
+        let of = (rule.rule(), request.attributes);
+        series.subjects.note(by, subject, weight, outcome.numbers.as_ref(), of);
     }
 }
 

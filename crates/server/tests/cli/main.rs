@@ -4,6 +4,7 @@ mod access_logs;
 mod check;
 mod explain;
 mod lint;
+mod remote;
 mod tools;
 
 use std::io::{Read, Write};
@@ -12,12 +13,15 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 21] = [
     "lint",
     "test",
     "explain",
     "import",
     "check",
+    "usage",
+    "why",
+    "top",
     "serve",
     "config",
     "token",

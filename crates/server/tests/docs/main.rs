@@ -19,7 +19,7 @@ use session::Session;
 /// Their commands need sentinels and a cluster. The second page continues where the first one ends.
 const REDIS_PAGES: [&str; 2] = ["docs/guides/redis.md", "docs/reference/redis.md"];
 /// Pages that a reader follows from top to bottom, with servers and files that they start and write.
-const SESSION_PAGES: [&str; 9] = [
+const SESSION_PAGES: [&str; 10] = [
     "README.md",
     "docs/start.md",
     "docs/guides/billing.md",
@@ -29,6 +29,7 @@ const SESSION_PAGES: [&str; 9] = [
     "docs/operating/monitor.md",
     "docs/operating/upgrade.md",
     "docs/operating/troubleshoot.md",
+    "docs/operating/why.md",
 ];
 const PROGRAM: &str = include_str!("redis_program.rs");
 

@@ -3,6 +3,7 @@
 mod bound_tokens;
 mod holds;
 mod proto;
+mod references;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -195,7 +195,7 @@ fn a_response_has_a_status_headers_and_numbers() {
     let refused = service.ask(all).expect("an answer");
     assert_eq!((refused.overall_code(), refused.statuses[0].code()), (Code::OverLimit, Code::OverLimit));
     let names: Vec<&str> = refused.response_headers_to_add.iter().map(|header| header.key.as_str()).collect();
-    assert_eq!(names, ["ratelimit-policy", "ratelimit", "retry-after"]);
+    assert_eq!(names, ["ratelimit-policy", "ratelimit", "retry-after", "tollgate-ref"]);
     let reported = refused.dynamic_metadata.expect("a reason");
     let rule = reported.fields["rule"].kind.clone();
     assert_eq!(rule, Some(prost_types::value::Kind::StringValue("by-address".to_owned())));

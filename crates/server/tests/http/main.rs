@@ -11,6 +11,7 @@ mod meters;
 mod misbehaviour;
 mod page;
 mod shares;
+mod why;
 
 use client::{Client, Response, request};
 use serde_json::{Value, json};

@@ -32,7 +32,7 @@ fn blocks(page: &str) -> Vec<(&str, String)> {
     blocks
 }
 
-/// Replaces numbers and receipts that differ from run to run.
+/// Replaces numbers, receipts and references that differ from run to run.
 fn mask(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
@@ -42,6 +42,7 @@ fn mask(mut value: Value) -> Value {
                         "a number".into()
                     }
                     Value::String(_) if name == "receipt" => "a receipt".into(),
+                    Value::String(_) if name == "ref" => "a reference".into(),
                     other => mask(other),
                 };
             }

@@ -19,6 +19,7 @@ mod error;
 mod eval;
 mod evictions;
 mod footprint;
+mod inspect;
 mod protocol;
 mod router;
 mod settings;
@@ -34,6 +35,8 @@ use tollgate_core::{Exactness, Outcome, Plan, Store, StoreError, Time};
 
 pub use error::RedisError;
 pub use footprint::{Allocator, Engine, Footprint, KeyBytes, Records, holds_max};
+#[doc(hidden)]
+pub use inspect::{Deployment, InspectedServer, Inspection, RedisReply};
 pub use protocol::script_codec::ScriptCodec;
 pub use router::ServerStatus;
 pub use settings::{OpenError, RedisSettings, TOLERANCE_DEFAULT, TimeSource};

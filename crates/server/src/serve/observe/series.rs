@@ -10,6 +10,7 @@ use tollgate::core::rules::{Rule, RuleSet, SubjectSelector};
 
 use super::counters::Counters;
 use super::exposition::{Exposition, Kind};
+use super::subjects::RuleSubjects;
 
 /// The result of a rule for one check.
 const OUTCOMES: [&str; 6] =
@@ -42,6 +43,7 @@ pub(crate) struct Series {
     refused: Vec<(String, Counters)>,
     /// What remained after one of the last admissions; [`UNKNOWN`] before the first.
     remaining: AtomicU64,
+    pub(super) subjects: RuleSubjects,
 }
 
 const UNKNOWN: u64 = u64::MAX;
@@ -66,6 +68,11 @@ impl Table {
         }
         // Only while the rules are being replaced.
         self.by_id.get(rule.keyspace.rule()).map(|series| &**series)
+    }
+
+    /// The counters of every rule, in the order of the rules.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Series> {
+        self.by_index.iter().map(|series| &**series)
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {
@@ -138,7 +145,13 @@ impl Series {
             outcomes: Counters::default(),
             refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
             remaining: AtomicU64::new(UNKNOWN),
+            subjects: RuleSubjects::default(),
         }
+    }
+
+    /// The id of the rule.
+    pub(super) fn rule(&self) -> &str {
+        &self.rule
     }
 
     fn is_like(&self, other: &Series) -> bool {

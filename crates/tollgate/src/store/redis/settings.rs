@@ -21,7 +21,7 @@ use crate::clock::{Clock, FastClock};
 #[derive(Clone, Debug)]
 #[must_use = "settings do nothing until `open` or `connect`"]
 pub struct RedisSettings<C = FastClock> {
-    url: RedisUrl,
+    pub(super) url: RedisUrl,
     deadline: Duration,
     in_flight_max: usize,
     /// If None, one per worker thread of the runtime, at most [`CONNECTIONS_DEFAULT_MAX`].

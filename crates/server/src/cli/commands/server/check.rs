@@ -1,5 +1,6 @@
-//! `tollgate check`: checks of one request, in memory at given times, or in a shared store.
+//! `tollgate check`: checks of one request, in memory at given times, in a shared store, or by a server.
 
+mod remote;
 mod report;
 mod times;
 
@@ -14,6 +15,7 @@ use tollgate::store::redis::RedisSettings;
 use tollgate::{Clock, LocalLimiter, ManualClock, SystemClock};
 use tollgate_document::Source;
 
+use crate::cli::client::ClientArgs;
 use crate::cli::request_args::RequestArgs;
 use crate::cli::store_args::{RecordingStore, StoreArgs};
 use crate::failure::Failure;
@@ -60,6 +62,10 @@ use times::{CheckTime, parse_time, resolve_times};
 ///
 ///   tollgate check --rules rules.yaml --store redis://localhost:6379 --hash-key-file key --peek tenant=acme
 ///
+/// What a running server would answer, by its own rules and store. The token needs the scope `check`:
+///
+///   tollgate check --peek --server https://gate.example.com --token-file checkout.token tenant=acme
+///
 /// A request that can be repeated and is charged once. The same --id gets the same answer for a minute:
 ///
 ///   tollgate check --rules rules.yaml --store redis://localhost:6379 --id order-4711 tenant=acme
@@ -77,10 +83,14 @@ Exit codes:
   0  every request was admitted
   1  at least one request was refused
   2  the command line or a file is invalid; all problems of the rules file are printed
-  3  the store did not decide: it cannot be reached, rejects the credentials, or reports an error
+  3  the store did not decide: it cannot be reached, rejects the credentials, or reports an error; or a server did not answer
+  4  the server declined: a missing token or scope
 
 Environment:
   TOLLGATE_HASH_KEY                 hash key of your servers, 64 hexadecimal digits; --hash-key-file overrides it
+  TOLLGATE_SERVER                   server to call if neither --rules nor --server is given
+  TOLLGATE_TOKEN                    token for the server; --token-file overrides it
+  TOLLGATE_TOKEN_FILE               file with the token; --token-file overrides it
   TOLLGATE_STORE_PASSWORD           password of the store; --store-password-file overrides it
   TOLLGATE_STORE_SENTINEL_PASSWORD  password of the sentinels; --store-sentinel-password-file overrides it"
 )]
@@ -89,6 +99,8 @@ pub(crate) struct Args {
     request: RequestArgs,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    client: ClientArgs,
     /// Number of checks at each time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
@@ -108,6 +120,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.client.is_given() || args.request.rules.is_none() && args.client.has_server_variable()? {
+        if args.store.is_set() {
+            let hint = "remove one of them: a server has its own store";
+            return Err(Failure::new("--server cannot be combined with --store", hint).into());
+        }
+        return remote::run(args);
+    }
     if args.store.is_set() && !args.at.is_empty() {
         let what = "--at cannot be combined with --store: a shared store uses its own clock";
         return Err(Failure::new(what, "remove --at to decide now, or --store to decide in memory").into());

@@ -71,7 +71,7 @@ pub(crate) fn extended(extended: &Extended) -> Value {
             "retry_after_ms": rule.retry_after.map(ms_ceil),
         })
     });
-    json!({
+    let mut answer = json!({
         "allowed": extension.allowed,
         "rule": headline.map(|rule| &rule.rule),
         "limit": headline.map(|rule| rule.limit),
@@ -81,7 +81,11 @@ pub(crate) fn extended(extended: &Extended) -> Value {
         "replayed": extension.replayed,
         "receipt": extended.receipt,
         "expires_at_ms": extended.expires_at_ms,
-    })
+    });
+    if let Some(reference) = &extended.reference {
+        answer["ref"] = reference.as_str().into();
+    }
+    answer
 }
 
 /// Whole milliseconds, rounded up: a caller that waits for them does not come too early.

@@ -1,11 +1,12 @@
 //! Leases and reservations: taken by a request, and continued and ended by the receipt that it got.
 
-use tollgate::Decision;
 use tollgate::core::{Limit, Mark, Receipt, Span};
 use tollgate::limiter::{Actual, Extension, Returned};
+use tollgate::{Clock, Decision, Exactness, Source, SystemClock};
 
 use crate::access::Scopes;
 use crate::protocol::Protocol;
+use crate::reference::{Refusal, RefusingRule, RuleNumbers};
 use crate::serve::edge::auth::{Caller, Needs};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::request::CheckRequest;
@@ -114,6 +115,8 @@ pub(crate) struct Extended {
     pub(crate) receipt: Option<String>,
     /// When the first of its holds ends, by the store's clock; `None` if it has none.
     pub(crate) expires_at_ms: Option<u64>,
+    /// The reference of a refusal, which explains it later.
+    pub(crate) reference: Option<String>,
 }
 
 /// Holds more under a reservation.
@@ -132,7 +135,39 @@ pub(crate) async fn extend(
     }
     let receipt = gate.seal_receipts(&extension.receipts, caller);
     let expires_at_ms = expires_at_ms(&extension.receipts);
-    Ok(Extended { extension, receipt, expires_at_ms })
+    let reference =
+        if extension.allowed { None } else { gate.references().of_refusal(&refusal(gate, &extension)) };
+    Ok(Extended { extension, receipt, expires_at_ms, reference })
+}
+
+/// What a refused extension was, for its reference.
+fn refusal(gate: &Gate, extension: &Extension) -> Refusal {
+    let headline = extension.refused_by().map(|rule| rule.rule.as_str());
+    let mut refusing: Vec<_> = extension.rules.iter().filter(|rule| rule.blocking && !rule.allowed).collect();
+    // The headline comes first; the others keep their order.
+    refusing.sort_by_key(|rule| Some(rule.rule.as_str()) != headline);
+    let rules = refusing.into_iter().map(|rule| RefusingRule {
+        rule: rule.rule.clone(),
+        algorithm: None,
+        cost: 0,
+        is_override: false,
+        numbers: Some(RuleNumbers {
+            limit: rule.limit,
+            remaining: rule.remaining,
+            retry_after_ms: rule.retry_after.map(|wait| wait.as_micros().div_ceil(1_000) as u64),
+            reset_at_ms: 0,
+        }),
+    });
+    Refusal {
+        at_us: SystemClock.now().us(),
+        server: String::new(),
+        rules_fingerprint: gate.rules_fingerprint().to_string(),
+        source: Source::Store,
+        exactness: Exactness::Exact,
+        subject: None,
+        refused_by: rules.collect(),
+        more: 0,
+    }
 }
 
 /// Settles a reservation at what was really used. More than was reserved is booked beyond the limits, which needs the scope

@@ -12,18 +12,22 @@ use super::credit::Credited;
 use super::own_limit::{Charged, OwnLimit};
 use super::proto::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
 use super::unary;
+use crate::reference;
 use crate::serve::edge::error::EdgeError;
-use crate::serve::gate::Throttled;
+use crate::serve::gate::{Gate, Throttled};
 
 /// The response for descriptors without limits.
-pub(super) fn from_decisions(decisions: &[Decision], dialect: Dialect) -> RateLimitResponse {
+pub(super) fn from_decisions(decisions: &[Decision], dialect: Dialect, gate: &Gate) -> RateLimitResponse {
     let statuses: Vec<DescriptorStatus> = decisions.iter().map(status).collect();
     let leading = leading(decisions);
     let headers = leading.map_or_else(Fields::new, |leading| dialect.fields_together(decisions, leading));
+    let reference = leading.and_then(|leading| gate.reference(&decisions[leading]));
+    let reference = reference.map(|reference| header(reference::HEADER, reference));
+    let headers = headers.into_iter().map(|field| header(field.name, field.value));
     RateLimitResponse {
         overall_code: overall(&statuses).into(),
         statuses,
-        response_headers_to_add: headers.into_iter().map(|field| header(field.name, field.value)).collect(),
+        response_headers_to_add: headers.chain(reference).collect(),
         dynamic_metadata: leading.and_then(|leading| metadata(&decisions[leading])),
     }
 }

@@ -67,7 +67,7 @@ async fn decide(
             refuse_leases(std::slice::from_ref(&request), state)?;
             let decided = state.gate.check(origin, request.request()).finish().await;
             let decision = decided.as_ref().map_err(EdgeError::from)?;
-            Ok(response::from_decisions(std::slice::from_ref(decision), state.dialect))
+            Ok(response::from_decisions(std::slice::from_ref(decision), state.dialect, &state.gate))
         }
         // Boxed, because its size would be moved around for every check.
         _ => Box::pin(decide_together(&descriptors, origin, caller, state)).await,
@@ -115,7 +115,11 @@ async fn decide_together(
         credited.push(credit.apply(caller, &state.gate).await);
     }
     let decisions = decided.as_ref().map_err(EdgeError::from)?;
-    Ok(response::with_others(response::from_decisions(decisions, state.dialect), &charged, &credited))
+    Ok(response::with_others(
+        response::from_decisions(decisions, state.dialect, &state.gate),
+        &charged,
+        &credited,
+    ))
 }
 
 /// Envoy does not say when a request ends, so nothing could release a lease.

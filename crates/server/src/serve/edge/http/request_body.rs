@@ -24,6 +24,8 @@ pub(crate) enum BodyKind {
     Check,
     /// `attributes`, `cost?`.
     Peek,
+    /// `attributes`, `cost?`; or `ref` alone.
+    Explain,
     /// `attributes`, `result`.
     Report,
     /// `receipt`.
@@ -62,6 +64,7 @@ pub(crate) struct RequestBody<'b> {
     rules: Vec<(Cow<'b, str>, u64)>,
     decimal: Option<Cow<'b, str>>,
     scale: Option<u64>,
+    reference: Option<Cow<'b, str>>,
 }
 
 /// Why a body is invalid.
@@ -81,6 +84,7 @@ impl BodyKind {
         match self {
             BodyKind::Check => &["attributes", "cost", "id"],
             BodyKind::Peek => &["attributes", "cost"],
+            BodyKind::Explain => &["attributes", "cost", "ref"],
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
             BodyKind::Refund => &["receipt", "amount"],
@@ -102,6 +106,7 @@ impl BodyKind {
             | BodyKind::Usage
             | BodyKind::Reserve
             | BodyKind::MeterRead => &["attributes"],
+            BodyKind::Explain => &[],
             BodyKind::Extend => &["receipt", "more"],
             BodyKind::MeterChange => &["attributes", "amount"],
             BodyKind::Report => &["attributes", "result"],
@@ -138,6 +143,11 @@ impl RequestBody<'_> {
 
     pub(crate) fn result(&self) -> Report {
         self.result.unwrap_or(Report::Failure)
+    }
+
+    /// The reference of a refusal.
+    pub(crate) fn reference(&self) -> Option<&str> {
+        self.reference.as_deref()
     }
 
     pub(crate) fn rule(&self) -> Option<&str> {
@@ -241,6 +251,7 @@ impl<'b> Visitor<'b> for BodyKind {
                 "amount" => body.amount = Some(map.next_value_seed(Amount)?),
                 "id" => body.id = Some(map.next_value_seed(Text)?),
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
+                "ref" => body.reference = Some(map.next_value_seed(Text)?),
                 "rule" => body.rule = Some(map.next_value_seed(Text)?),
                 _ => body.receipt = Some(map.next_value_seed(Text)?),
             }
@@ -248,6 +259,17 @@ impl<'b> Visitor<'b> for BodyKind {
         for (index, name) in self.members().iter().enumerate() {
             if seen & 1 << index == 0 && self.required().contains(name) {
                 return Err(A::Error::custom(format_args!("{name} is missing; add it")));
+            }
+        }
+        if self == BodyKind::Explain {
+            match (seen & 0b001 != 0, seen & 0b100 != 0) {
+                (false, false) => {
+                    return Err(A::Error::custom("attributes is missing; add it, or the ref of a refusal"));
+                }
+                (_, true) if seen & 0b011 != 0 => {
+                    return Err(A::Error::custom("ref stands alone; leave attributes and cost out"));
+                }
+                _ => (),
             }
         }
         if self == BodyKind::Settle && body.actual.is_none() && body.rules.is_empty() {

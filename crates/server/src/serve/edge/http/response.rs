@@ -7,6 +7,8 @@ use tollgate::Decision;
 use tollgate::headers::Dialect;
 use tollgate::problem::MEDIA_TYPE;
 
+use crate::reference;
+
 pub(super) type HttpResponse = Response<Full<Bytes>>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -28,6 +30,15 @@ pub(super) fn json(body: impl Into<Bytes>) -> HttpResponse {
 
 pub(super) fn problem(status: StatusCode, body: String) -> HttpResponse {
     new(status, PROBLEM, body)
+}
+
+/// Adds the reference of a refusal, if there is one.
+pub(super) fn add_reference(headers: &mut HeaderMap, reference: Option<String>) {
+    let Some(reference) = reference else { return };
+    // A reference is always ASCII.
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(reference)) {
+        headers.insert(HeaderName::from_static(reference::HEADER), value);
+    }
 }
 
 /// Adds the fields that describe the client's limit, what remains of it and when to retry.

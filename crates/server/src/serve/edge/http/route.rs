@@ -31,6 +31,7 @@ pub(super) enum Route {
     Reset,
     Authorize,
     Rules,
+    Top,
     Metrics,
     Health,
     Ready,
@@ -82,7 +83,9 @@ impl Route {
             | Route::MeterAdd
             | Route::MeterSubtract
             | Route::Authorize => RouteKind::Check,
-            Route::Reset | Route::MeterReset | Route::Status | Route::Style => RouteKind::Control,
+            Route::Reset | Route::MeterReset | Route::Top | Route::Status | Route::Style => {
+                RouteKind::Control
+            }
             Route::Explain
             | Route::Rules
             | Route::Metrics
@@ -134,6 +137,7 @@ impl Route {
             "/v1/meters/reset" => Route::MeterReset,
             "/v1/reset" => Route::Reset,
             "/v1/rules" => Route::Rules,
+            "/v1/top" => Route::Top,
             "/metrics" => Route::Metrics,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
@@ -169,6 +173,7 @@ impl Route {
             | Route::MeterReset
             | Route::Reset => Methods::Post,
             Route::Rules
+            | Route::Top
             | Route::Metrics
             | Route::Health
             | Route::Ready
@@ -200,7 +205,7 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Status => Scopes::READ,
+            Route::Explain | Route::Rules | Route::Top | Route::Status => Scopes::READ,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             Route::Health | Route::Ready | Route::OpenApi | Route::Style => return Needs::Nothing,
         })

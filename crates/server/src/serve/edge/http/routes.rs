@@ -9,6 +9,7 @@ mod holds;
 mod meters;
 mod pages;
 mod status_page;
+mod top;
 
 use http::request::Parts;
 use serde_json::Value;
@@ -50,6 +51,7 @@ pub(super) async fn respond(
         Route::MeterReset => meters::reset(body, caller, state).await,
         Route::Reset => follow_up::reset(body, caller, state).await,
         Route::Rules => Ok(pages::rules(state)),
+        Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),
         Route::Ready => Ok(pages::ready(state)),
         Route::Metrics => Ok(pages::metrics(state)),

@@ -14,6 +14,7 @@ use super::output_budget::{OUTPUT_MIN, OutputBudget, OutputShare};
 use super::*;
 use crate::access::{Access, Scopes};
 use crate::config::{GrpcConfig, LogConfig, LogFormat};
+use crate::reference::References;
 use crate::serve::edge::auth::AccessPolicy;
 use crate::serve::gate::{Backed, Gate};
 use crate::serve::listen::connections::{ConnectionLimits, Connections};
@@ -32,8 +33,9 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let recorder = limiter.with_rules(|rules| Recorder::new(rules, Arc::default(), &log, None, None));
     let scope = Keyspace::new("default", "CL.THROTTLE").expect("a keyspace");
     let certified = Scopes::NONE;
+    let references = (References::new(limiter.hashers(), "test").expect("keys"), String::new());
     Arc::new(ServerState {
-        gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100, None),
+        gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100, None, references),
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,

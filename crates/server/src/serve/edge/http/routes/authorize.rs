@@ -59,16 +59,28 @@ pub(super) async fn authorize(
     }
     let origin = Origin::from_headers(Edge::Authorize, &parts.headers);
     let decision = state.gate.check(origin, request.request()).finish().await?;
+    let reference = state.gate.reference(&decision);
     let mut response = match Problem::of_refusal(&decision) {
         None => HttpResponse::new(Full::new(Bytes::new())),
         Some(problem) => {
             let own = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-            response::problem(query.deny_status.unwrap_or(own), problem.to_json())
+            let document = with_reference(problem.to_json(), reference.as_deref());
+            response::problem(query.deny_status.unwrap_or(own), document)
         }
     };
+    response::add_reference(response.headers_mut(), reference);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response::add_limit_headers(response.headers_mut(), state.dialect, &decision);
     Ok(response)
+}
+
+/// Adds the reference to a document, which is a JSON object.
+fn with_reference(mut document: String, reference: Option<&str>) -> String {
+    if let (Some(reference), Some('}')) = (reference, document.pop()) {
+        document.push_str(&format!(r#","ref":"{reference}""#));
+    }
+    document.push('}');
+    document
 }
 
 /// The settings in the query.

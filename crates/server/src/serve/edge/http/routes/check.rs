@@ -68,7 +68,8 @@ pub(super) async fn batch(
         match decision {
             Ok(decision) => {
                 let status = if decision.allowed() { r#""status":200"# } else { "" };
-                write(&mut json, &decision, caller, state, status);
+                let reference = state.gate.reference(&decision);
+                write(&mut json, &decision, caller, state, status, reference.as_deref());
             }
             Err(error) => json.push_str(&error.document()),
         }
@@ -85,11 +86,13 @@ pub(super) fn decided(
     member: &str,
 ) -> HttpResponse {
     let mut json = String::with_capacity(RESPONSE_LEN);
-    let status = write(&mut json, decision, caller, state, member);
+    let reference = state.gate.reference(decision);
+    let status = write(&mut json, decision, caller, state, member, reference.as_deref());
     let mut response = match status {
         StatusCode::OK => response::json(Bytes::from(json)),
         refused => response::problem(refused, json),
     };
+    response::add_reference(response.headers_mut(), reference);
     response::add_limit_headers(response.headers_mut(), state.dialect, decision);
     response
 }
@@ -101,6 +104,7 @@ fn write(
     caller: &Caller,
     state: &ServerState,
     member: &str,
+    reference: Option<&str>,
 ) -> StatusCode {
     json.push('{');
     json.push_str(member);
@@ -109,6 +113,12 @@ fn write(
         problem.write_json_members(json);
     }
     decision.write_json_members(json);
+    if let Some(reference) = reference {
+        // A reference needs no escapes.
+        json.push_str(r#","ref":""#);
+        json.push_str(reference);
+        json.push('"');
+    }
     json.push_str(r#","receipt":"#);
     match state.gate.seal(decision, caller) {
         None => json.push_str("null}"),

@@ -89,6 +89,7 @@ pub(super) async fn extend(
     // The members of the answer, without its first brace.
     json.push_str(&answer.to_string()[1..]);
     let mut response = response::problem(StatusCode::TOO_MANY_REQUESTS, json);
+    response::add_reference(response.headers_mut(), extended.reference.clone());
     if let Some(wait) = extension.retry_after() {
         let wait_s = wait.as_millis().div_ceil(1_000) as u64;
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s.max(1)));

@@ -88,7 +88,7 @@ fn of_rule(rule: &Rule, overrides: &[Override], text: &RulesText) -> Value {
     })
 }
 
-fn of_override(change: &Override, text: &RulesText) -> Value {
+pub(super) fn of_override(change: &Override, text: &RulesText) -> Value {
     let Origin { file, line } = &change.origin;
     json!({
         "when": describe::conditions(&change.conditions, text),

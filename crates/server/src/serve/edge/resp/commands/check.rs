@@ -8,10 +8,10 @@ use crate::serve::edge::resp::reply::Reply;
 
 /// Writes the decision with the names of its JSON.
 ///
-/// `holds` are the numbers of a lease or a reservation.
+/// `holds` are the numbers of a lease or a reservation. A refusal ends with its reference.
 pub(crate) fn write_decision(
     decision: &Decision,
-    receipt: Option<&str>,
+    (receipt, reference): (Option<&str>, Option<&str>),
     holds: &[(&[u8], Option<u64>)],
     reply: &mut Reply<'_>,
 ) {
@@ -22,7 +22,7 @@ pub(crate) fn write_decision(
         Some(RetryAfter::Ms(ms)) => Some(ms),
         Some(RetryAfter::Never) | None => None,
     };
-    reply.map(10 + holds.len());
+    reply.map(10 + holds.len() + usize::from(reference.is_some()));
     reply.raw(b"$7\r\nallowed\r\n");
     reply.boolean(decision.allowed());
     reply.raw(b"$4\r\nrule\r\n");
@@ -52,6 +52,10 @@ pub(crate) fn write_decision(
     for (name, value) in holds {
         reply.bulk(name);
         reply.number_or_null(*value);
+    }
+    if let Some(reference) = reference {
+        reply.raw(b"$3\r\nref\r\n");
+        reply.bulk(reference.as_bytes());
     }
 }
 

@@ -426,7 +426,8 @@ fn write_decided(
 ) {
     match decided {
         Ok(decision) => {
-            check::write_decision(decision, gate.seal(decision, caller).as_deref(), &[], reply);
+            let (receipt, reference) = (gate.seal(decision, caller), gate.reference(decision));
+            check::write_decision(decision, (receipt.as_deref(), reference.as_deref()), &[], reply);
         }
         Err(error) => reply.edge_error(&EdgeError::from(error)),
     }
@@ -434,5 +435,6 @@ fn write_decided(
 
 fn write_held(held: &Held, lasts: &[u8], (gate, caller): (&Gate, &Caller), reply: &mut Reply<'_>) {
     let holds: [(&[u8], _); 2] = [(b"expires_at_ms", held.expires_at_ms), (lasts, held.lasts_ms)];
-    check::write_decision(&held.decision, gate.seal(&held.decision, caller).as_deref(), &holds, reply);
+    let (receipt, reference) = (gate.seal(&held.decision, caller), gate.reference(&held.decision));
+    check::write_decision(&held.decision, (receipt.as_deref(), reference.as_deref()), &holds, reply);
 }

@@ -1,0 +1,5 @@
+//! Commands that ask a running server. They change nothing.
+
+pub(crate) mod top;
+pub(crate) mod usage;
+pub(crate) mod why;
