@@ -241,9 +241,9 @@ mod tests {
             true
         });
         assert!((295_000..305_000).contains(&number), "{number}");
-        // The share of the first of 2,000 with exponent 1.1 is 1 / sum(rank^-1.1) = 0.1755.
+        // The share of the first of 2,000 with exponent 1.1 is 1 / sum(rank^-1.1) = 0.16925.
         let share = first as f64 / number as f64;
-        assert!((0.170..0.181).contains(&share), "{share}");
+        assert!((0.166..0.173).contains(&share), "{share}");
         // Gaps of Poisson arrivals deviate by their mean.
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
