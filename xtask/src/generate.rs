@@ -2,6 +2,7 @@
 
 mod deploy;
 mod measure;
+mod outage;
 mod pages;
 mod pictures;
 mod protobuf;
@@ -13,6 +14,8 @@ use std::path::Path;
 
 /// Folder of the pages and pictures that explain the algorithms.
 const CONCEPTS: &str = "docs/concepts";
+/// Folder of the pages for operators.
+const OPERATING: &str = "docs/operating";
 /// Folder of the reference pages.
 const REFERENCE: &str = "docs/reference";
 
@@ -52,6 +55,12 @@ fn generate_all(root: &Path) -> Result<Vec<Generated>> {
             _ => files.push(Generated { path, contents: Contents::Sections(vec![section]) }),
         }
     }
+    let runs = outage::runs()?;
+    let (path, svg) = (format!("{OPERATING}/pictures/store-away.svg"), pictures::store_away(&runs));
+    files.push(Generated { path, contents: Contents::Whole(svg) });
+    let section = Section { name: "run", text: outage::table(&runs) };
+    let path = format!("{OPERATING}/store-away.md");
+    files.push(Generated { path, contents: Contents::Sections(vec![section]) });
     for (name, text) in reference::all() {
         files.push(Generated { path: format!("{REFERENCE}/{name}"), contents: Contents::Whole(text) });
     }

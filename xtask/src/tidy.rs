@@ -10,7 +10,8 @@ mod tree;
 
 use anyhow::{Result, bail};
 use checks::{
-    core_dependencies, core_purity, exceptions, hygiene, links, markers, modules, phrases, requirements, size,
+    core_dependencies, core_purity, exceptions, faults, hygiene, links, markers, modules, phrases,
+    requirements, size,
 };
 use std::fmt;
 use std::path::Path;
@@ -20,6 +21,7 @@ use tree::Tree;
 const CHECKS: &[fn(&Tree) -> Vec<Problem>] = &[
     core_purity::check,
     exceptions::check,
+    faults::check,
     hygiene::check,
     links::check,
     markers::check,

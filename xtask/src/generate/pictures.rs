@@ -5,12 +5,19 @@ mod chart;
 mod measured;
 mod retry;
 mod script;
+mod store_away;
 
 use crate::generate::measure::Measurements;
+use crate::generate::outage::Run;
 use algorithms::{
     concurrency, fixed_window, leaky_bucket, meter, penalty, quota, sliding_log, sliding_window, token_bucket,
 };
 use anyhow::Result;
+
+/// Returns the picture of the failure policies.
+pub(crate) fn store_away(runs: &[Run]) -> String {
+    store_away::chart(runs).svg()
+}
 
 /// Returns every picture as file name and SVG text.
 pub(crate) fn all(measurements: &Measurements) -> Result<Vec<(&'static str, String)>> {

@@ -3,6 +3,7 @@
 pub(super) mod core_dependencies;
 pub(super) mod core_purity;
 pub(super) mod exceptions;
+pub(super) mod faults;
 pub(super) mod hygiene;
 pub(super) mod links;
 pub(super) mod markers;

@@ -12,7 +12,7 @@ use tollgate::core::{
     SubjectHashers, Time,
 };
 use tollgate::engine::Engine;
-use tollgate::guard::Guarded;
+use tollgate::guard::{Guarded, PostCounts};
 use tollgate::ledger::{Ledger, Recorded};
 use tollgate::limiter::{BuildError, CheckError, Explanation};
 use tollgate::store::redis::RedisStore;
@@ -400,6 +400,7 @@ impl Gate {
             write_ledger(page, &ledger.status());
         }
         if let Backed::Redis(limiter) = &self.inner.limiter {
+            write_posts(page, &limiter.store().post_counts());
             let help = "Checks in flight to the store.";
             page.single(
                 "rate_limit_store_in_flight",
@@ -503,6 +504,19 @@ impl Backed {
             Backed::Redis(limiter) => Some(limiter.store().store().store().store.clone()),
         }
     }
+}
+
+fn write_posts(page: &mut Exposition, counts: &PostCounts) {
+    let PostCounts { posted_units, lost_units, waiting } = *counts;
+    let mut family = page.family(
+        "rate_limit_local_units_total",
+        Kind::Counter,
+        "Units that quotas and meters admitted without the store, by what became of them.",
+    );
+    family.sample(&[("outcome", "posted")], posted_units);
+    family.sample(&[("outcome", "lost")], lost_units);
+    let help = "Sums of units that quotas and meters admitted without the store, and that wait for it.";
+    page.single("rate_limit_local_sums_waiting", Kind::Gauge, help, waiting);
 }
 
 fn write_ledger(page: &mut Exposition, status: &WriterStatus) {

@@ -1,5 +1,7 @@
 //! Connections of the Redis store: failures, permissions, TLS and what remains after a drop.
 
+use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -323,4 +325,54 @@ fn a_restarted_server_is_reconnected_and_gets_its_scripts() {
         assert_eq!(first.answers[0].remaining, LIMIT - 1, "a restarted server has no data");
         clean(&server);
     }
+}
+
+#[test]
+fn many_stores_dial_a_broken_server_seldom_and_at_different_instants() {
+    const STORES: usize = 30;
+    const PART: Duration = Duration::from_millis(20);
+    let lasts = Duration::from_secs(2);
+    // It accepts connections and closes them, as a server does that has reached its limit.
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let runtime = runtime();
+    let began = Instant::now();
+    let dialled = std::thread::spawn(move || {
+        listener.set_nonblocking(true).unwrap();
+        let mut dialled = Vec::new();
+        while began.elapsed() < lasts {
+            match listener.accept() {
+                Ok(_) => dialled.push(began.elapsed()),
+                Err(_) => std::thread::sleep(Duration::from_micros(200)),
+            }
+        }
+        dialled
+    });
+    let limit = counting_limits(LIMIT, WINDOW).unwrap()[0];
+    let tasks: Vec<_> = (0..STORES)
+        .map(|_| {
+            let settings = RedisSettings::url(&url).unwrap().deadline(Duration::from_millis(20));
+            let _guard = runtime.enter();
+            let store = settings.open().unwrap();
+            runtime.spawn(async move {
+                while began.elapsed() < lasts {
+                    assert!(store.apply(&charge(limit, shared(), 1)).await.is_err());
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            })
+        })
+        .collect();
+    let dialled = dialled.join().unwrap();
+    tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+    // After the first attempts, which all begin at once.
+    let later: Vec<u128> = dialled.iter().filter(|at| **at > lasts / 10).map(|at| at.as_millis()).collect();
+    let parts: BTreeSet<u128> = later.iter().map(|at| at / PART.as_millis()).collect();
+    println!(
+        "{} dials of {STORES} stores in {lasts:?}, the later ones in {} parts of {PART:?}",
+        dialled.len(),
+        parts.len()
+    );
+    // Each store waits up to twice as long after each attempt, for a random part of that time.
+    assert!((STORES * 4..STORES * 20).contains(&dialled.len()), "{}", dialled.len());
+    assert!(parts.len() >= 30, "{parts:?}");
 }

@@ -43,6 +43,10 @@ impl<S: Store + Sync> Store for TimedStore<S> {
         self.store.generation()
     }
 
+    fn is_unapplied(&self, error: &StoreError) -> bool {
+        self.store.is_unapplied(error)
+    }
+
     fn now(&self) -> Time {
         self.store.now()
     }
