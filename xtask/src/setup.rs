@@ -79,6 +79,16 @@ const NEEDS: &[Need] = &[
     Need { probe: Probe::Tool(Tool::RedisPy), from: Source::Tool, why: "a Redis client for tests" },
     Need { probe: Probe::Tool(Tool::IoRedis), from: Source::Tool, why: "a Redis client for tests" },
     Need {
+        probe: Probe::Command(&["chromium", "--version"]),
+        from: Source::Debian(&["chromium"]),
+        why: "a browser for tests of the dashboard",
+    },
+    Need {
+        probe: Probe::Tool(Tool::Browser),
+        from: Source::Tool,
+        why: "drives the browser, and checks that pages are accessible",
+    },
+    Need {
         probe: Probe::Tool(Tool::Schemathesis),
         from: Source::Tool,
         why: "tests the HTTP API against its OpenAPI description",

@@ -1,4 +1,4 @@
-//! How rules treat a request, in words. The command `explain`, the API and the status page use the same words.
+//! How rules treat a request, in words. The command `explain`, the API and the dashboard use the same words.
 
 pub(crate) mod describe;
 pub(crate) mod json;

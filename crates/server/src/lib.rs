@@ -6,6 +6,7 @@
 mod access;
 mod cli;
 mod config;
+mod dashboard;
 #[doc(hidden)]
 pub mod drawing;
 mod explanation;

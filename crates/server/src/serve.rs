@@ -9,6 +9,7 @@ mod maintenance;
 mod observe;
 mod readiness;
 mod rules_in_force;
+mod sampler;
 mod server_state;
 mod store;
 
@@ -43,6 +44,7 @@ use listen::listener::Listener;
 use listen::tls::Tls;
 use listen::worker::{self, Worker};
 use maintenance::Maintenance;
+use observe::history::History;
 use observe::{AuthFailures, Capture, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
 use server_state::ServerState;
@@ -123,6 +125,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         prefixes: config.prefixes,
         others: fleet.is_some().then_some(others),
         evictions: shared_store.is_some().then_some(evictions),
+        history: History::default(),
         ending: CancellationToken::new(),
     });
     let comparing = fleet.map(|fleet| {
@@ -134,6 +137,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
         main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }
+    main.spawn(sampler::run(Arc::clone(&state)));
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {
         workers.push(Worker::start(number, listeners, &state, config.shutdown_timeout)?);

@@ -273,7 +273,7 @@ pub const SETTINGS: &[Setting] = &[
         "admin",
         Kind::Address,
         "(the http listener if it is on a loopback address, otherwise off)",
-        "Address of the control listener: control routes, metrics, health and the status page",
+        "Address of the control listener: control routes, metrics, health and the dashboard",
     ),
     setting(
         LISTENERS,

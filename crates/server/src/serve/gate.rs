@@ -21,6 +21,7 @@ use tollgate_database::WriterStatus;
 use tollgate_document::Source;
 
 use super::edge::auth::Caller;
+use super::observe::history::Sample;
 use super::observe::log::LogThrottle;
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
 use super::rules_in_force::fingerprint;
@@ -390,6 +391,11 @@ impl Gate {
     /// The ledger, if the server has one.
     pub(crate) fn ledger(&self) -> Option<&Ledger> {
         self.inner.ledger.as_ref()
+    }
+
+    /// Reads the counters for the history.
+    pub(crate) fn sample(&self, at_s: u64) -> Sample {
+        self.inner.recorder.sample(at_s)
     }
 
     /// Writes the metrics of checks, of the store and of the ledger.

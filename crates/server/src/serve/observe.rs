@@ -5,6 +5,7 @@ mod capture;
 mod counters;
 mod exposition;
 mod histogram;
+pub(crate) mod history;
 pub(crate) mod log;
 mod series;
 mod store_calls;
@@ -29,6 +30,7 @@ pub(crate) use auth_failures::AuthFailures;
 pub(crate) use capture::Capture;
 use counters::Counters;
 pub(crate) use exposition::{Exposition, Kind};
+use history::{Columns, Sample, Sums};
 use log::LogThrottle;
 use series::Table;
 pub(crate) use store_calls::StoreCalls;
@@ -54,6 +56,12 @@ pub(crate) struct Recorder {
     undecided: LogThrottle,
     samplers: Samplers,
     recent: RecentRefusals,
+}
+
+/// The indexes of `edges` after those of the transports. An admission in which the store answered counts in none of them.
+mod verdict {
+    pub(super) const REFUSED: usize = 4;
+    pub(super) const FALLBACK: usize = 5;
 }
 
 /// The indexes of `others`.
@@ -176,7 +184,11 @@ impl Recorder {
         if decision.degraded() {
             self.others.add(other::DEGRADED);
         }
+        if decision.source() == Source::Fallback {
+            self.edges.add(verdict::FALLBACK);
+        }
         if !decision.allowed() {
+            self.edges.add(verdict::REFUSED);
             self.recent.note(decision);
         }
         if !decision.allowed()
@@ -275,6 +287,23 @@ impl Recorder {
     pub(crate) fn throttled(&self, edge: Edge, admitted: bool) {
         self.edges.add(edge as usize);
         self.others.add(if admitted { other::THROTTLE_ALLOWED } else { other::THROTTLE_REFUSED });
+        if !admitted {
+            self.edges.add(verdict::REFUSED);
+        }
+    }
+
+    /// Reads the counters for the history.
+    pub(crate) fn sample(&self, at_s: u64) -> Sample {
+        let rules = self.rules.load().sums();
+        let checks: u64 = Edge::ALL.iter().map(|&edge| self.edges.sum(edge as usize)).sum();
+        let refused = self.edges.sum(verdict::REFUSED);
+        let undecided = self.others.sum(other::UNDECIDED);
+        let mut total: Sums = [0; Columns::COUNT];
+        // Not one instant: a check may be counted as refused before it is counted.
+        total[Columns::ALLOWED] = checks.saturating_sub(refused + undecided);
+        total[Columns::REFUSED] = refused;
+        total[Columns::FALLBACK] = self.edges.sum(verdict::FALLBACK);
+        Sample { at_s, total, rules, store: self.store.latencies.sums() }
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {

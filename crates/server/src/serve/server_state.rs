@@ -14,6 +14,7 @@ use super::fleet::Others;
 use super::gate::Gate;
 use super::listen::connections::Connections;
 use super::listen::tls::Tls;
+use super::observe::history::History;
 use super::observe::{AuthFailures, Exposition, Kind, log};
 use super::rules_in_force::RulesOrigin;
 use super::store::evictions::Evictions;
@@ -50,6 +51,8 @@ pub(crate) struct ServerState {
     pub(crate) others: Option<watch::Receiver<Others>>,
     /// Whether the store evicts keys; `None` if the store is not shared.
     pub(crate) evictions: Option<watch::Receiver<Evictions>>,
+    /// What happened lately.
+    pub(crate) history: History,
     /// Cancelled on shutdown: no new work is accepted, and requests in flight are answered.
     pub(crate) ending: CancellationToken,
 }

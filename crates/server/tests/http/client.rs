@@ -94,6 +94,17 @@ impl Client {
         while self.read_more() {}
     }
 
+    /// Reads until the received text has what is wanted, and returns it.
+    pub(crate) fn read_until(&mut self, is_enough: impl Fn(&str) -> bool) -> String {
+        loop {
+            let text = String::from_utf8_lossy(&self.rest).into_owned();
+            if is_enough(&text) {
+                return text;
+            }
+            assert!(self.read_more(), "the server closed the connection after {text}");
+        }
+    }
+
     /// Whether the received bytes are a response with this status, or nothing was received.
     pub(crate) fn has_status_or_nothing(&self, status: u16) -> bool {
         self.rest.is_empty() || self.rest.starts_with(format!("HTTP/1.1 {status} ").as_bytes())

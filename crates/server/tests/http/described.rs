@@ -26,7 +26,9 @@ fn the_description_lists_exactly_the_paths() {
     let (_serving, mut client) = served();
     let described = client.get("/openapi.json").json();
     let paths = described["paths"].as_object().expect("an object");
-    for (path, operations) in paths {
+    // The response of this path does not end.
+    const ENDLESS: &str = "/v1/events";
+    for (path, operations) in paths.iter().filter(|(path, _)| *path != ENDLESS) {
         for method in ["get", "post"] {
             let answer = if method == "get" { client.get(path) } else { client.post(path, "{}") };
             let is_there = operations.get(method).is_some();

@@ -5,6 +5,7 @@ mod bad_input;
 mod client;
 mod control;
 mod corpus;
+mod dashboard;
 mod described;
 mod holds;
 mod meters;

@@ -16,6 +16,8 @@ pub enum Tool {
     RedisPy,
     /// A widely used Redis client of Node.
     IoRedis,
+    /// Drives Debian's Chromium, and checks that pages are accessible.
+    Browser,
     /// Generates requests from an OpenAPI description and validates the responses.
     Schemathesis,
     /// Schemas of CycloneDX, a format of software bills of materials.
@@ -40,9 +42,10 @@ pub enum Tool {
 
 impl Tool {
     /// All tools.
-    pub const ALL: [Tool; 12] = [
+    pub const ALL: [Tool; 13] = [
         Tool::RedisPy,
         Tool::IoRedis,
+        Tool::Browser,
         Tool::Schemathesis,
         Tool::CycloneDx,
         Tool::Promtool,
@@ -60,6 +63,7 @@ impl Tool {
         match self {
             Tool::RedisPy => "redis-py",
             Tool::IoRedis => "ioredis",
+            Tool::Browser => "browser",
             Tool::Schemathesis => "schemathesis",
             Tool::CycloneDx => "cyclonedx",
             Tool::Promtool => "promtool",
@@ -85,7 +89,7 @@ impl Tool {
             Tool::RedisPy | Tool::CycloneDx | Tool::Grafana | Tool::XdsProtos => {
                 with_path("python3", "PYTHONPATH", folder)
             }
-            Tool::IoRedis => with_path("node", "NODE_PATH", folder.join("node_modules")),
+            Tool::IoRedis | Tool::Browser => with_path("node", "NODE_PATH", folder.join("node_modules")),
             Tool::Schemathesis => {
                 let mut command = with_path("python3", "PYTHONPATH", folder);
                 command.args(["-m", "schemathesis.cli"]);
@@ -113,6 +117,7 @@ impl Tool {
             Tool::Grafana => command.args(["-c", "import grafana_foundation_sdk.models.dashboard"]),
             Tool::XdsProtos => command.args(["-c", "import envoy.service.ratelimit.v3.rls_pb2"]),
             Tool::IoRedis => command.args(["-e", "require('ioredis')"]),
+            Tool::Browser => command.args(["-e", "require('playwright-core'), require.resolve('axe-core')"]),
             Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
             Tool::Traefik | Tool::Caddy => command.arg("version"),
             Tool::Nginx | Tool::HaProxy => command.arg("-v"),
@@ -134,6 +139,9 @@ impl Tool {
                 "python3 -m pip install --quiet --disable-pip-version-check --upgrade --target {folder} {package}"
             )
         };
+        let npm = |packages: &str| {
+            format!("npm install --silent --no-audit --no-fund --prefix {folder} {packages}")
+        };
         // Installing the packages would start services, so they are only unpacked.
         let debian = |packages: &str| {
             format!(
@@ -143,9 +151,8 @@ impl Tool {
         };
         let line = match self {
             Tool::RedisPy => pip("redis==8.1.0"),
-            Tool::IoRedis => {
-                format!("npm install --silent --no-audit --no-fund --prefix {folder} ioredis@6.0.0")
-            }
+            Tool::IoRedis => npm("ioredis@6.0.0"),
+            Tool::Browser => npm("playwright-core@1.65.1 axe-core@4.14.0"),
             Tool::Schemathesis => pip("schemathesis==4.32.5"),
             Tool::CycloneDx => pip("cyclonedx-python-lib==11.12.0"),
             Tool::Grafana => pip("'grafana-foundation-sdk==1769699379!11.6.0'"),

@@ -5,6 +5,7 @@
 
 mod body;
 mod error;
+mod event_stream;
 pub(crate) mod request_body;
 mod response;
 mod route;
@@ -29,6 +30,7 @@ use super::error::EdgeError;
 use crate::protocol::Protocol;
 use crate::serve::server_state::ServerState;
 use error::HttpError;
+use event_stream::ResponseBody;
 use response::HttpResponse;
 use route::Route;
 pub(crate) use surface::{Surface, is_loopback};
@@ -62,7 +64,10 @@ where
             if peer.is_for_health {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            phase.set(RequestPhase::Idle);
+            // A client that follows events sends nothing for hours.
+            if !matches!(response.body(), ResponseBody::Events(_)) {
+                phase.set(RequestPhase::Idle);
+            }
             turns.answered(if is_batch { turn::REQUESTS_MAX } else { 1 }).await;
             Ok::<HttpResponse, Infallible>(response)
         }

@@ -10,6 +10,7 @@ use tollgate::core::rules::{Rule, RuleSet, SubjectSelector};
 
 use super::counters::Counters;
 use super::exposition::{Exposition, Kind};
+use super::history::{Columns, Sums};
 use super::subjects::RuleSubjects;
 
 /// The result of a rule for one check.
@@ -31,12 +32,12 @@ const KINDS_MAX: usize = 32;
 pub(crate) struct Table {
     version: u64,
     by_index: Vec<Arc<Series>>,
-    by_id: HashMap<String, Arc<Series>>,
+    by_id: HashMap<Arc<str>, Arc<Series>>,
 }
 
 /// The counters of one rule. They continue under the same id when the rules are replaced.
 pub(crate) struct Series {
-    rule: String,
+    rule: Arc<str>,
     algorithm: &'static str,
     outcomes: Counters,
     /// By kind of subject, each by reason.
@@ -57,7 +58,7 @@ impl Table {
             known.filter(|known| known.is_like(&fresh)).map_or_else(|| Arc::new(fresh), Arc::clone)
         };
         let by_index: Vec<Arc<Series>> = rules.rules().iter().map(series).collect();
-        let by_id = by_index.iter().map(|series| (series.rule.clone(), Arc::clone(series))).collect();
+        let by_id = by_index.iter().map(|series| (Arc::clone(&series.rule), Arc::clone(series))).collect();
         Table { version, by_index, by_id }
     }
 
@@ -73,6 +74,11 @@ impl Table {
     /// The counters of every rule, in the order of the rules.
     pub(super) fn each(&self) -> impl Iterator<Item = &Series> {
         self.by_index.iter().map(|series| &**series)
+    }
+
+    /// What every rule has counted since the start.
+    pub(crate) fn sums(&self) -> Vec<(Arc<str>, Sums)> {
+        self.by_index.iter().map(|series| (Arc::clone(&series.rule), series.sums())).collect()
     }
 
     pub(crate) fn write(&self, page: &mut Exposition) {
@@ -140,7 +146,7 @@ impl Table {
 impl Series {
     fn new(rule: &Rule) -> Series {
         Series {
-            rule: rule.keyspace.rule().to_owned(),
+            rule: Arc::from(rule.keyspace.rule()),
             algorithm: rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name()),
             outcomes: Counters::default(),
             refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
@@ -152,6 +158,16 @@ impl Series {
     /// The id of the rule.
     pub(super) fn rule(&self) -> &str {
         &self.rule
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = [0; Columns::COUNT];
+        sums[Columns::ALLOWED] = self.outcomes.sum(0);
+        sums[Columns::REFUSED] = self.outcomes.sum(REFUSED);
+        sums[Columns::SHADOW_REFUSED] = self.outcomes.sum(SHADOW + REFUSED);
+        sums[Columns::FALLBACK] = self.outcomes.sum(FALLBACK) + self.outcomes.sum(FALLBACK + REFUSED);
+        sums[Columns::NEAR_LIMIT] = self.outcomes.sum(NEAR);
+        sums
     }
 
     fn is_like(&self, other: &Series) -> bool {

@@ -7,6 +7,7 @@ use tollgate::core::StoreError;
 
 use super::exposition::{Exposition, Kind};
 use super::histogram::Histogram;
+use super::history::LatencyCounts;
 use super::log::LogThrottle;
 
 /// The results of a call.
@@ -16,6 +17,7 @@ const OUTCOMES: [&str; 5] = ["ok", "transient", "misconfigured", "corrupt", "id_
 #[derive(Default)]
 pub(crate) struct StoreCalls {
     by_outcome: [Histogram; OUTCOMES.len()],
+    pub(super) latencies: LatencyCounts,
     failures: LogThrottle,
 }
 
@@ -29,6 +31,7 @@ impl StoreCalls {
             Some(StoreError::IdReused) => 4,
         };
         self.by_outcome[outcome].note(took);
+        self.latencies.note(took);
         // The caller gets the error of a reused id.
         if let Some(error) = error.filter(|error| !matches!(error, StoreError::IdReused))
             && let Some(suppressed) = self.failures.pass(1)

@@ -58,6 +58,14 @@ impl HttpError {
         error
     }
 
+    /// Only some browsers can follow the events at once.
+    pub(super) fn too_many_viewers() -> HttpError {
+        let detail = "too many clients follow the events of this server; close one, or read /v1/history";
+        let mut error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-viewers", detail);
+        error.field = Some((header::RETRY_AFTER, HeaderValue::from_static("5")));
+        error
+    }
+
     pub(super) fn wrong_method(route: Route) -> HttpError {
         let allowed = route.methods().allow();
         let detail = format!("this path takes {allowed}");

@@ -7,9 +7,10 @@ use tollgate::Decision;
 use tollgate::headers::Dialect;
 use tollgate::problem::MEDIA_TYPE;
 
+use super::event_stream::ResponseBody;
 use crate::reference;
 
-pub(super) type HttpResponse = Response<Full<Bytes>>;
+pub(super) type HttpResponse = Response<ResponseBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static(MEDIA_TYPE);
@@ -18,7 +19,7 @@ const PROBLEM: HeaderValue = HeaderValue::from_static(MEDIA_TYPE);
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 pub(super) fn new(status: StatusCode, media_type: HeaderValue, body: impl Into<Bytes>) -> HttpResponse {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(ResponseBody::Full(Full::new(body.into())));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     response

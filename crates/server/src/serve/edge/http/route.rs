@@ -3,6 +3,7 @@
 use http::Method;
 
 use crate::access::Scopes;
+use crate::dashboard::{self, Asset};
 use crate::serve::edge::auth::Needs;
 
 /// A path.
@@ -36,8 +37,10 @@ pub(super) enum Route {
     Health,
     Ready,
     OpenApi,
-    Status,
-    Style,
+    History,
+    Events,
+    /// A file of the dashboard.
+    Dashboard(&'static Asset),
 }
 
 /// The methods of a path.
@@ -83,9 +86,12 @@ impl Route {
             | Route::MeterAdd
             | Route::MeterSubtract
             | Route::Authorize => RouteKind::Check,
-            Route::Reset | Route::MeterReset | Route::Top | Route::Status | Route::Style => {
-                RouteKind::Control
-            }
+            Route::Reset
+            | Route::MeterReset
+            | Route::Top
+            | Route::History
+            | Route::Events
+            | Route::Dashboard(_) => RouteKind::Control,
             Route::Explain
             | Route::Rules
             | Route::Metrics
@@ -142,9 +148,9 @@ impl Route {
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
             "/openapi.json" => Route::OpenApi,
-            "/" => Route::Status,
-            "/status.css" => Route::Style,
-            _ => return None,
+            "/v1/history" => Route::History,
+            "/v1/events" => Route::Events,
+            _ => return dashboard::asset(path).map(Route::Dashboard),
         })
     }
 
@@ -178,8 +184,9 @@ impl Route {
             | Route::Health
             | Route::Ready
             | Route::OpenApi
-            | Route::Status
-            | Route::Style => Methods::Get,
+            | Route::History
+            | Route::Events
+            | Route::Dashboard(_) => Methods::Get,
         }
     }
 
@@ -205,9 +212,10 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::Status => Scopes::READ,
+            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events => Scopes::READ,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
-            Route::Health | Route::Ready | Route::OpenApi | Route::Style => return Needs::Nothing,
+            // The files of the dashboard hold no data; the token form is one of them.
+            Route::Health | Route::Ready | Route::OpenApi | Route::Dashboard(_) => return Needs::Nothing,
         })
     }
 }

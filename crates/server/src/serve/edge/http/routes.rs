@@ -3,12 +3,12 @@
 mod authorize;
 mod charges;
 mod check;
+mod dashboard;
 mod explain;
 mod follow_up;
 mod holds;
 mod meters;
 mod pages;
-mod status_page;
 mod top;
 
 use http::request::Parts;
@@ -57,8 +57,9 @@ pub(super) async fn respond(
         Route::Metrics => Ok(pages::metrics(state)),
         Route::Explain => explain::explain(body, state).await,
         Route::OpenApi => Ok(pages::openapi()),
-        Route::Status => Ok(status_page::page(state)),
-        Route::Style => Ok(status_page::style()),
+        Route::History => dashboard::history(parts, state),
+        Route::Events => dashboard::events(parts, state),
+        Route::Dashboard(asset) => Ok(dashboard::asset(asset)),
     }
 }
 

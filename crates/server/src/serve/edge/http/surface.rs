@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn control_routes_are_never_served_on_a_public_listener() {
         const HOST: [(&str, &str); 1] = [("host", "localhost")];
-        for route in [Route::Reset, Route::Status, Route::Style] {
+        let page = Route::of("/").expect("the dashboard");
+        for route in [Route::Reset, Route::History, Route::Events, page] {
             assert_eq!(status_of(on_public(), route, &HOST), 404, "{route:?}");
             assert_eq!(status_of(on_loopback(), route, &HOST), 200, "{route:?}");
             assert_eq!(status_of(Surface::CONTROL, route, &HOST), 200, "{route:?}");

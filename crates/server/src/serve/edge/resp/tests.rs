@@ -18,6 +18,7 @@ use crate::reference::References;
 use crate::serve::edge::auth::AccessPolicy;
 use crate::serve::gate::{Backed, Gate};
 use crate::serve::listen::connections::{ConnectionLimits, Connections};
+use crate::serve::observe::history::History;
 use crate::serve::observe::{AuthFailures, Recorder};
 use crate::serve::rules_in_force::RulesOrigin;
 use crate::serve::store::work_share::WorkShares;
@@ -56,6 +57,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
         prefixes: Prefixes::default(),
         others: None,
         evictions: None,
+        history: History::default(),
         ending: CancellationToken::new(),
     })
 }

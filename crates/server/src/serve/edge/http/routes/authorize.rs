@@ -19,6 +19,7 @@ use tollgate::problem::Problem;
 use crate::serve::edge::auth::{Caller, Peer};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::http::error::HttpError;
+use crate::serve::edge::http::event_stream::ResponseBody;
 use crate::serve::edge::http::response::{self, HttpResponse, NO_STORE};
 use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::{CheckRequest, NAME_BYTES_MAX, RequestError, VALUE_BYTES_MAX};
@@ -61,7 +62,7 @@ pub(super) async fn authorize(
     let decision = state.gate.check(origin, request.request()).finish().await?;
     let reference = state.gate.reference(&decision);
     let mut response = match Problem::of_refusal(&decision) {
-        None => HttpResponse::new(Full::new(Bytes::new())),
+        None => HttpResponse::new(ResponseBody::Full(Full::new(Bytes::new()))),
         Some(problem) => {
             let own = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
             let document = with_reference(problem.to_json(), reference.as_deref());

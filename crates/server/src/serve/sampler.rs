@@ -1,0 +1,39 @@
+//! Reads the counters once per second, for the history and for the browsers that follow it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval};
+use tollgate::{Clock, SystemClock};
+
+use super::observe::history::SAMPLE_EVERY;
+use super::readiness::readiness;
+use super::server_state::ServerState;
+
+/// Samples until the server shuts down.
+pub(crate) async fn run(state: Arc<ServerState>) {
+    let mut ticks = interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            () = state.ending.cancelled() => break,
+            _ = ticks.tick() => sample(&state),
+        }
+    }
+}
+
+fn sample(state: &ServerState) {
+    let now = SystemClock.now();
+    state.history.note(&state.gate.sample(now.us() / 1_000_000));
+    if state.history.has_viewers() {
+        state.history.publish(event(state));
+    }
+}
+
+/// The latest second and the state of the server, in the form of server-sent events. Written once for all viewers.
+pub(crate) fn event(state: &ServerState) -> Bytes {
+    let (_, server) = readiness(state);
+    let event = json!({ "second": state.history.latest_second(), "server": server });
+    Bytes::from(format!("data: {event}\n\n"))
+}
