@@ -227,8 +227,8 @@ impl<'r> Plan<'r> {
         Plan::settling(item, mark, nonce, charged_at, life)
     }
 
-    /// Returns the Plan that settles one charge, once: a refund of what was too much, or a record of what was too little.
-    /// Both have the id of the [return](Plan::returning), so that a charge is either returned or settled.
+    /// Returns the Plan that settles one charge, once: a refund of what was too much, a record of what was too little, or
+    /// a credit of no units, which only closes the receipt. All have the id of the [return](Plan::returning), so that a charge is either returned or settled.
     pub fn settling(
         item: Item<'r>,
         mark: Mark,
@@ -241,12 +241,12 @@ impl<'r> Plan<'r> {
     }
 
     /// Returns the Plan that reads the answer to an earlier return of the same charge by another operation: by a refund if
-    /// this Plan records, or by a record if it refunds. It writes nothing. `None` if this Plan is no return.
+    /// this Plan records, or by a record if it refunds or closes. It writes nothing. `None` if this Plan is no return.
     pub fn other_return(&self) -> Option<Plan<'r>> {
         let request_id = self.request_id.filter(|id| id.charged_at.is_some())?;
         let item = self.items.first()?;
         let operation = match item.operation {
-            Operation::Refund { .. } => Operation::Record { cost: 0 },
+            Operation::Refund { .. } | Operation::Credit { .. } => Operation::Record { cost: 0 },
             Operation::Record { .. } => Operation::Refund { mark: Mark::None, cost: 0, amount: 0 },
             _ => return None,
         };

@@ -45,6 +45,16 @@ const WINDOW: &str = "{ id: window, per: user, limit: { fixed-window: 100/d } }"
 const BUCKET: &str = "{ id: bucket, per: user, limit: { token-bucket: 100/100s } }";
 const QUOTA: &str = "{ id: quota, per: user, limit: { quota: 100/1d, period: rolling } }";
 const REQUESTS: &str = "{ id: requests, per: user, limit: { fixed-window: 10/d }, cost: 1 }";
+/// A limit of 100 under every algorithm that takes refunds. None gives units back within the test.
+const LIMITS: [&str; 7] = [
+    "{ fixed-window: 100/d }",
+    "{ sliding-window: 100/d }",
+    "{ sliding-window: 100/d, buckets: 96 }",
+    "{ sliding-log: 100/d }",
+    "{ token-bucket: 1/d, burst: 100 }",
+    "{ meter: 100 }",
+    "{ quota: 100/month, zone: UTC }",
+];
 const LEASES: &str = "{ id: leases, per: user, limit: { concurrency: 2, lease: 10s } }";
 
 mod records {
@@ -138,13 +148,17 @@ mod settlements {
 
     #[test]
     fn a_settlement_at_the_held_sum_closes_the_receipts() {
-        let limiter = limiter(&[QUOTA, WINDOW]);
-        let hold = limiter.reserve(user().cost(8), HOLD).unwrap();
-        let receipts = hold.receipts();
-        hold.settle(8).unwrap();
-        limiter.settle_receipts(&receipts, 2).unwrap();
-        limiter.settle_receipts(&receipts, 30).unwrap();
-        assert_eq!(counted(&limiter), [8, 8]);
+        for limit in LIMITS {
+            let limiter = limiter(&[QUOTA, &format!("{{ id: r, per: user, limit: {limit} }}")]);
+            let hold = limiter.reserve(user().cost(8), HOLD).unwrap();
+            let receipts = hold.receipts();
+            let settled = hold.settle(8).unwrap();
+            assert!(settled.iter().all(|settled| settled.amount == Ok(0)), "{limit}: {settled:?}");
+            limiter.settle_receipts(&receipts, 2).unwrap();
+            limiter.settle_receipts(&receipts, 30).unwrap();
+            limiter.refund_receipts(&receipts).unwrap();
+            assert_eq!(counted(&limiter), [8, 8], "{limit}");
+        }
     }
 
     #[test]
@@ -196,6 +210,34 @@ mod extensions {
         // Half a unit has drained since the first charge.
         let bucket = hold.settle(0).unwrap().into_iter().find(|returned| returned.rule == "bucket").unwrap();
         assert_eq!((bucket.amount, counted(&limiter)), (Ok(50), vec![0, 0]));
+    }
+
+    /// A holder that keeps the receipts from before each extension, and returns all of them in any order.
+    #[test]
+    fn earlier_receipts_of_an_extended_reservation_give_nothing_back_twice() {
+        for (limit, seed) in LIMITS.iter().flat_map(|limit| (0..24_usize).map(move |seed| (limit, seed))) {
+            let limiter = limiter(&[&format!("{{ id: r, per: user, limit: {limit} }}")]);
+            limiter.record(user().cost(50)).unwrap();
+            let hold = limiter.reserve(user().cost(10), HOLD).unwrap();
+            let mut kept = vec![hold.receipts()];
+            for number in 0..3 {
+                let id = format!("e-{number}");
+                let extension = limiter.extend_receipts(&kept[number], 5, HOLD, Some(&id)).unwrap();
+                assert!(extension.allowed && extension.receipts.len() <= 2, "{limit}: {extension:?}");
+                kept.push(extension.receipts);
+            }
+            assert_eq!(counted(&limiter), [75], "{limit}");
+            // One of the 24 orders.
+            let mut left = seed;
+            for choices in (1..=kept.len()).rev() {
+                let receipts = kept.remove(left % choices);
+                left /= choices;
+                limiter.cancel_receipts(&receipts).unwrap();
+                let used = counted(&limiter)[0];
+                assert!(used >= 50, "{limit}, order {seed}: {} units were minted", 50 - used);
+            }
+            drop(hold);
+        }
     }
 
     #[test]

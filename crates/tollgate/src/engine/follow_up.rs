@@ -201,13 +201,15 @@ impl<S: Store> Engine<S> {
             let item = Item::new(charge.key, charge.limit, operation(&charge)?);
             let item = Item { ledger: charge.ledger, ..item };
             let plan = match item.operation {
-                Operation::Refund { .. } | Operation::Record { .. } => Plan::settling(
-                    item,
-                    charge.mark,
-                    charge.nonce,
-                    charge.charged_at,
-                    self.inner.receipt_life,
-                ),
+                Operation::Refund { .. } | Operation::Record { .. } | Operation::Credit { .. } => {
+                    Plan::settling(
+                        item,
+                        charge.mark,
+                        charge.nonce,
+                        charge.charged_at,
+                        self.inner.receipt_life,
+                    )
+                }
                 // The token of a lease or reservation identifies it.
                 _ => Plan::of(item),
             };
@@ -338,7 +340,12 @@ const fn charge_of<'k>((keyspace, receipt): &'k (Keyspace, &Receipt)) -> Charge<
     }
 }
 
-/// The operation that gives back up to `amount` units of a charge.
+/// The operation that gives back up to `amount` units of a charge. Without units it only closes the receipt.
 fn undo(charge: &Charge<'_>, amount: u64) -> Operation {
-    charge.mark.undo_partial(charge.cost, amount, &charge.limit)
+    match charge.mark {
+        Mark::Held { .. } => charge.mark.undo_partial(charge.cost, amount, &charge.limit),
+        // Some limits decline a refund of no units, and a return that was declined is not remembered.
+        _ if amount == 0 => Operation::Credit { cost: 0 },
+        mark => mark.undo_partial(charge.cost, amount, &charge.limit),
+    }
 }

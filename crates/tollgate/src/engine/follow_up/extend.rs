@@ -7,7 +7,7 @@ use tollgate_core::{
     StoreError, Time, Verdict,
 };
 
-use super::{Charge, FollowUpError, charge_of, opened};
+use super::{Charge, FollowUpError, charge_of, opened, undo};
 use crate::engine::{CheckError, Engine, nonces};
 
 /// The answer to an extension of a reservation.
@@ -26,6 +26,9 @@ pub struct Extension {
     /// everything before it, at the time of the first charge. So an extension that is followed by another one is given
     /// back as if it had been charged at the beginning: a bucket has drained more since then, and an earlier window may
     /// have ended. That gives back less, never more.
+    ///
+    /// The receipt of an extension that is followed by another one is closed, so that earlier receipts of the reservation
+    /// do not give it back a second time. If the store does not confirm this, the receipt stays, as a third one.
     pub receipts: Vec<Receipt>,
     /// Whether the reservation was raised before under the same request id.
     pub replayed: bool,
@@ -114,7 +117,61 @@ impl<S: Store> Engine<S> {
             Err(error) => return Err(error.into()),
         };
         let nonce = nonces::nonce_of_request(hasher.subject([("nonce of an extension", id)]), outcome.now);
-        Ok(conclude(receipts, &charges, &plan, &outcome, nonce))
+        let mut extension = conclude(&plan, &outcome, receipts);
+        if extension.allowed {
+            extension.receipts = self.raise_all(receipts, &charges, &plan, &outcome, nonce).await;
+        }
+        Ok(extension)
+    }
+
+    /// The receipts after an admitted extension.
+    async fn raise_all(
+        &self,
+        receipts: &[Receipt],
+        charges: &[Charge<'_>],
+        plan: &Plan<'_>,
+        outcome: &Outcome,
+        nonce: Nonce,
+    ) -> Vec<Receipt> {
+        let mut raised = receipts.to_vec();
+        for (item, answer) in plan.items().iter().zip(&outcome.answers) {
+            if !answer.is_admitted() || answer.mark == Mark::None {
+                continue;
+            }
+            let same = |charge: &Charge<'_>| charge.key.fingerprint() == item.key.fingerprint();
+            let mut of_key = (0..charges.len()).filter(|index| same(&charges[*index]));
+            let Some(first) = of_key.next() else { continue };
+            let more = item.operation.cost().unwrap_or(0);
+            if let Mark::Held { .. } = answer.mark {
+                let receipt = &mut raised[first];
+                (receipt.cost, receipt.mark) = (receipt.cost.saturating_add(more), answer.mark);
+                continue;
+            }
+            for other in of_key {
+                if let Some(left) = self.close(&charges[other]).await {
+                    raised[first].cost = raised[first].cost.saturating_add(left);
+                    raised[other].cost = 0;
+                }
+            }
+            let (mark, charged_at) = (answer.mark, outcome.now);
+            raised.push(Receipt { cost: more, mark, charged_at, nonce, ..raised[first].clone() });
+        }
+        raised.retain(|receipt| receipt.cost > 0);
+        raised
+    }
+
+    /// Closes the receipt of an earlier extension: it gives nothing back from now on. Returns the units that it has not given
+    /// back, or `None` if it may still give something back.
+    async fn close(&self, charge: &Charge<'_>) -> Option<u64> {
+        let plans = self.plans(std::iter::once(*charge), |charge| Some(undo(charge, 0)));
+        // Without an answer it stays open. The next extension tries it again.
+        let returned = self.follow_up_each(&plans).await.ok()?;
+        match returned.first()?.amount {
+            Ok(given) => Some(charge.cost.saturating_sub(given)),
+            // It can never give anything back again.
+            Err(Decline::ReceiptExpired | Decline::ResetSince) => Some(charge.cost),
+            Err(_) => None,
+        }
     }
 }
 
@@ -128,13 +185,8 @@ fn extension(charge: &Charge<'_>, more: u64, hold: Span) -> Option<Operation> {
     }
 }
 
-fn conclude(
-    receipts: &[Receipt],
-    charges: &[Charge<'_>],
-    plan: &Plan<'_>,
-    outcome: &Outcome,
-    nonce: Nonce,
-) -> Extension {
+/// The answer of the rules. The receipts are those of before.
+fn conclude(plan: &Plan<'_>, outcome: &Outcome, receipts: &[Receipt]) -> Extension {
     let answered = || plan.items().iter().zip(&outcome.answers);
     let rules = answered().map(|(item, answer)| RuleExtension::new(item, answer, outcome.now)).collect();
     let declined = answered().find_map(|(item, answer)| match answer.verdict {
@@ -144,41 +196,7 @@ fn conclude(
         _ => None,
     });
     let allowed = answered().all(|(item, answer)| answer.is_admitted() || !item.blocking);
-    let mut extended = receipts.to_vec();
-    if allowed {
-        for (item, answer) in
-            answered().filter(|(_, answer)| answer.is_admitted() && answer.mark != Mark::None)
-        {
-            let same = |charge: &Charge<'_>| charge.key.fingerprint() == item.key.fingerprint();
-            let of_key: Vec<usize> = (0..charges.len()).filter(|index| same(&charges[*index])).collect();
-            raise(&mut extended, &of_key, item, answer, (outcome.now, nonce));
-        }
-        extended.retain(|receipt| receipt.cost > 0);
-    }
-    Extension { allowed, declined, rules, receipts: extended, replayed: outcome.replayed }
-}
-
-/// Adds an admitted extension to the receipts of its key, which are at these indexes. Receipts of cost 0 are left over.
-fn raise(
-    receipts: &mut Vec<Receipt>,
-    of_key: &[usize],
-    item: &Item<'_>,
-    answer: &Answer,
-    (now, nonce): (Time, Nonce),
-) {
-    let more = item.operation.cost().unwrap_or(0);
-    let Some((&first, others)) = of_key.split_first() else { return };
-    if let Mark::Held { .. } = answer.mark {
-        let receipt = &mut receipts[first];
-        (receipt.cost, receipt.mark) = (receipt.cost.saturating_add(more), answer.mark);
-        return;
-    }
-    for &other in others {
-        let cost = std::mem::take(&mut receipts[other].cost);
-        receipts[first].cost = receipts[first].cost.saturating_add(cost);
-    }
-    let last = Receipt { cost: more, mark: answer.mark, charged_at: now, nonce, ..receipts[first].clone() };
-    receipts.push(last);
+    Extension { allowed, declined, rules, receipts: receipts.to_vec(), replayed: outcome.replayed }
 }
 
 impl RuleExtension {
