@@ -70,6 +70,9 @@ pub(crate) struct Options {
     /// Few keys, two rounds, a quick build: shows that the bench works, and writes nothing.
     #[arg(long, conflicts_with_all = ["rounds", "again"])]
     quick: bool,
+    /// Measure what the layers before Redis save instead, and print it.
+    #[arg(long, conflicts_with_all = ["suite", "rounds", "again"])]
+    layers: bool,
     /// Measure nothing; write page and pictures again from the last run on this machine.
     #[arg(long)]
     again: bool,
@@ -77,6 +80,9 @@ pub(crate) struct Options {
 
 /// Measures and prints; writes the page unless the run was quick.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    if options.layers {
+        return layers(root, options.quick);
+    }
     let all = Suite::value_variants();
     let suites = if options.suite.is_empty() { all } else { &options.suite };
     for &suite in suites {
@@ -99,6 +105,22 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             std::fs::write(&kept, &json).with_context(|| format!("cannot write {}", kept.display()))?;
             write(root, suite, &report, &summary)?;
         }
+    }
+    Ok(())
+}
+
+/// Measures the layers with a release build; a quick run uses the build of the tests.
+fn layers(root: &Path, quick: bool) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--locked", "-p", "tollgate-testkit", "--example", "load_off_redis"]);
+    if quick {
+        command.args(["--", "--quick"]);
+    } else {
+        command.arg("--release");
+    }
+    let run = command.current_dir(root).status().context("cannot run cargo")?;
+    if !run.success() {
+        bail!("the layers missed a target: {run}");
     }
     Ok(())
 }

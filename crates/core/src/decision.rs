@@ -282,7 +282,7 @@ impl PlanDecision {
         {
             self.delay_ms = if allowed { rule.delay_ms() } else { 0 };
             (self.source, self.degraded) = (rule.source(), allowed && rule.is_unlimited());
-            (self.headline, self.exactness) = (Some(0), rule.by.exactness(&item.limit));
+            (self.headline, self.exactness) = (Some(0), exactness_of(rule, item));
             return;
         }
         let mut headline: Option<(usize, HeadlineRank)> = None;
@@ -295,7 +295,7 @@ impl PlanDecision {
             if !rule.blocking {
                 continue;
             }
-            exactness = exactness.max(rule.by.exactness(&item.limit));
+            exactness = exactness.max(exactness_of(rule, item));
             degraded |= rule.is_unlimited();
             if rule.allowed != allowed {
                 continue;
@@ -373,6 +373,13 @@ impl RuleOutcome {
     fn wait(&self) -> RetryAfter {
         self.numbers.map_or(RetryAfter::Ms(0), |numbers| numbers.retry_after)
     }
+}
+
+/// What one rule's answer guarantees. A shard refuses while another one may still have room.
+#[inline]
+fn exactness_of(rule: &RuleOutcome, item: &Item<'_>) -> Exactness {
+    let exactness = rule.by.exactness(&item.limit);
+    if item.shard.is_some() { exactness.max(Exactness::Conservative) } else { exactness }
 }
 
 // Never inlined: otherwise the compiler divides every time and selects the result afterwards.

@@ -2,6 +2,7 @@
 
 pub mod error;
 mod numbers;
+pub mod part;
 pub mod room;
 pub mod share;
 

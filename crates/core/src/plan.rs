@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::decision::OnFailure;
 use crate::key::{HoldKey, Key, Subject};
 use crate::limit::Limit;
+use crate::limit::part::Shard;
 use crate::plan::answer::{Answer, Decline, Verdict};
 use crate::plan::layers::Layers;
 use crate::plan::operation::{Mark, Operation, Token};
@@ -65,6 +66,10 @@ pub struct Item<'r> {
     pub slices: Option<SliceHold>,
     /// How the ledger records its charges. `None` if it does not.
     pub ledger: Option<Recording>,
+    /// Which part of the rule's limit this is. `None` if the rule is not sharded. Key and limit are those of the shard.
+    pub shard: Option<Shard>,
+    /// Whether the subject is anonymous: known only by its address. Its state in a remote store is kept without a margin.
+    pub is_anonymous: bool,
 }
 
 /// Why an item cannot be part of a Plan.
@@ -105,6 +110,14 @@ pub enum PlanError {
     NotPermitted {
         /// The rule.
         rule: String,
+    },
+    /// The limit of a sharded rule has fewer units than shards, or cannot be divided.
+    #[error("rule {rule:?}: its limit cannot be divided into {shards} shards")]
+    NotDivisible {
+        /// The rule.
+        rule: String,
+        /// The number of shards.
+        shards: u64,
     },
     /// A check and a follow-up in one Plan.
     #[error("rule {rule:?}: mixed plan; send checks and follow-ups in separate plans")]
@@ -196,6 +209,23 @@ impl<'r> Plan<'r> {
         let mixed =
             self.items.first().is_some_and(|first| first.asks_for_admission() != item.asks_for_admission());
         mixed.then_some(ItemFault::Mixed)
+    }
+
+    /// Counts items under other keys. `other` returns the key that replaces that of an item. Of several items that get the same
+    /// key, the first stays.
+    pub fn replace_keys(&mut self, mut other: impl FnMut(&Item<'r>) -> Option<Key<'r>>) {
+        let mut replaced: SmallVec<[u128; INLINE]> = SmallVec::new();
+        self.items.retain(|item| {
+            let Some(key) = other(item) else { return true };
+            item.key = key;
+            item.ip_subjects_max = None;
+            item.is_anonymous = false;
+            let is_new = !replaced.contains(&key.fingerprint());
+            if is_new {
+                replaced.push(key.fingerprint());
+            }
+            is_new
+        });
     }
 
     /// Removes all items and the request id.
@@ -385,6 +415,8 @@ impl<'r> Item<'r> {
             ip_subjects_max: None,
             slices: None,
             ledger: None,
+            shard: None,
+            is_anonymous: false,
         }
     }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::future::Future;
 
 use crate::decision::exactness::Exactness;
+use crate::plan::layers::LayerView;
 use crate::plan::{Outcome, Plan};
 use crate::state::CorruptState;
 use crate::time::Time;
@@ -20,6 +21,16 @@ pub trait Store {
 
     /// Notes that a failure policy admitted the Plan instead of this store. A store that records admissions appends it.
     fn note_policy_answer(&self, _plan: &Plan<'_>, _outcome: &Outcome) {}
+
+    /// Replaces the keys of anonymous subjects beyond the cap of their rule by that of its overflow subject. A store that keeps
+    /// such caps itself changes nothing.
+    fn place_subjects(&self, _plan: &mut Plan<'_>) {}
+
+    /// Returns what the layers before this store would do with each item of a Plan of charges, and changes nothing. Empty if
+    /// there are no layers.
+    fn view_layers(&self, _plan: &Plan<'_>) -> Vec<(usize, LayerView)> {
+        Vec::new()
+    }
 
     /// Returns how much its answer to this Plan may differ from that of one atomic step.
     fn exactness(&self, _plan: &Plan<'_>) -> Exactness {

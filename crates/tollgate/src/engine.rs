@@ -32,7 +32,7 @@ use tollgate_document::Source;
 pub use acquire::AcquireError;
 pub use check_error::CheckError;
 pub use decision::{Decision, RuleDecision};
-pub use explain::{Account, Counted, ExplainedNumbers, Explanation, Reason, RuleExplanation};
+pub use explain::{Account, Counted, ExplainedNumbers, Explanation, Reason, RuleExplanation, layer_sentence};
 pub use follow_up::{
     Actual, Extension, FollowUpError, MeterSum, MeterValue, Recorded, Returned, RuleExtension, RuleRecord,
     RuleUsage,
@@ -81,6 +81,11 @@ impl<S> Inner<S> {
             None => self.tokens.next(),
             Some(id) => Token(self.hashers.current().subject([("token of a request", id)]).to_u128()),
         }
+    }
+
+    /// Random bits that choose a shard.
+    fn new_seed(&self) -> u64 {
+        self.tokens.next().0 as u64
     }
 }
 
@@ -131,6 +136,9 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
         if rules.takes_leases() && request.token == Token::NONE {
             request.token = engine.token_for(&request);
         }
+        if rules.has_shards() && request.seed == 0 {
+            request.seed = engine.new_seed();
+        }
         CheckInProgress { engine, request, intent, now, corrected: false }
     }
 
@@ -165,6 +173,7 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
             Intent::Look => plan.peek_status(),
             Intent::Reserve { hold } => plan.reserve(hold),
         }
+        self.engine.store.place_subjects(plan);
         if let (Some(id), Intent::Charge | Intent::Reserve { .. }) = (self.request.id, self.intent) {
             let id = self.engine.hashers.current().subject([("request", id)]);
             plan.set_request_id(id, self.engine.horizon, active.text_hash);
@@ -375,5 +384,7 @@ pub(crate) fn poll_ready<F: Future>(future: F) -> F::Output {
     }
 }
 
+#[cfg(test)]
+mod shard_tests;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,8 @@
 //! 4. the store answers, and the limiters in this process follow its numbers (`local_limiters.rs`);
 //! 5. if it does not answer, the failure policy of each rule does (`tollgate_core::plan::failure`).
 //!
+//! Before them, `subject_cap.rs` counts anonymous subjects beyond the cap of their rule under its overflow subject.
+//!
 //! A layer fills `by` of its answers, from which the decision gets its source and its class. Time comes from the store's
 //! clock, as far as it is known here, and from a monotonic clock that a simulation can replace.
 //!
@@ -22,12 +24,14 @@ mod posting;
 mod prefilter;
 mod refusal_memory;
 mod slices;
+mod subject_cap;
 
 use std::sync::Arc;
 
 use tollgate_core::decision::exactness::Exactness;
 use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::plan::failure::answer_by_policies;
+use tollgate_core::plan::layers::LayerView;
 use tollgate_core::{Outcome, Plan, Store, StoreError, Time};
 
 pub use fleet_size::FleetSize;
@@ -39,11 +43,13 @@ use prefilter::Prefilter;
 use refusal_memory::RefusalMemory;
 pub use slices::SliceCounts;
 use slices::Slices;
+use subject_cap::SubjectCap;
 
 /// A store with layers that answer before it, and failure policies that answer instead of it.
 pub struct Guarded<S> {
     store: S,
     clock: MonotonicClock,
+    cap: SubjectCap,
     prefilter: Prefilter,
     refusals: Option<RefusalMemory>,
     slices: Slices,
@@ -58,6 +64,8 @@ pub struct LayerCounts {
     pub prefilter: u64,
     /// Refused by the refusal memory.
     pub memory: u64,
+    /// Operations that were counted under an overflow subject.
+    pub overflowed: u64,
 }
 
 impl<S> Guarded<S> {
@@ -66,6 +74,7 @@ impl<S> Guarded<S> {
         Guarded {
             store,
             clock: MonotonicClock::default(),
+            cap: SubjectCap::default(),
             prefilter: Prefilter::new(),
             refusals: None,
             slices: Slices::new(Arc::clone(&fleet)),
@@ -107,6 +116,7 @@ impl<S> Guarded<S> {
         LayerCounts {
             prefilter: self.prefilter.refused(),
             memory: self.refusals.as_ref().map_or(0, RefusalMemory::repeated),
+            overflowed: self.cap.overflowed(),
         }
     }
 
@@ -165,6 +175,7 @@ impl<S: Store + Sync> Guarded<S> {
                     refusals.after(plan, &outcome, sent);
                 }
                 self.local.follow(plan, &outcome);
+                self.cap.follow(plan, &outcome);
                 // A slice answers while the store is away, too.
                 if outcome.answers.iter().any(|answer| answer.by == AnsweredBy::Store) {
                     self.posting.store_answered();
@@ -188,6 +199,7 @@ impl<S: Store + Sync> Guarded<S> {
         self.forget(plan);
         if let Ok(outcome) = &done {
             self.local.follow(plan, outcome);
+            self.cap.follow(plan, outcome);
             self.posting.store_answered();
         }
         done
@@ -208,6 +220,24 @@ impl<S: Store + Sync> Store for Guarded<S> {
         self.slices.follow(plan);
         self.store.apply_unawaited(plan);
         self.forget(plan);
+    }
+
+    fn place_subjects(&self, plan: &mut Plan<'_>) {
+        if plan.items().iter().any(|item| item.ip_subjects_max.is_some()) {
+            self.cap.place(plan, self.store.now());
+        }
+    }
+
+    fn view_layers(&self, plan: &Plan<'_>) -> Vec<(usize, LayerView)> {
+        let mut views = self.prefilter.view(plan, || self.store.now());
+        if let Some(refusals) = &self.refusals {
+            views.extend(refusals.view(plan, self.clock.now()));
+        }
+        if Slices::serve(plan, &self.store) {
+            views.extend(self.slices.view(plan));
+        }
+        views.sort_by_key(|(index, _)| *index);
+        views
     }
 
     /// Conservative for rules with slices: other servers may hold units that they have not spent.

@@ -109,6 +109,7 @@ impl<'a> Request<'a> {
             token: self.token,
             id: self.id,
             permitted_rules: self.permitted_rules,
+            seed: 0,
         }
     }
 }
@@ -204,7 +205,8 @@ impl<'a> From<&'a Attributes<'_>> for Request<'a> {
 impl<'a> From<rules::Request<'a>> for Request<'a> {
     #[inline]
     fn from(request: rules::Request<'a>) -> Request<'a> {
-        let rules::Request { attributes, cost, states_cost, token, id, permitted_rules } = request;
+        // Every check draws its own seed.
+        let rules::Request { attributes, cost, states_cost, token, id, permitted_rules, seed: _ } = request;
         Request { attributes: Held::Elsewhere(attributes), cost, states_cost, token, id, permitted_rules }
     }
 }

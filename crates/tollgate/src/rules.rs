@@ -14,6 +14,7 @@ mod postpaid;
 pub mod presets;
 mod renamed_keys;
 mod resolve;
+mod shards;
 mod slices;
 
 use tollgate_core::rules::{RuleLimit, RuleSet};

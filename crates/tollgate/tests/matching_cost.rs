@@ -120,6 +120,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         cost: Cost::FromRequest,
         postpaid: false,
         slices: None,
+        shards: None,
         ledger: None,
         on_failure: FailurePolicy::default(),
         layers: Layers::default(),

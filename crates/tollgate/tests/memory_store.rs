@@ -280,6 +280,32 @@ rules:
 }
 
 #[test]
+fn expired_state_of_an_anonymous_subject_is_removed_after_a_second_and_of_others_after_a_minute() {
+    let clock = clock();
+    let limiter = LocalLimiter::builder()
+        .rules_yaml(
+            "version: 1
+rules:
+  - { id: r, per: [user | ip], limit: { token-bucket: 1/s, burst: 10 } }
+",
+        )
+        .clock(clock)
+        .build()
+        .unwrap();
+    let charge = |name, value| limiter.check(tollgate::Request::from([(name, value)]).cost(10)).unwrap();
+    assert!(charge("ip", "192.0.2.1").allowed() && charge("user", "u").allowed());
+    let keys_after = |wait| {
+        clock.advance(wait);
+        limiter.sweep();
+        limiter.keys().keys
+    };
+    assert_eq!(keys_after(Duration::from_millis(10_999)), 2, "a second after it counts, and not earlier");
+    assert_eq!(keys_after(Duration::from_millis(1)), 1);
+    assert_eq!(keys_after(Duration::from_millis(58_999)), 1);
+    assert_eq!(keys_after(Duration::from_millis(1)), 0);
+}
+
+#[test]
 fn large_states_are_bounded_in_bytes_and_no_state_is_removed_while_it_counts() {
     const KIB: usize = 1_024;
     let limit = Limit::SlidingLog(SlidingLog::new(1_000, Span::from_secs(3_600)).unwrap());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::sip::Sip;
+use crate::limit::part::Shard;
 
 /// A keyed hash of the attribute values that a rule counts by. The values themselves never leave the process.
 ///
@@ -125,6 +126,8 @@ const TEXT_LEN: usize = 22;
 const PREFIX_LEN: usize = 10;
 /// Bits of a subject without the id of the key.
 const HASH_BITS: u32 = 120;
+/// An odd number without a pattern: the fraction of the golden ratio.
+const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 /// Derivation context of the key that hashes subjects.
 const SUBJECT: &str = "tollgate 2026-11 key of subject hashes";
@@ -264,6 +267,25 @@ impl Subject {
     pub const fn slot_tag(self, tags: u16) -> Subject {
         let hash = self.0 & ((1 << HASH_BITS) - 1);
         Subject(hash % if tags == 0 { 1 } else { tags as u128 })
+    }
+
+    /// Returns the subject under which one shard of a rule counts this one. Another number of shards gives other subjects,
+    /// so that a rule whose number changes starts with nothing consumed.
+    #[must_use]
+    pub const fn of_shard(self, shard: Shard) -> Subject {
+        // Different numbers, spread over all bits, so that shards are as far apart as different subjects.
+        let number = (shard.of().count() << 8 | shard.index()) as u128 + 1;
+        let spread = number.wrapping_mul(SPREAD) & ((1 << HASH_BITS) - 1);
+        Subject(self.0 ^ spread)
+    }
+
+    /// Returns the hash tag of one shard if subjects are divided into `tags` hash tags: the shards of a subject have
+    /// different ones, as far as there are enough.
+    #[must_use]
+    pub const fn slot_tag_of_shard(self, tags: u16, shard: Shard) -> Subject {
+        let tags = if tags == 0 { 1 } else { tags as u128 };
+        let hash = self.0 & ((1 << HASH_BITS) - 1);
+        Subject((hash % tags + shard.index() as u128) % tags)
     }
 
     /// Returns the id of the secret that hashed it.

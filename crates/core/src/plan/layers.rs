@@ -1,5 +1,7 @@
 //! Which layers of the guard may answer for an item before the store is asked.
 
+use crate::time::Span;
+
 /// What a rule says about the layers between the limiter and a remote store. Stores do not read it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Layers {
@@ -21,4 +23,30 @@ impl Default for Layers {
     fn default() -> Layers {
         Layers { refusal_memory: true, ..Layers::NONE }
     }
+}
+
+/// What one layer of this process would do with one item now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LayerView {
+    /// The prefilter counts attempts.
+    Prefilter {
+        /// How many it admits.
+        limit: u64,
+        /// How many more fit.
+        remaining: u64,
+        /// Whether it would refuse.
+        refuses: bool,
+    },
+    /// The refusal memory.
+    Memory {
+        /// For how long it repeats a refusal. `None` if it remembers none.
+        refuses_for: Option<Span>,
+    },
+    /// Parts of the limit that this process has booked.
+    Slices {
+        /// Unspent units.
+        held: u64,
+        /// Whether they pay for the item.
+        pays: bool,
+    },
 }

@@ -1,6 +1,7 @@
 //! Turns a request into a Plan, and explains how each rule sees a request.
 
 mod plan_items;
+mod sharded;
 
 use super::cost::ResolvedCost;
 use super::placement::Placement;
@@ -31,6 +32,8 @@ pub struct Request<'a> {
     /// The ids of the rules that may count it; `None` for all. If another rule matches, no rule counts it, and planning
     /// fails with [`PlanError::NotPermitted`].
     pub permitted_rules: Option<&'a [String]>,
+    /// Random bits that choose its shard under sharded rules. With a request id, a hash of the id chooses.
+    pub seed: u64,
 }
 
 impl<'a> Request<'a> {
@@ -43,6 +46,7 @@ impl<'a> Request<'a> {
             token: Token::NONE,
             id: None,
             permitted_rules: None,
+            seed: 0,
         }
     }
 
@@ -64,6 +68,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn permitted_rules(self, ids: &'a [String]) -> Request<'a> {
         Request { permitted_rules: Some(ids), ..self }
+    }
+
+    /// Sets the random bits that choose its shard under sharded rules.
+    #[must_use]
+    pub const fn seed(self, seed: u64) -> Request<'a> {
+        Request { seed, ..self }
     }
 
     /// Sets the token of the leases that it takes.
@@ -297,7 +307,13 @@ impl RuleSet {
                 slices: rule.slices,
                 // What a shadow rule counts is not consumption that anybody is billed for.
                 ledger: rule.ledger.filter(|_| blocking),
+                shard: None,
+                is_anonymous: self.compiled[rule_index].counts_addresses && subjects.is_anonymous(),
             };
+            if let Some(shards) = rule.shards {
+                self.push_sharded(shards, cost, &item, (request, &subjects, hashers), plans)?;
+                continue;
+            }
             plans.push(rule, cost, item)?;
             if let Some(previous) = hashers.previous() {
                 let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);

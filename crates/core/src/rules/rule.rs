@@ -8,6 +8,7 @@ use super::rule_limit::RuleLimit;
 use super::subject_selector::SubjectSelector;
 use crate::decision::OnFailure;
 use crate::key::{Keyspace, Subject};
+use crate::limit::part::Shards;
 use crate::plan::layers::Layers;
 use crate::plan::recording::Recording;
 use crate::plan::slice::SliceHold;
@@ -39,6 +40,9 @@ pub struct Rule {
     /// How long a server may spend a part of the limit that it has booked in the store. The limits of the rule and of its
     /// overrides have their [margin](crate::limit::Limit::with_slice_margin).
     pub slices: Option<SliceHold>,
+    /// Into how many keys each subject is divided. `None` if it has one. The limits of the rule and of its overrides can be
+    /// [divided](crate::limit::Limit::part) so.
+    pub shards: Option<Shards>,
     /// How the ledger records what the rule admits. `None` if it does not.
     pub ledger: Option<Recording>,
     /// What to answer if the store cannot decide.

@@ -9,6 +9,7 @@ use super::placement::Placement;
 use super::preparation::{AmbiguousPaths, Preparation, PreparedValues};
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
+use super::subject_selector::ADDRESS;
 use crate::limit::Algorithm;
 use crate::request::attributes::Attributes;
 use crate::request::path::PATH;
@@ -36,6 +37,7 @@ pub struct RuleSet {
     prepares: bool,
     takes_leases: bool,
     has_postpaid: bool,
+    has_shards: bool,
     time_independent: bool,
     index: Index,
 }
@@ -59,6 +61,8 @@ pub(super) struct Compiled {
     pub(super) same_subject_as: u32,
     /// Whether its keys use the hash tag of their partition.
     pub(super) uses_partition_tag: bool,
+    /// Whether a subject can include an address.
+    pub(super) counts_addresses: bool,
 }
 
 /// An entry of the deny list or the bypass list. No rule is checked for requests that match it.
@@ -132,12 +136,14 @@ impl RuleSet {
         let time_independent = !rules.iter().any(|rule| by_calendar(&rule.limit))
             && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
         let has_postpaid = rules.iter().any(|rule| rule.postpaid);
+        let has_shards = rules.iter().any(|rule| rule.shards.is_some());
         let partition = &placement.partition;
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
             overrides,
             same_subject_as: rules.iter().take_while(|other| other.per != rule.per).count() as u32,
             uses_partition_tag: !partition.is_empty()
                 && partition.iter().all(|name| rule.per.always_includes(name)),
+            counts_addresses: rule.per.parts.iter().flatten().any(|name| name == ADDRESS),
         };
         let compiled = rules.iter().zip(by_rule).map(compile).collect();
         let mut set = RuleSet {
@@ -153,6 +159,7 @@ impl RuleSet {
             unmatched: Unmatched::Allow,
             takes_leases,
             has_postpaid,
+            has_shards,
             time_independent,
             index,
         };
@@ -260,6 +267,12 @@ impl RuleSet {
     #[inline]
     pub const fn has_postpaid(&self) -> bool {
         self.has_postpaid
+    }
+
+    /// Whether some rule is sharded, so that a request needs a seed.
+    #[inline]
+    pub const fn has_shards(&self) -> bool {
+        self.has_shards
     }
 
     /// Whether Plans do not depend on the time: no calendar quota, and no override with an end.

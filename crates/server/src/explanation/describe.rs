@@ -1,10 +1,12 @@
 //! Describes conditions, costs and overrides in words.
 
+use tollgate::core::limit::part::Shards;
+use tollgate::core::limit::share::Share;
 use tollgate::core::plan::slice::SliceHold;
 use tollgate::core::request::path::PATH;
 use tollgate::core::rules::cost::ResolvedCost;
 use tollgate::core::rules::{
-    Condition, Cost, Mode, Origin, Override, Rollout, RuleLimit, RuleTrace, SubjectSelector, Test,
+    Condition, Cost, Mode, Origin, Override, Rollout, Rule, RuleLimit, RuleTrace, SubjectSelector, Test,
 };
 use tollgate::core::{Attributes, Limit, OnFailure, Time};
 
@@ -33,6 +35,43 @@ pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> St
         Test::Except(_) => format!("{attribute} must {}", wanted(test, rules_text)),
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes what the layers before Redis do with requests under this rule, each by its key in the rules file.
+pub(crate) fn layers(rule: &Rule, limit: &RuleLimit) -> Vec<(&'static str, String)> {
+    let mut layers = Vec::new();
+    if rule.layers.prefilter_percent > 0 {
+        layers.push(("prefilter", prefilter(rule.layers.prefilter_percent, limit)));
+    }
+    if !rule.layers.refusal_memory {
+        layers.push(("refusals", "are not remembered: Redis is asked every time".to_owned()));
+    }
+    if let Some(hold) = rule.slices {
+        layers.push(("slices", slices(hold, limit)));
+    }
+    if let Some(shards) = rule.shards {
+        layers.push(("shards", sharded(shards, limit)));
+    }
+    layers
+}
+
+fn prefilter(percent: u16, limit: &RuleLimit) -> String {
+    let limit = limit.at(Time::ZERO).and_then(|limit| limit.share(Share::scale(percent)?));
+    let attempts = limit.map_or_else(String::new, |limit| format!(" ({} attempts)", limit.reported_limit()));
+    format!("each server refuses attempts above {percent}% of the limit{attempts} without asking Redis")
+}
+
+fn sharded(shards: Shards, limit: &RuleLimit) -> String {
+    let parts = limit.at(Time::ZERO).and_then(|limit| {
+        let part = |shard| limit.part(shard).map(|part| part.capacity());
+        Some((part(shards.smallest())?, part(shards.of_seed(0))?))
+    });
+    let units = match parts {
+        Some((smallest, largest)) if smallest == largest => format!(" of {smallest} units"),
+        Some((smallest, largest)) => format!(" of {smallest} or {largest} units"),
+        None => String::new(),
+    };
+    format!("a request asks one of {} parts{units}, each under a separate key", shards.count())
 }
 
 /// Describes what slices do: a server with many checks of the subject books a part and spends it for at most `hold`.

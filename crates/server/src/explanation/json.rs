@@ -57,6 +57,9 @@ fn rule_json(explanation: &Explanation<'_>, rule_index: usize, trace: &RuleTrace
         "mode": describe::mode(rule.mode),
         "rollout": { "share": describe::percentage(rule.rollout), "included": trace.in_rollout },
         "blocking": matches(trace) && trace.blocking,
+        "layers": describe::layers(rule, trace.limit).into_iter().map(|(name, text)| {
+            json!({ "layer": name, "text": text })
+        }).collect::<Value>(),
         "on_failure": describe::on_failure(rule.on_failure.for_request(attributes)),
     })
 }

@@ -67,8 +67,8 @@ fn rule_block(explanation: &Explanation<'_>, rule_index: usize, trace: &RuleTrac
     let cost = describe::cost_reason(trace, attributes);
     line(&mut out, "cost", &format!("{}, {cost}", trace.cost.cost));
     line(&mut out, "mode", &mode(trace));
-    if let Some(hold) = rule.slices {
-        line(&mut out, "slices", &describe::slices(hold, trace.limit));
+    for (layer, what) in describe::layers(rule, trace.limit) {
+        line(&mut out, layer, &what);
     }
     line(&mut out, "on failure", &describe::on_failure(rule.on_failure.for_request(attributes)));
     out

@@ -382,6 +382,7 @@ impl Gate {
             Backed::Memory(limiter) => StoreStatus::Memory(limiter.store().usage()),
             Backed::RecordedMemory(limiter) => StoreStatus::Memory(limiter.store().store().store().usage()),
             Backed::Redis(limiter) => StoreStatus::Redis {
+                overflowed: limiter.store().layer_counts().overflowed,
                 servers: limiter.store().store().store().store.servers(),
                 slices: limiter.store().slice_counts(),
             },

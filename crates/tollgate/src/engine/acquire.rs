@@ -33,6 +33,8 @@ impl<S: Store> Engine<S> {
         let mut pause = PAUSE_MIN;
         loop {
             // Peeks first: a shaper admits immediately, but perhaps for a slot after the deadline.
+            // The peek and the check ask the same shard, and every attempt another one.
+            let request = Request { seed: self.inner.new_seed(), ..request };
             let mut decision = self.peek(request).await?;
             if decision.allowed() && Instant::now() + decision.delay() <= deadline {
                 decision = self.check(request).await?;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::decision::{Numbers, RetryAfter, RuleOutcome, Source};
+use tollgate_core::limit::part::Shard;
 use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::rules::{Planned, Rule, RuleLimit, RuleSet};
 use tollgate_core::{
@@ -37,6 +38,15 @@ pub struct Decision {
 pub(super) struct Account {
     pub(super) tag: Subject,
     pub(super) subject: Subject,
+    /// The shard of a sharded rule that was charged.
+    pub(super) shard: Option<Shard>,
+}
+
+impl Account {
+    #[inline]
+    const fn of(item: &Item<'_>) -> Account {
+        Account { tag: item.key.tag(), subject: item.key.subject(), shard: item.shard }
+    }
 }
 
 /// The keys that the charges of a Plan went to.
@@ -57,14 +67,14 @@ impl Accounts {
     pub(super) fn note(&mut self, plan: &Plan<'_>, planned_for: Time, charged_at: Time) {
         (self.planned_for, self.charged_at) = (planned_for, charged_at);
         for item in plan.items() {
-            self.of_items.push(Account { tag: item.key.tag(), subject: item.key.subject() });
+            self.of_items.push(Account::of(item));
         }
     }
 
     /// Adds the keys to which costs were booked beside the Plan.
     pub(super) fn note_records(&mut self, items: &[Item<'_>], booked_at: Option<Time>) {
         for item in items {
-            self.of_items.push(Account { tag: item.key.tag(), subject: item.key.subject() });
+            self.of_items.push(Account::of(item));
         }
         if let Some(booked_at) = booked_at {
             self.charged_at = self.charged_at.max(booked_at);
@@ -104,7 +114,7 @@ pub struct RuleDecision<'d> {
     decision: &'d Decision,
     rule: &'d Rule,
     outcome: &'d RuleOutcome,
-    /// The key that it was charged to. `None` if the store was not asked.
+    /// The key that the store was asked about. `None` if it was not asked.
     account: Option<&'d Account>,
 }
 
@@ -278,7 +288,7 @@ impl Decision {
                 return None;
             }
             let rule = &self.active.rules.rules()[outcome.rule_index as usize];
-            let limit = self.limit_of(outcome).expect("a charged rule has a limit");
+            let limit = self.limit_of(outcome, account.shard).expect("a charged rule has a limit");
             Some(Charge {
                 key: rule.keyspace.key_tagged(account.tag, account.subject),
                 limit,
@@ -295,8 +305,13 @@ impl Decision {
 
     /// The limit that this outcome is about. Made again from the rules, which a decision keeps, instead of carried along:
     /// few callers need it, and every decision is moved.
-    fn limit_of(&self, outcome: &RuleOutcome) -> Option<Limit> {
-        self.active.rules.variant(outcome.rule_index, outcome.variant)?.at(self.accounts.planned_for)
+    fn limit_of(&self, outcome: &RuleOutcome, shard: Option<Shard>) -> Option<Limit> {
+        let limit =
+            self.active.rules.variant(outcome.rule_index, outcome.variant)?.at(self.accounts.planned_for)?;
+        match shard {
+            None => Some(limit),
+            Some(shard) => limit.part(shard),
+        }
     }
 
     fn view(&self, index: usize) -> RuleDecision<'_> {
@@ -399,14 +414,24 @@ impl<'d> RuleDecision<'d> {
     /// The limit that applied, overrides included. `None` for a rule that refused without asking the store.
     #[doc(hidden)]
     pub fn limit_in_force(&self) -> Option<Limit> {
-        self.account.and_then(|_| self.decision.limit_of(self.outcome))
+        self.decision.limit_of(self.outcome, self.account?.shard)
     }
 
     /// The subject that was counted. `None` for a rule that refused without asking the store.
     #[doc(hidden)]
     #[inline]
     pub fn subject(&self) -> Option<Subject> {
-        self.account.map(|account| account.subject)
+        // The shard of a subject is made by the same step as the subject of a shard.
+        self.account.map(|account| match account.shard {
+            None => account.subject,
+            Some(shard) => account.subject.of_shard(shard),
+        })
+    }
+
+    /// The shard that was asked, if the rule is sharded.
+    #[doc(hidden)]
+    pub fn shard(&self) -> Option<Shard> {
+        self.account?.shard
     }
 
     /// The outcome in the core's own form, with numbers in milliseconds.

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tollgate_core::decision::{Numbers, RuleOutcome, Source};
+use tollgate_core::plan::layers::LayerView;
 use tollgate_core::rules::cost::ResolvedCost;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
     Condition, Mode, Origin, Override, Planned, Request, Rule, RuleLimit, RuleTrace, SubjectParts,
 };
-use tollgate_core::{Store, Subject, SubjectHasher};
+use tollgate_core::{Plan, Store, Subject, SubjectHasher};
 
-use super::{CheckError, Decision, Engine, Intent, RuleDecision};
+use super::{CheckError, Decision, Engine, Intent, RuleDecision, RuleUsage};
 
 pub use reasons::Reason;
 
@@ -52,8 +53,13 @@ pub struct RuleExplanation {
     pub in_rollout: bool,
     /// Whether the rule can refuse. A rule that applies and does not block is a shadow rule.
     pub blocking: bool,
-    /// The numbers. Empty if the rule is not checked; two while a hash key is being replaced.
+    /// The numbers. Empty if the rule is not checked; two while a hash key is being replaced. Those of a sharded rule are of
+    /// the shard that the request asks.
     pub accounts: Vec<Account>,
+    /// What all shards of a sharded rule have used together. `None` if the rule has one key, or the store did not answer.
+    pub all_shards: Option<RuleUsage>,
+    /// What the layers before a remote store would do now, charging nothing. Empty for the memory store.
+    pub layers: Vec<LayerView>,
 }
 
 /// A subject: the name and value of each attribute. `Debug` shows the names only: values may be secrets or personal data.
@@ -88,24 +94,46 @@ impl<S: Store> Engine<S> {
     pub async fn explain(&self, request: Request<'_>) -> Explanation {
         // Both decisions and the explanation use the same rules, also if they are replaced meanwhile.
         let active = self.inner.rules.load_full();
+        // Both decisions ask the same shards.
+        let request = Request { seed: self.inner.new_seed(), ..request };
+        let mut usage = match active.rules.has_shards() {
+            // Without an answer the decisions say why.
+            true => self.usage_of(&active, request, |rule| rule.shards.is_some()).await.unwrap_or_default(),
+            false => Vec::new(),
+        };
         let before = self.decide(Guard::from_inner(Arc::clone(&active)), request, Intent::Look).await;
         let answer = self.decide(Guard::from_inner(Arc::clone(&active)), request, Intent::Peek).await;
 
         let now = self.inner.store.now();
         let (rules, hashers) = (&active.rules, &self.inner.hashers);
-        let exception = match rules.plan(&request, hashers, now) {
-            Ok(Planned::Denied(exception) | Planned::Bypassed(exception)) => Some(exception.clone()),
-            _ => None,
-        };
+        let (mut exception, mut layers) = (None, Vec::new());
+        match rules.plan(&request, hashers, now) {
+            Ok(Planned::Denied(entry) | Planned::Bypassed(entry)) => exception = Some(entry.clone()),
+            // No layer answers for a request with an id.
+            Ok(Planned::Plan { plan, .. }) if request.id.is_none() => layers = self.layers_of(plan),
+            _ => (),
+        }
         let values = rules.prepare(request.attributes);
         let replaced = values.as_ref().map(|values| values.replace_in(request.attributes));
         let request = Request { attributes: replaced.as_ref().unwrap_or(request.attributes), ..request };
         let explained = rules.explain(&request, hashers.current(), now);
         let rules = explained.into_iter().enumerate().map(|(index, explained)| {
             let accounts = accounts(index, before.as_ref().ok(), answer.as_ref().ok());
-            RuleExplanation::new(&explained, hashers.current(), accounts)
+            let id = explained.rule.keyspace.rule();
+            let usage = usage.iter().position(|usage| usage.rule == id).map(|at| usage.swap_remove(at));
+            let of_rule = layers.iter().filter(|(rule_index, _)| *rule_index as usize == index);
+            let layers = of_rule.map(|(_, view)| *view).collect();
+            RuleExplanation::new(&explained, hashers.current(), accounts, usage, layers)
         });
         Explanation { rules: rules.collect(), exception, answer }
+    }
+
+    /// What the layers before the store would do with a Plan of charges, by rule.
+    fn layers_of(&self, mut plan: Plan<'_>) -> Vec<(u32, LayerView)> {
+        self.inner.store.place_subjects(&mut plan);
+        let views = self.inner.store.view_layers(&plan);
+        let of_rule = |(index, view): (usize, LayerView)| Some((plan.items().get(index)?.rule_index, view));
+        views.into_iter().filter_map(of_rule).collect()
     }
 }
 
@@ -140,7 +168,13 @@ impl Explanation {
 }
 
 impl RuleExplanation {
-    fn new(explained: &RuleTrace<'_, '_>, hasher: &SubjectHasher, accounts: Vec<Account>) -> RuleExplanation {
+    fn new(
+        explained: &RuleTrace<'_, '_>,
+        hasher: &SubjectHasher,
+        accounts: Vec<Account>,
+        all_shards: Option<RuleUsage>,
+        layers: Vec<LayerView>,
+    ) -> RuleExplanation {
         let applies = explained.unmet.is_empty() && explained.rule.mode != Mode::Off;
         RuleExplanation {
             rule: explained.rule.clone(),
@@ -153,6 +187,8 @@ impl RuleExplanation {
             in_rollout: explained.in_rollout,
             blocking: applies && explained.blocking,
             accounts,
+            all_shards,
+            layers,
         }
     }
 
@@ -224,7 +260,17 @@ impl fmt::Display for RuleExplanation {
             write!(f, ", shadow")?;
         }
         let after = self.accounts.iter().filter_map(|account| account.after.as_ref());
-        after.flat_map(|after| &after.why).try_for_each(|reason| write!(f, "\n  {reason}"))
+        after.flat_map(|after| &after.why).try_for_each(|reason| write!(f, "\n  {reason}"))?;
+        if let (Some(shards), Some(all)) = (self.rule.shards, &self.all_shards) {
+            let RuleUsage { limit, used, remaining, .. } = all;
+            let count = shards.count();
+            write!(
+                f,
+                "\n  these are the numbers of one of {count} shards; all of them have used {used} of {limit}, "
+            )?;
+            write!(f, "and {remaining} remain")?;
+        }
+        self.layers.iter().try_for_each(|view| write!(f, "\n  {}", layer_sentence(view)))
     }
 }
 
@@ -233,5 +279,27 @@ fn location(origin: &Origin) -> String {
     match origin.line {
         0 => origin.file.clone(),
         line => format!("{}:{line}", origin.file),
+    }
+}
+
+/// What a layer would do, in words.
+pub fn layer_sentence(view: &LayerView) -> String {
+    match *view {
+        LayerView::Prefilter { limit, remaining, refuses } => {
+            let would = if refuses { "refuses without asking the store" } else { "lets it pass" };
+            format!("prefilter: {would}; {remaining} of {limit} attempts are left on this server")
+        }
+        LayerView::Memory { refuses_for: None } => {
+            "refusal memory: lets it pass; it remembers no refusal".to_owned()
+        }
+        LayerView::Memory { refuses_for: Some(left) } => {
+            format!("refusal memory: refuses without asking the store for another {} ms", left.ms_ceil())
+        }
+        LayerView::Slices { held, pays: true } => {
+            format!("slices: pay for it without asking the store; this server holds {held} units")
+        }
+        LayerView::Slices { held, pays: false } => {
+            format!("slices: ask the store; this server holds {held} units")
+        }
     }
 }

@@ -11,7 +11,7 @@ mod usage;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tollgate_core::rules::{Planned, Request};
+use tollgate_core::rules::Request;
 use tollgate_core::{
     Answer, Decline, Item, Keyspace, Limit, Mark, Operation, Plan, PlanError, Receipt, Report, Store,
     StoreError, Token, Verdict,
@@ -22,9 +22,13 @@ use super::{CheckError, Decision, Engine};
 pub use actual::Actual;
 pub use extend::{Extension, RuleExtension};
 pub use meters::{MeterSum, MeterValue};
+use once::one_per_subject;
 pub(super) use once::{Answered, OnceId};
 pub use record::{Recorded, RuleRecord};
 pub use usage::RuleUsage;
+
+/// Most items of a follow-up that travel in one Plan. A sharded rule has many.
+const ITEMS_MAX: usize = 64;
 
 /// What one rule gave back after a refund, release, cancellation or settlement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,9 +125,8 @@ impl<S: Store> Engine<S> {
     /// Reports to penalty rules how an attempt ended. The amount is the number of failures on record. Rules of other
     /// kinds are left out.
     pub async fn report(&self, request: Request<'_>, result: Report) -> Result<Vec<Returned>, FollowUpError> {
-        let mut returned = self.on_rules(request, Operation::Report { result }, |_| true).await?;
-        returned.retain(|returned| returned.amount != Err(Decline::NotSupported));
-        Ok(returned)
+        let is_penalty = |item: &Item<'_>| matches!(item.limit, Limit::Penalty(_));
+        self.on_rules(request, Operation::Report { result }, is_penalty).await
     }
 
     /// Deletes the consumption of the request's subjects under every rule that matches the request. Receipts of earlier
@@ -139,26 +142,30 @@ impl<S: Store> Engine<S> {
         is_reset: impl Fn(&str) -> bool + Send,
     ) -> Result<Vec<Returned>, FollowUpError> {
         let receipt_life = self.inner.receipt_life;
-        self.on_rules(request, Operation::Reset { receipt_life }, is_reset).await
+        let is_meant = move |item: &Item<'_>| is_reset(item.key.keyspace().rule());
+        self.on_rules(request, Operation::Reset { receipt_life }, is_meant).await
     }
 
     async fn on_rules(
         &self,
         request: Request<'_>,
         operation: Operation,
-        is_meant: impl Fn(&str) -> bool + Send,
+        is_meant: impl Fn(&Item<'_>) -> bool + Send,
     ) -> Result<Vec<Returned>, FollowUpError> {
         let active = self.inner.rules.load();
-        // Nothing is charged: any cost and token that a Plan accepts will do.
-        let request = Request { cost: 0, token: Token(1), ..request };
         let now = self.inner.store.now();
-        let planned = active.rules.plan(&request, &self.inner.hashers, now)?;
-        let Planned::Plan { plan: matched, .. } = planned else { return Ok(Vec::new()) };
-        let mut plan = Plan::new();
-        for item in matched.items().iter().filter(|item| is_meant(item.key.keyspace().rule())) {
-            plan.push(Item { operation, ..*item })?;
-        }
-        Ok(self.follow_up(&plan).await?)
+        let mut matched = Plan::new();
+        active.rules.plan_follow_up(&request, &self.inner.hashers, now, |_| operation, &mut matched)?;
+        self.inner.store.place_subjects(&mut matched);
+        let items = matched.items().iter().filter(|item| is_meant(item));
+        let items: Vec<Item<'_>> = items.copied().collect();
+        let plans: Result<Vec<Plan<'_>>, PlanError> = items
+            .chunks(ITEMS_MAX)
+            .map(|items| items.iter().try_fold(Plan::new(), |mut plan, item| plan.push(*item).map(|()| plan)))
+            .collect();
+        let returned = self.follow_up_each(&plans?).await?;
+        let returned = items.iter().map(|item| (item.rule_index, item.shard)).zip(returned);
+        Ok(one_per_subject(returned, Returned::add).into_iter().map(|(_, returned)| returned).collect())
     }
 
     /// Renews the leases of a decision. Returns whether all of them are still held.

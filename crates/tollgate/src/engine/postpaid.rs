@@ -39,12 +39,14 @@ impl<S: Store> CheckInProgress<'_, S> {
         plan.clear();
         records.clear();
         let rules = &active.rules;
-        let planned = rules.plan_postpaid(&self.request, &self.engine.hashers, self.now, plan, records)?;
+        let planned = rules.plan_postpaid(&self.request, &self.engine.hashers, self.now, plan, records);
+        self.engine.store.place_subjects(records);
+        let planned = planned?;
         Ok(self.prepare(active, &planned, plan, found))
     }
 }
 
-impl<S> Inner<S> {
+impl<S: Store> Inner<S> {
     /// The records of requests at an instant. Requests of one subject are booked once under a rule, at their highest cost.
     fn records_at<'r>(
         &self,
@@ -61,6 +63,7 @@ impl<S> Inner<S> {
             if !matches!(intent, Intent::Charge) {
                 records.peek_records();
             }
+            self.store.place_subjects(&mut records);
             for item in records.items() {
                 match items.iter_mut().find(|known| known.key.fingerprint() == item.key.fingerprint()) {
                     Some(known) if cost(known) < cost(item) => *known = *item,

@@ -8,14 +8,16 @@ use tollgate_core::algorithm::concurrency::Concurrency;
 use tollgate_core::algorithm::fixed_window::FixedWindow;
 use tollgate_core::decision::Source;
 use tollgate_core::plan::answer::AnsweredBy;
+use tollgate_core::plan::layers::LayerView;
+use tollgate_core::rules::Request;
 use tollgate_core::{
-    Exactness, Item, Keyspace, Layers, Limit, Operation, Outcome, Plan, PlanDecision, Span, Store,
-    StoreError, Subject, Time, Token,
+    Attributes, Exactness, Item, Keyspace, Layers, Limit, Operation, Outcome, Plan, PlanDecision, Span,
+    Store, StoreError, Subject, Time, Token,
 };
 
 use super::{Guarded, LayerCounts, MonotonicClock};
 use crate::clock::{Clock, ManualClock};
-use crate::engine::poll_ready;
+use crate::engine::{Engine, Setup, layer_sentence, poll_ready};
 use crate::store::memory::MemoryStore;
 
 const START: Time = Time::from_us(7_200_000_000);
@@ -113,7 +115,7 @@ fn a_refusal_is_repeated_for_a_second_and_not_longer() {
     assert!(!bench.asks(item()));
     bench.clock.advance(Duration::from_micros(1));
     assert!(bench.asks(item()), "a second after the question was sent");
-    assert_eq!(bench.guarded.layer_counts(), LayerCounts { memory: 2, prefilter: 0 });
+    assert_eq!(bench.guarded.layer_counts(), LayerCounts { memory: 2, ..LayerCounts::default() });
 }
 
 #[test]
@@ -254,4 +256,53 @@ fn a_prefilter_counts_attempts_that_another_rule_refused() {
         bench.check([filtered(), bench.item(1, per_hour(1), 1)]);
     }
     assert!(!bench.check([filtered()]).allowed, "four attempts, of which the store charged one");
+}
+
+/// What each layer would do under each of two rules.
+fn explained(engine: &Engine<Guarded<CountedStore>>) -> [Vec<LayerView>; 2] {
+    let attributes = Attributes::from([("user", "u")]);
+    let explanation = poll_ready(engine.explain(Request::new(&attributes)));
+    let layers = |id| explanation.rule(id).unwrap().layers.clone();
+    [layers("calls"), layers("hot")]
+}
+
+#[test]
+fn an_explanation_says_what_each_layer_would_do() {
+    const RULES: &str = "
+version: 1
+rules:
+  - { id: calls, per: user, limit: { fixed-window: 40/h }, prefilter: 200% }
+  - { id: hot, per: user, limit: { fixed-window: 100000/h }, slices: { hold: 250ms } }
+";
+    let Bench { guarded, clock, .. } = Bench::new();
+    let engine = Setup::default().rules_yaml(RULES).build(guarded).unwrap();
+    let attributes = Attributes::from([("user", "u")]);
+    let check = || poll_ready(engine.check(Request::new(&attributes))).unwrap();
+    let prefilter = |remaining, refuses| LayerView::Prefilter { limit: 80, remaining, refuses };
+    let [calls, hot] = explained(&engine);
+    assert_eq!(calls, [prefilter(79, false), LayerView::Memory { refuses_for: None }]);
+    let none_held = LayerView::Slices { held: 0, pays: false };
+    assert_eq!(hot, [LayerView::Memory { refuses_for: None }, none_held]);
+
+    for _ in 0..40 {
+        assert!(check().allowed());
+    }
+    let [calls, hot] = explained(&engine);
+    assert_eq!(calls[0], prefilter(39, false), "an explanation is no attempt");
+    let &[_, LayerView::Slices { held, pays: true }] = hot.as_slice() else { panic!("{hot:?}") };
+    assert!(held > 0);
+
+    assert!(!check().allowed());
+    clock.advance(Duration::from_millis(100));
+    let [calls, _] = explained(&engine);
+    assert_eq!(calls[1], LayerView::Memory { refuses_for: Some(Span::from_ms(900)) });
+    (0..39).for_each(|_| assert!(!check().allowed()));
+    let [calls, _] = explained(&engine);
+    assert_eq!(calls[0], prefilter(0, true));
+    let sentences: Vec<String> = calls.iter().map(layer_sentence).collect();
+    assert_eq!(
+        sentences[0],
+        "prefilter: refuses without asking the store; 0 of 80 attempts are left on this server"
+    );
+    assert_eq!(check().source(), Source::Prefilter);
 }

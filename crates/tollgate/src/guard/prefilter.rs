@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::limit::share::Share;
 use tollgate_core::plan::answer::{Answer, AnsweredBy};
-use tollgate_core::{Item, Operation, Outcome, Plan, Time};
+use tollgate_core::plan::layers::LayerView;
+use tollgate_core::{Item, Limit, Operation, Outcome, Plan, Time};
 
 use crate::clock::FastClock;
 use crate::store::memory::{MemoryStore, empty_outcome};
@@ -54,20 +55,45 @@ impl Prefilter {
         Some(Outcome { now, answers, replayed: false })
     }
 
+    /// Returns what it would do with each item now.
+    pub(super) fn view(&self, plan: &Plan<'_>, now: impl Fn() -> Time) -> Vec<(usize, LayerView)> {
+        if plan.request_id().is_some() || !plan.items().iter().any(has_prefilter) {
+            return Vec::new();
+        }
+        let now = now();
+        let view = |item: &Item<'_>| {
+            let limit = share_of(item)?;
+            let operation = Operation::Peek { cost: item.operation.cost()? };
+            let answer = self.apply(Item { limit, operation, ..*item }, now)?;
+            let (limit, remaining, refuses) = (answer.limit, answer.remaining, answer.is_refused());
+            Some(LayerView::Prefilter { limit, remaining, refuses })
+        };
+        plan.items().iter().enumerate().filter_map(|(index, item)| Some((index, view(item)?))).collect()
+    }
+
     /// Charges one attempt. Returns the rule's refusal if it does not fit.
     fn attempt(&self, item: &Item<'_>, now: Time) -> Option<Answer> {
-        if !has_prefilter(item) {
+        let answer = self.apply(Item { limit: share_of(item)?, ..*item }, now)?;
+        if !answer.is_refused() {
             return None;
         }
-        let limit = item.limit.share(Share::scale(item.layers.prefilter_percent)?)?;
-        let attempt = Plan::of(Item { limit, ip_subjects_max: None, ..*item }).ok()?;
-        let mut outcome = empty_outcome(now);
-        self.state.apply_into(&attempt, now, &mut outcome).ok()?;
-        let answer = outcome.answers.first().filter(|answer| answer.is_refused())?;
         // The numbers of the rule, not those of the prefilter: its limit is used up, too.
         let limit = item.limit.reported_limit();
-        Some(Answer { limit, remaining: 0, by: AnsweredBy::Prefilter, ..*answer })
+        Some(Answer { limit, remaining: 0, by: AnsweredBy::Prefilter, ..answer })
     }
+
+    fn apply(&self, item: Item<'_>, now: Time) -> Option<Answer> {
+        let plan = Plan::of(Item { ip_subjects_max: None, ..item }).ok()?;
+        let mut outcome = empty_outcome(now);
+        self.state.apply_into(&plan, now, &mut outcome).ok()?;
+        outcome.answers.first().copied()
+    }
+}
+
+/// The limit of attempts. `None` if the item has no prefilter.
+fn share_of(item: &Item<'_>) -> Option<Limit> {
+    let share = Share::scale(item.layers.prefilter_percent).filter(|_| has_prefilter(item))?;
+    item.limit.share(share)
 }
 
 /// Whether a rule has a prefilter for this item. Shadow rules refuse nothing, so they have none.

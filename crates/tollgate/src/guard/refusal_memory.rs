@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate_core::plan::answer::{Answer, AnsweredBy, Retry, Verdict};
+use tollgate_core::plan::layers::LayerView;
 use tollgate_core::{Item, Limit, Operation, Outcome, Plan, Time};
 
 /// Longest time for which a refusal is repeated. What another server refunds or resets takes effect here within it.
@@ -79,6 +80,20 @@ impl RefusalMemory {
             None => Answer::not_asked(&item.limit, store_now),
         });
         Some(Outcome { now: store_now, answers: answers.collect(), replayed: false })
+    }
+
+    /// Returns what it would do with each item now.
+    pub(super) fn view(&self, plan: &Plan<'_>, now: Instant) -> Vec<(usize, LayerView)> {
+        if !is_suitable(plan) {
+            return Vec::new();
+        }
+        let items = plan.items().iter().enumerate().filter(|(_, item)| item.layers.refusal_memory);
+        let view = |(index, item): (usize, &Item<'_>)| {
+            let refusal = self.recall(item, now);
+            let refuses_for = refusal.map(|refusal| refusal.until.saturating_duration_since(now).into());
+            (index, LayerView::Memory { refuses_for })
+        };
+        items.map(view).collect()
     }
 
     /// Learns from an answer of the store to a question that was sent at `sent`.

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use tollgate_core::plan::answer::AnsweredBy;
+use tollgate_core::plan::layers::LayerView;
 use tollgate_core::{Answer, Item, Mark, Operation, Outcome, Plan, Span, Store, StoreError, Verdict};
 
 use super::{FleetSize, MonotonicClock};
@@ -152,6 +153,18 @@ impl Slices {
         Ok(self.conclude(plan, &parts, &outcome, &sent))
     }
 
+    /// Returns what grants would do with each item now.
+    pub(super) fn view(&self, plan: &Plan<'_>) -> Vec<(usize, LayerView)> {
+        let now_us = self.now_us();
+        let view = |(index, item): (usize, &Item<'_>)| {
+            let id = account_of(item)?;
+            let held = self.book(id.fingerprint).held(&id, now_us);
+            let pays = held.iter().any(|&left| left >= cost_of(item));
+            Some((index, LayerView::Slices { held: held.iter().sum(), pays }))
+        };
+        plan.items().iter().enumerate().filter_map(view).collect()
+    }
+
     /// Follows Plans that bypass the grants: a reset drops those of its keys.
     pub(super) fn follow(&self, plan: &Plan<'_>) {
         for item in plan.items() {
@@ -219,13 +232,7 @@ impl Slices {
 
     fn pay(&self, item: &Item<'_>, now_us: u64) -> Part {
         // Cost 0 asks whether anything is left, and only the store knows. The overflow subject has another key.
-        let slices = item.slices.filter(|_| item.limit.is_sliceable() && item.ip_subjects_max.is_none());
-        let account = match (slices, item.operation.cost()) {
-            (Some(hold), Some(1..)) => {
-                Some(AccountId { fingerprint: item.key.fingerprint(), limit: item.limit, hold })
-            }
-            _ => None,
-        };
+        let account = account_of(item);
         let paid = account.as_ref().and_then(|id| {
             let mut book = self.book(id.fingerprint);
             let paid = book.spend(id, cost_of(item), now_us);
@@ -323,6 +330,18 @@ fn lock(book: &Mutex<GrantBook>) -> MutexGuard<'_, GrantBook> {
 
 const fn index_of(fingerprint: u128) -> usize {
     (fingerprint % BOOKS as u128) as usize
+}
+
+/// The account of an item that grants can pay.
+fn account_of(item: &Item<'_>) -> Option<AccountId> {
+    // The overflow subject has another key.
+    let slices = item.slices.filter(|_| item.limit.is_sliceable() && item.ip_subjects_max.is_none());
+    match (slices, item.operation.cost()) {
+        (Some(hold), Some(1..)) => {
+            Some(AccountId { fingerprint: item.key.fingerprint(), limit: item.limit, hold })
+        }
+        _ => None,
+    }
 }
 
 fn cost_of(item: &Item<'_>) -> u64 {

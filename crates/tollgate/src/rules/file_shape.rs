@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use tollgate_core::EXACT_MAX;
+use tollgate_core::limit::part::Shards;
 
 mod limit;
 mod scalars;
@@ -171,6 +172,13 @@ fn with_optional_keys(rule: Fields) -> Fields {
             slices(),
             "Lets a server book a part of the limit in Redis and spend it without asking, for keys with many checks per \
              second. Never admits more; near the limit it may refuse earlier. Default: every check asks.",
+        )
+        .optional(
+            "shards",
+            number(Shards::MIN, Shards::MAX),
+            "Divides the limit over this number of keys, so that one hot subject does not load one hash slot only. Each \
+             request is counted by one of them. Never admits more; may refuse earlier. Changing the number resets all \
+             counts. Default: one key.",
         )
         .optional(
             "ledger",

@@ -29,8 +29,8 @@ use tollgate_core::Time;
 
 use super::LoadedFile;
 use checks::{
-    attributes, dead_rules, failure_policies, interactions, ledger, limits, old_keys, overrides, protection,
-    slices, subjects, unmatched,
+    attributes, dead_rules, failure_policies, interactions, layers, ledger, limits, old_keys, overrides,
+    protection, slices, subjects, unmatched,
 };
 use context::Context;
 use tollgate_document::{Problem, Problems, Source, SourceSpan};
@@ -129,6 +129,30 @@ pub const LINTS: &[LintInfo] = &[
         summary: "A shadow rule with `slices`.",
         why: "A shadow rule must count what the store would decide, so it asks the store each time.",
         run: slices::of_shadow,
+    },
+    LintInfo {
+        code: "attempts-count",
+        summary: "A rule with `prefilter`, which may refuse what Redis would admit.",
+        why: "Each server counts all attempts, also those that another rule refused, and gives none back.",
+        run: layers::attempts_count,
+    },
+    LintInfo {
+        code: "uneven-shards",
+        summary: "A rule with `shards`, which may refuse while other shards have room.",
+        why: "A request asks one shard, chosen by its id or at random, and there is no second try.",
+        run: layers::uneven_shards,
+    },
+    LintInfo {
+        code: "local-shards",
+        summary: "A rule with `shards` whose `on_failure: local` is less than a unit per shard.",
+        why: "Each shard has at least one unit in every server while Redis does not answer.",
+        run: layers::local_shards,
+    },
+    LintInfo {
+        code: "layer-without-effect",
+        summary: "A `prefilter` or `refusal_memory: off` on a rule for which that layer never answers.",
+        why: "Redis is asked each time, so the setting changes nothing.",
+        run: layers::without_effect,
     },
     LintInfo {
         code: "shadow-ledger",

@@ -17,7 +17,7 @@ mod known_rules;
 use self::conditions::test;
 use self::cost::{check_cost_fits, default_cost, expression_cost, only_entry};
 use self::known_rules::Rules;
-use super::{attributes, ledger, limit, notation, postpaid, presets, slices};
+use super::{attributes, ledger, limit, notation, postpaid, presets, shards, slices};
 use tollgate_document::{Kind, Node, Problem, Problems, Source, quote, suggest};
 
 /// The namespace of a file that does not set one.
@@ -158,6 +158,7 @@ impl FileReader<'_> {
             cost: cost?,
             postpaid: node.get("postpaid").and_then(Node::bool).unwrap_or(false),
             slices: slices::read(node),
+            shards: shards::read(node),
             ledger: ledger::read(node),
             on_failure: on_failure?,
             layers: layers(node),
@@ -167,6 +168,7 @@ impl FileReader<'_> {
             origin: self.origin(node),
         };
         ledger::check(&rule, node, problems)?;
+        shards::check(&rule, node, problems)?;
         if rule.postpaid {
             return slices::check(postpaid::check(rule, node, problems)?, node, problems);
         }
@@ -251,6 +253,9 @@ impl FileReader<'_> {
             Some(hold) => slices::with_margin(limit, hold, &rule.cost, limit_node, problems)?,
             None => limit,
         };
+        if let Some(shards) = rule.shards {
+            shards::check_parts(&limit, shards, &rule.cost, limit_node.span, problems)?;
+        }
         let until = match until {
             Some(until) => Some(until?),
             None => None,

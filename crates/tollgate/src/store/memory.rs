@@ -174,7 +174,14 @@ impl<C: Clock> MemoryStore<C> {
         operation: &Operation,
         now: Time,
     ) -> Answer {
-        let key = StateKey { fingerprint, keyspace: 0, ip_subjects_max: None, limit, class: class.known() };
+        let key = StateKey {
+            fingerprint,
+            keyspace: 0,
+            ip_subjects_max: None,
+            is_anonymous: false,
+            limit,
+            class: class.known(),
+        };
         self.apply_to_key(key, operation, now, |_| true)
     }
 

@@ -118,6 +118,7 @@ impl<'a> Problem<'a> {
                 | PlanError::TokenMissing { rule }
                 | PlanError::DuplicateKey { rule }
                 | PlanError::NotPermitted { rule }
+                | PlanError::NotDivisible { rule, .. }
                 | PlanError::Mixed { rule },
             ) => Some(rule.as_str()),
             CheckError::Undecided(undecided) => Some(undecided.rule.as_str()),

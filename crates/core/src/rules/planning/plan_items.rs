@@ -24,6 +24,12 @@ pub(super) trait PlanItems<'r> {
         true
     }
 
+    /// Whether every shard of a sharded rule gets an item, with its part of the cost. A check asks one shard.
+    #[inline(always)]
+    fn reaches_all_shards(&self) -> bool {
+        false
+    }
+
     /// Adds the charge of a rule, or what replaces it.
     fn push(&mut self, rule: &Rule, cost: u64, charge: Item<'r>) -> Result<(), PlanError>;
 
@@ -132,6 +138,10 @@ pub(super) struct FollowUpPlan<'p, 'r, F> {
 impl<'r, F: Fn(u64) -> Operation> PlanItems<'r> for FollowUpPlan<'_, 'r, F> {
     fn end_at_refusal(&self) -> bool {
         false
+    }
+
+    fn reaches_all_shards(&self) -> bool {
+        true
     }
 
     fn push(&mut self, _: &Rule, cost: u64, charge: Item<'r>) -> Result<(), PlanError> {

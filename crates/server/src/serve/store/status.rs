@@ -9,7 +9,12 @@ use crate::serve::observe::{Exposition, Kind};
 /// The state of a store, by its kind.
 pub(crate) enum StoreStatus {
     Memory(Usage),
-    Redis { servers: Vec<ServerStatus>, slices: SliceCounts },
+    Redis {
+        servers: Vec<ServerStatus>,
+        slices: SliceCounts,
+        /// Operations beyond the cap on anonymous subjects.
+        overflowed: u64,
+    },
 }
 
 impl StoreStatus {
@@ -29,14 +34,9 @@ impl StoreStatus {
                     "The maximum number of keys.",
                     usage.keys_max,
                 );
-                page.single(
-                    "rate_limit_overflowed_total",
-                    Kind::Counter,
-                    "Answers for the overflow subject, which counts all subjects beyond the cap on keys.",
-                    usage.overflowed,
-                );
+                write_overflowed(page, usage.overflowed);
             }
-            StoreStatus::Redis { servers, slices } => {
+            StoreStatus::Redis { servers, slices, overflowed } => {
                 page.single(
                     "rate_limit_store_up",
                     Kind::Gauge,
@@ -62,6 +62,7 @@ impl StoreStatus {
                     family.sample(&[("server", number)], server.opened);
                 }
                 write_slices(page, slices);
+                write_overflowed(page, *overflowed);
             }
         }
     }
@@ -72,6 +73,15 @@ pub(crate) fn down_reason(servers: &[ServerStatus]) -> Option<String> {
     let down = servers.iter().filter_map(|server| server.down.as_ref());
     let reasons: Vec<String> = down.map(ToString::to_string).collect();
     (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+fn write_overflowed(page: &mut Exposition, overflowed: u64) {
+    page.single(
+        "rate_limit_overflowed_total",
+        Kind::Counter,
+        "Operations under an overflow subject, which counts all subjects beyond a cap.",
+        overflowed,
+    );
 }
 
 fn write_slices(page: &mut Exposition, slices: &SliceCounts) {

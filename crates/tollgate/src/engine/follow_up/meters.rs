@@ -125,7 +125,8 @@ impl<S: Store> Engine<S> {
     ) -> Result<Vec<Item<'r>>, PlanError> {
         let matching = Request { cost: 0, token: Token(1), ..request };
         let planned = active.rules.plan(&matching, &self.inner.hashers, now)?;
-        let Planned::Plan { plan, .. } = planned else { return Ok(Vec::new()) };
+        let Planned::Plan { mut plan, .. } = planned else { return Ok(Vec::new()) };
+        self.inner.store.place_subjects(&mut plan);
         let meters = plan
             .items()
             .iter()

@@ -1,5 +1,6 @@
 //! Applies follow-ups on the rules that match a request, once per request id.
 
+use tollgate_core::limit::part::Shard;
 use tollgate_core::rules::Request;
 use tollgate_core::{
     Answer, Decline, Item, Operation, Outcome, Plan, PlanError, Span, Store, StoreError, Subject, Time,
@@ -71,9 +72,12 @@ impl<S: Store> Engine<S> {
         id: OnceId,
         operation: fn(u64) -> Operation,
     ) -> Result<Vec<Answered<'r>>, FollowUpError> {
+        // The odd units of a record under a sharded rule start at a random shard.
+        let request = Request { seed: self.inner.new_seed(), ..request };
         let plan = |now: Time| {
             let mut plan = Plan::new();
             rules.rules.plan_follow_up(&request, &self.inner.hashers, now, operation, &mut plan)?;
+            self.inner.store.place_subjects(&mut plan);
             Ok(plan.items().to_vec())
         };
         self.apply_once(id, plan).await
@@ -174,6 +178,31 @@ fn by_hash_slot(items: &[Item<'_>]) -> Vec<Vec<usize>> {
         }
     }
     parts.into_iter().map(|(_, indexes)| indexes).collect()
+}
+
+/// Adds up the results of the shards of each subject, in order. The shards of one subject follow each other. The result has
+/// the rule of each.
+pub(super) fn one_per_subject<T>(
+    results: impl Iterator<Item = ((u32, Option<Shard>), T)>,
+    add: impl Fn(&mut T, &T),
+) -> Vec<(u32, T)> {
+    let mut summed: Vec<(u32, T)> = Vec::new();
+    for ((rule_index, shard), result) in results {
+        match summed.last_mut() {
+            Some((known, sum)) if *known == rule_index && shard.is_some_and(|shard| shard.index() > 0) => {
+                add(sum, &result);
+            }
+            _ => summed.push((rule_index, result)),
+        }
+    }
+    summed
+}
+
+impl Answered<'_> {
+    /// Its rule, and its shard if the rule is sharded.
+    pub(super) const fn place(&self) -> (u32, Option<Shard>) {
+        (self.item.rule_index, self.item.shard)
+    }
 }
 
 /// Keeps one result of each rule, in order. While a hash key is replaced, a rule answers for both keys, one after the

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::rules::Request;
 use tollgate_core::{Algorithm, Answer, Decline, Item, Operation, Store, Time, Verdict};
 
-use super::once::one_per_rule;
+use super::once::{one_per_rule, one_per_subject};
 use super::{FollowUpError, Returned};
 use crate::engine::Engine;
 
@@ -48,11 +48,14 @@ impl<S: Store> Engine<S> {
         let active = self.inner.rules.load_full();
         let id = self.once_id("record", request.id, active.text_hash);
         let answers = self.on_matched(&active, request, id, |cost| Operation::Record { cost }).await?;
-        let replayed = !answers.is_empty() && answers.iter().all(|answered| answered.replayed);
+        // A shard that has no part of a small cost wrote nothing, so its store remembers nothing.
+        let mut wrote =
+            answers.iter().filter(|answered| answered.item.shard.is_none() || asked(&answered.item) > 0);
+        let replayed = !answers.is_empty() && wrote.all(|answered| answered.replayed);
         let rules = answers.iter().map(|answered| {
-            let record = RuleRecord::new(&answered.item, &answered.answer, answered.now);
-            (answered.item.rule_index, record)
+            (answered.place(), RuleRecord::new(&answered.item, &answered.answer, answered.now))
         });
+        let rules = one_per_subject(rules, RuleRecord::add).into_iter();
         let rules = one_per_rule(rules, |one, other| one.remaining <= other.remaining);
         Ok(Recorded { rules, replayed })
     }
@@ -64,18 +67,40 @@ impl<S: Store> Engine<S> {
         let id = self.once_id("credit", request.id, active.text_hash);
         let answers = self.on_matched(&active, request, id, |cost| Operation::Credit { cost }).await?;
         let returned = answers.iter().map(|answered| {
-            (answered.item.rule_index, Returned::new(&answered.item, &answered.answer, answered.replayed))
+            (answered.place(), Returned::new(&answered.item, &answered.answer, answered.replayed))
         });
+        let returned = one_per_subject(returned, Returned::add).into_iter();
         Ok(one_per_rule(returned, |one, other| one.amount.unwrap_or(0) >= other.amount.unwrap_or(0)))
     }
 }
 
+/// The cost of a record.
+const fn asked(item: &Item<'_>) -> u64 {
+    match item.operation {
+        Operation::Record { cost } => cost,
+        _ => 0,
+    }
+}
+
 impl RuleRecord {
-    fn new(item: &Item<'_>, answer: &Answer, now: Time) -> RuleRecord {
-        let asked = match item.operation {
-            Operation::Record { cost } => cost,
-            _ => 0,
+    /// Adds what another shard of the same subject booked.
+    fn add(&mut self, other: &RuleRecord) {
+        self.amount = match (self.amount, other.amount) {
+            (Ok(one), Ok(other)) => Ok(one.saturating_add(other)),
+            (Err(_), Ok(booked)) | (Ok(booked), Err(_)) => Ok(booked),
+            (Err(why), Err(_)) => Err(why),
         };
+        self.cut = self.cut.saturating_add(other.cut);
+        self.overdraft = self.overdraft.saturating_add(other.overdraft);
+        self.limit = self.limit.saturating_add(other.limit);
+        self.remaining = self.remaining.saturating_add(other.remaining);
+        // A request asks one shard, so a unit is admitted for certain when every shard has one.
+        self.retry_after = self.retry_after.max(other.retry_after);
+        self.delay = self.delay.max(other.delay);
+    }
+
+    fn new(item: &Item<'_>, answer: &Answer, now: Time) -> RuleRecord {
+        let asked = asked(item);
         let (amount, overdraft, free_at) = match answer.verdict {
             Verdict::Recorded { amount, overdraft, free_at } => (Ok(amount), overdraft, free_at),
             Verdict::Declined(why) => (Err(why), 0, now),

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate_core::rules::Request;
-use tollgate_core::{Answer, Item, Operation, Store, Time, Verdict};
+use tollgate_core::rules::{Request, Rule};
+use tollgate_core::{Answer, Item, Operation, Plan, Store, Time, Verdict};
 
 use super::FollowUpError;
-use super::once::{OnceId, one_per_rule};
+use super::once::{OnceId, one_per_rule, one_per_subject};
 use crate::engine::Engine;
+use crate::engine::active_rules::ActiveRules;
 
 /// What one subject has used under one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,16 +36,46 @@ impl<S: Store> Engine<S> {
     /// of the request does not matter.
     pub async fn usage(&self, request: Request<'_>) -> Result<Vec<RuleUsage>, FollowUpError> {
         let active = self.inner.rules.load_full();
-        let answers = self.on_matched(&active, request, OnceId::NONE, |_| Operation::Usage).await?;
+        self.usage_of(&active, request, |_| true).await
+    }
+
+    /// Like [`usage`](Engine::usage), under the rules that `is_meant` accepts.
+    pub(in crate::engine) async fn usage_of(
+        &self,
+        active: &ActiveRules,
+        request: Request<'_>,
+        is_meant: fn(&Rule) -> bool,
+    ) -> Result<Vec<RuleUsage>, FollowUpError> {
+        let plan = |now: Time| {
+            let mut plan = Plan::new();
+            let operation = |_| Operation::Usage;
+            active.rules.plan_follow_up(&request, &self.inner.hashers, now, operation, &mut plan)?;
+            self.inner.store.place_subjects(&mut plan);
+            let meant = |item: &&Item<'_>| is_meant(&active.rules.rules()[item.rule_index as usize]);
+            Ok(plan.items().iter().filter(meant).copied().collect())
+        };
+        let answers = self.apply_once(OnceId::NONE, plan).await?;
         let usage = answers
             .iter()
-            .map(|answered| (answered.item.rule_index, RuleUsage::new(&answered.item, &answered.answer)));
+            .map(|answered| (answered.place(), RuleUsage::new(&answered.item, &answered.answer)));
+        let usage = one_per_subject(usage, RuleUsage::add).into_iter();
         // While a hash key is replaced, a rule counts under both keys. The higher count decides.
         Ok(one_per_rule(usage, |one, other| one.remaining < other.remaining))
     }
 }
 
 impl RuleUsage {
+    /// Adds the usage of another shard of the same subject.
+    fn add(&mut self, other: &RuleUsage) {
+        self.limit = self.limit.saturating_add(other.limit);
+        self.used = self.used.saturating_add(other.used);
+        self.held = self.held.saturating_add(other.held);
+        self.remaining = self.remaining.saturating_add(other.remaining);
+        self.overdraft = self.overdraft.saturating_add(other.overdraft);
+        self.reset_at = self.reset_at.max(other.reset_at);
+        self.period = self.period.max(other.period);
+    }
+
     fn new(item: &Item<'_>, answer: &Answer) -> RuleUsage {
         let (used, held) = match answer.verdict {
             Verdict::Usage { used, held } => (used, held),

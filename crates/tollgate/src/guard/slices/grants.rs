@@ -113,6 +113,12 @@ impl GrantBook {
         Some(Spent { grant: grant.id, cost, mark, remaining, reset_at })
     }
 
+    /// Returns the unspent units of each grant that has not ended.
+    pub(super) fn held(&mut self, id: &AccountId, now_us: u64) -> SmallVec<[u64; GRANTS_MAX]> {
+        let grants = self.existing(id).map(|account| account.grants.as_slice()).unwrap_or_default();
+        grants.iter().filter(|grant| now_us < grant.end_us).map(|grant| grant.left).collect()
+    }
+
     /// Gives units back to their grant, because another rule refused the request. Those of an ended grant are lost.
     pub(super) fn put_back(&mut self, id: &AccountId, spent: &Spent) {
         let Some(account) = self.existing(id) else { return };

@@ -4,6 +4,7 @@ pub(super) mod attributes;
 pub(super) mod dead_rules;
 pub(super) mod failure_policies;
 pub(super) mod interactions;
+pub(super) mod layers;
 pub(super) mod ledger;
 pub(super) mod limits;
 pub(super) mod old_keys;

@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn key(limit: &Limit, fingerprint: u128) -> StateKey<'_> {
-        StateKey { fingerprint, keyspace: 0, ip_subjects_max: None, limit, class: None }
+        StateKey { fingerprint, keyspace: 0, ip_subjects_max: None, is_anonymous: false, limit, class: None }
     }
 
     /// What remains for this key, read through the whole shard.

@@ -24,6 +24,9 @@ use table::Table;
 /// Expired state is kept this much longer, so that a clock set back by less finds everything as it was.
 pub(super) const EXPIRED_KEPT: Span = Span::from_secs(60);
 
+/// The same for anonymous subjects, of whom an attacker has many. Clocks are seldom corrected by more.
+const EXPIRED_KEPT_ANONYMOUS: Span = Span::from_secs(1);
+
 /// The table comes first: see [`ShardLock`](super::locked_shard::ShardLock).
 #[derive(Default)]
 #[repr(C)]
@@ -364,14 +367,17 @@ impl Shard {
         self.holds.iter()
     }
 
-    /// Examines the next `slots` slots and removes state that expired [`EXPIRED_KEPT`] ago. Returns the number of removed
-    /// keys.
+    /// Examines the next `slots` slots and removes state that expired [`EXPIRED_KEPT`] ago, or
+    /// [`EXPIRED_KEPT_ANONYMOUS`]. Returns the number of removed keys.
     pub(super) fn sweep(&mut self, classes: &Classes, now: Time, slots: usize) -> usize {
         let before = self.table.len();
         let mut remaining = slots.min(self.table.slots().len());
         while remaining > 0 {
             let slot = self.advance();
-            if self.dies_at(classes, slot).is_some_and(|dies_at| dies_at.plus(EXPIRED_KEPT) <= now) {
+            if self
+                .dies_at(classes, slot)
+                .is_some_and(|dies_at| dies_at.plus(self.kept(classes, slot)) <= now)
+            {
                 self.remove(classes, slot);
                 // Another key may have moved into this slot: examine it next.
                 self.cursor = slot;
@@ -394,7 +400,7 @@ impl Shard {
         for _ in 0..slots.min(self.table.slots().len()) {
             let slot = self.advance();
             match self.dies_at(classes, slot) {
-                Some(dies_at) if dies_at.plus(EXPIRED_KEPT) <= now => {
+                Some(dies_at) if dies_at.plus(self.kept(classes, slot)) <= now => {
                     self.remove(classes, slot);
                     return true;
                 }
@@ -412,6 +418,13 @@ impl Shard {
         let slot = if self.cursor < self.table.slots().len() { self.cursor } else { 0 };
         self.cursor = slot + 1;
         slot
+    }
+
+    /// How much longer expired state is kept.
+    fn kept(&self, classes: &Classes, slot: usize) -> Span {
+        let class = self.table.slot(slot).class();
+        let is_anonymous = class.is_some_and(|class| classes.get(class).anonymous.is_some());
+        if is_anonymous { EXPIRED_KEPT_ANONYMOUS } else { EXPIRED_KEPT }
     }
 
     fn dies_at(&self, classes: &Classes, slot: usize) -> Option<Time> {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use tollgate::core::limit::part::Shards;
 use tollgate::core::plan::request_id::HORIZON_DEFAULT;
 use tollgate::core::rules::{Mode, Rule, RuleSet};
 use tollgate::core::{Algorithm, Limit};
@@ -160,7 +161,9 @@ impl Estimate {
                 _ if rule.mode == Mode::Off => without_state.push((id, "its mode is off")),
                 None => without_state.push((id, "its limit is `deny`")),
                 Some(_) => {
-                    let subjects = subject_count(&args.subjects, rule)?;
+                    // Each shard of a subject has a key.
+                    let keys = rule.shards.map_or(1, Shards::count);
+                    let subjects = subject_count(&args.subjects, rule)?.saturating_mul(keys);
                     rows.push(Row::new(&footprint, args.prefix.len(), rule, &limits, subjects));
                 }
             }

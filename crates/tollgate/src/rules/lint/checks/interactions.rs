@@ -24,7 +24,7 @@ pub(in crate::rules::lint) fn several_slots(context: &Context<'_>, found: &mut F
             if context.budget.spend(1).is_none() {
                 return;
             }
-            if tags[at] != tags[other_at] && context.can_match_together(one, other) {
+            if is_apart(one, other, &tags[at], &tags[other_at]) && context.can_match_together(one, other) {
                 groups.union(at, other_at);
             }
         }
@@ -33,6 +33,20 @@ pub(in crate::rules::lint) fn several_slots(context: &Context<'_>, found: &mut F
         let rules: Vec<&WrittenRule<'_>> = group.into_iter().map(|at| stored[at]).collect();
         report_slots(context, &rules, found);
     }
+}
+
+/// Whether the keys of two rules for one request are in different slots. The shards of a rule have slots of their own.
+fn is_apart(
+    one: &WrittenRule<'_>,
+    other: &WrittenRule<'_>,
+    tag: &[&[String]],
+    other_tag: &[&[String]],
+) -> bool {
+    is_sharded(one) || is_sharded(other) || tag != other_tag
+}
+
+const fn is_sharded(written: &WrittenRule<'_>) -> bool {
+    written.rule.shards.is_some()
 }
 
 fn report_slots(context: &Context<'_>, rules: &[&WrittenRule<'_>], found: &mut Findings<'_>) {
@@ -44,7 +58,8 @@ fn report_slots(context: &Context<'_>, rules: &[&WrittenRule<'_>], found: &mut F
     let mut spans: Vec<SourceSpan> = spans.take(SPANS_MAX).collect();
     spans.dedup();
     let Some((&first, others)) = spans.split_first() else { return };
-    let problem = match common_attribute(rules).filter(|_| context.set.partition().is_empty()) {
+    let can_share = context.set.partition().is_empty() && !rules.iter().any(|written| is_sharded(written));
+    let problem = match common_attribute(rules).filter(|_| can_share) {
         Some(common) => {
             let fix = format!("`partition: [{common}]` puts all counts of one `{common}` into one slot");
             found.warning(first, message, fix)

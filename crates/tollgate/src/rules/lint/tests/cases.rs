@@ -70,6 +70,29 @@ fn cases() -> Vec<Case> {
                 one("limit: { quota: 1000/month, zone: UTC }, slices: { hold: 1s }"),
             )
         },
+        note(
+            "attempts-count",
+            one("limit: { sliding-log: 5/s }, prefilter: 300%"),
+            one("limit: { sliding-log: 5/s }"),
+        ),
+        note(
+            "uneven-shards",
+            one("limit: { sliding-window: 1000/min, counting: strict }, shards: 8"),
+            one("limit: { sliding-window: 1000/min, counting: strict }"),
+        ),
+        Case {
+            other_findings: &["uneven-shards"],
+            ..warning(
+                "local-shards",
+                one("limit: { sliding-window: 31/min, counting: strict }, shards: 8, on_failure: local 25%"),
+                one("limit: { sliding-window: 32/min, counting: strict }, shards: 8, on_failure: local 25%"),
+            )
+        },
+        warning(
+            "layer-without-effect",
+            one("limit: { concurrency: 5, lease: 10s }, refusal_memory: off"),
+            one("limit: { concurrency: 5, lease: 10s }"),
+        ),
         warning(
             "shadow-ledger",
             one("limit: { quota: 1000/month, zone: UTC }, ledger: {}, mode: shadow"),

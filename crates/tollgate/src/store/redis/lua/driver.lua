@@ -30,7 +30,8 @@
 --       B    kind of the limit, as in core's state.rs
 --       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
 --            9 success, 10 reset, 11 record, 12 credit, 13 extend, 15 usage
---       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity
+--       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity, plus 4 if the subject is anonymous, so that
+--            its state is kept without the margin
 --       d    cost (refund: the units to give back)
 --       d    extra: the time of the mark (refund), the start of the period (record with a mark), how long to hold (reserve, extend), or how long to remember (reset)
 --       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter. Record: 1 if it is for one period only
@@ -94,6 +95,8 @@ local slowest_now = clock and clock - tolerance
 -- By key number: the state, false if there is no state; and how long a changed state must live, in microseconds, or
 -- 'keep' if it keeps its TTL.
 local states, lifetimes = {}, {}
+-- The key numbers of anonymous subjects.
+local anonymous = {}
 -- The number of the item that is being decided, for the reply to a Plan with corrupt state.
 local current_item
 
@@ -213,7 +216,7 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return WINDOW_CHANGED, NONE, 0, remaining, reset, 0, false
   end
-  if flags >= 2 then
+  if flags % 4 >= 2 then
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
   end
@@ -266,7 +269,8 @@ end
 local function step_one(now, at, _, times)
   current_item = 1
   local key, hold, kind, op, flags, cost, extra, mark, token, _, numbers_at = unpack_from('<HHBBBddBBc0B', batch, at)
-  if (op == CHARGE or op == RECORD and mark == NONE) and flags == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
+  anonymous[key] = flags >= 4 or nil
+  if (op == CHARGE or op == RECORD and mark == NONE) and flags % 4 == 1 and kind ~= LOG and kind ~= RING and hold == 0 then
     return charge(now, times, key, kind, op, cost, token, numbers_at)
   end
   local answers, booked = {}, false
@@ -293,6 +297,7 @@ local function step_all(now, at, count)
     current_item = index
     local key, hold, kind, op, flags, cost, extra, mark, token, length, numbers_at =
       unpack_from('<HHBBBddBBc0B', batch, at)
+    anonymous[key] = flags >= 4 or nil
     local item = { decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at) }
     item[14], item[15], item[16], item[17], item[18] = key, kind, flags % 2 == 1, numbers_at, hold
     item[19], item[20] = op, cost
@@ -446,7 +451,8 @@ end
 -- Returns the TTL of a key in milliseconds, nil if it keeps the one that it has.
 local function ttl_of(key)
   local us = lifetimes[key]
-  return us ~= 'keep' and format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + margin, 1)) or nil
+  local kept = anonymous[key] and 0 or margin
+  return us ~= 'keep' and format('%.0f', max((us > 0 and ceil_div(us, 1000) or 0) + kept, 1)) or nil
 end
 
 -- Writes a changed string. Returns an error, if there is one.

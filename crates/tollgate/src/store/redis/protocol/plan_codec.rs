@@ -147,7 +147,8 @@ impl EncodedPlan {
         self.work += estimated_work(&item.limit);
         let (op, cost, extra, mark, token) = operation_fields(item);
         let exceeds_capacity = item.operation.cost().is_some_and(|cost| cost > item.limit.capacity());
-        let flags = u8::from(item.blocking) | u8::from(exceeds_capacity) << 1;
+        let flags =
+            u8::from(item.blocking) | u8::from(exceeds_capacity) << 1 | u8::from(item.is_anonymous) << 2;
         self.body.extend_from_slice(&[0, 0, 0, 0, kind, op, flags]);
         self.push_number(cost);
         self.push_number(extra);

@@ -7,8 +7,10 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 use tollgate::core::Subject;
 use tollgate::core::decision::RetryAfter;
+use tollgate::core::limit::part::Shards;
 use tollgate::core::rules::{Origin, Request};
-use tollgate::limiter::{Account, ExplainedNumbers, Explanation, RuleExplanation};
+use tollgate::engine::layer_sentence;
+use tollgate::limiter::{Account, ExplainedNumbers, Explanation, RuleExplanation, RuleUsage};
 use tollgate::{Clock, SystemClock};
 
 use super::pages::{mode, of_override};
@@ -157,6 +159,18 @@ fn of_rule(rule: &RuleExplanation, state: &ServerState) -> Value {
         "in_rollout": rule.in_rollout,
         "blocking": rule.blocking,
         "accounts": rule.accounts.iter().map(of_account).collect::<Value>(),
+        "shards": rule.all_shards.as_ref().map(|all| of_shards(rule, all)),
+        "layers": rule.layers.iter().map(|view| json!(layer_sentence(view))).collect::<Value>(),
+    })
+}
+
+/// The shards of a rule together. `accounts` has the numbers of the one that the request asks.
+fn of_shards(rule: &RuleExplanation, all: &RuleUsage) -> Value {
+    json!({
+        "count": rule.rule.shards.map(Shards::count),
+        "limit": all.limit,
+        "used": all.used,
+        "remaining": all.remaining,
     })
 }
 
