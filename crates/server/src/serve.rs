@@ -104,7 +104,15 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let references =
         (References::new(limiter.hashers(), &server_name())?, rules.in_force().fingerprint.clone());
     let state = Arc::new(ServerState {
-        gate: Gate::new(limiter, recorder, throttled, own_keys_max, ledger.clone(), references),
+        gate: Gate::new(
+            limiter,
+            recorder,
+            throttled,
+            own_keys_max,
+            ledger.clone(),
+            references,
+            config.request_id_horizon,
+        ),
         rules,
         access: ArcSwap::from_pointee(access),
         tls,
@@ -134,6 +142,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         main.spawn(fleet.compare(in_force, differences, fleet_size, ending))
     });
     if let Some(store) = shared_store {
+        main.spawn(state.gate.clone().book_late_usage(state.ending.clone()));
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
         main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
@@ -27,6 +27,7 @@ use super::observe::{Exposition, Kind, Recorder, TimedStore};
 use super::rules_in_force::fingerprint;
 use super::store::status::StoreStatus;
 use crate::reference::References;
+use late_usage::LateUsage;
 
 /// The one way to ask the limiter. Cheap to clone; all clones share the same limiter.
 #[derive(Clone)]
@@ -48,6 +49,7 @@ struct Inner {
     references: References,
     /// The fingerprint of the rules in force.
     rules_fingerprint: ArcSwap<String>,
+    late_usage: LateUsage,
 }
 
 /// The limiter, by its store.
@@ -155,6 +157,7 @@ macro_rules! either {
 }
 
 mod follow_up;
+mod late_usage;
 
 impl Gate {
     pub(crate) fn new(
@@ -164,6 +167,7 @@ impl Gate {
         own_keys_max: u32,
         ledger: Option<Ledger>,
         (references, rules_fingerprint): (References, String),
+        request_horizon: Duration,
     ) -> Gate {
         let takes_leases = AtomicBool::new(limiter.with_rules(RuleSet::takes_leases));
         let leases_refused = LogThrottle::default();
@@ -177,6 +181,7 @@ impl Gate {
             ledger,
             references,
             rules_fingerprint: ArcSwap::from_pointee(rules_fingerprint),
+            late_usage: LateUsage::new(request_horizon),
         };
         Gate { inner: Arc::new(inner) }
     }
@@ -228,7 +233,7 @@ impl Gate {
     ) -> Result<Vec<Decision>, CheckError> {
         let is_remote = !matches!(self.inner.limiter, Backed::Memory(_));
         let began = is_remote.then(Instant::now);
-        let decided = either!(self, limiter => limiter.check_all(requests).await);
+        let decided = self.check_all(origin.edge, requests).await;
         let took = began.map(|began| began.elapsed());
         let decided: Vec<Result<Decision, CheckError>> = match decided {
             Ok(decisions) => decisions.into_iter().map(Ok).collect(),
@@ -407,6 +412,7 @@ impl Gate {
             write_ledger(page, &ledger.status());
         }
         if let Backed::Redis(limiter) = &self.inner.limiter {
+            self.inner.late_usage.write(page);
             write_posts(page, &limiter.store().post_counts());
             let help = "Checks in flight to the store.";
             page.single(
@@ -452,7 +458,7 @@ impl PendingCheck<'_> {
     async fn finish(self) -> Result<Decision, CheckError> {
         let PendingCheck { gate, origin, request } = self;
         let started = Instant::now();
-        let decided = either!(gate, limiter => limiter.check(request).await);
+        let decided = gate.check_one(origin.edge, request).await;
         let took = Some(started.elapsed());
         gate.inner.recorder.decided(&origin, &request, &decided, took, gate.hashers());
         decided

@@ -1,5 +1,7 @@
 //! Charges and credits after the fact: what Envoy sends when a stream ends.
 
+use std::time::{Duration, Instant};
+
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::serving::create_token;
 use tonic::{Code as Status, Request};
@@ -200,4 +202,72 @@ fn a_credit_is_not_refused_while_the_store_is_down() {
     let reason = answer.dynamic_metadata.and_then(|reported| reported.fields["reason"].kind.clone());
     let Some(prost_types::value::Kind::StringValue(reason)) = reason else { panic!("{reason:?}") };
     assert!(reason.starts_with("nothing was given back: "), "{reason}");
+}
+
+/// The server on Redis, and the arguments for it.
+fn on_redis(deadline: &str) -> (Server, Service) {
+    let redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let key = redis.folder().join("key");
+    std::fs::write(&key, "5e".repeat(32)).expect("a file can be written");
+    let (url, key) = (redis.url(), key.to_str().expect("text").to_owned());
+    let store = ["--store", &url, "--hash-key-file", &key, "--store-deadline", deadline];
+    let service = Service::with(RULES, &store);
+    (redis, service)
+}
+
+impl Service {
+    fn metrics(&self) -> String {
+        let url = format!("http://{}/metrics", self.server.http);
+        let output = std::process::Command::new("curl").args(["--silent", &url]).output().expect("curl runs");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn wait_for_remaining(&mut self, rule: &str, expected: u32) {
+        let began = Instant::now();
+        loop {
+            let remaining = self.remaining(rule, "v");
+            if remaining == expected {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{rule}: {remaining} remain, not {expected}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn what_envoy_reports_while_the_store_is_down_is_booked_when_it_is_back() {
+    let (mut redis, mut service) = on_redis("2s");
+    assert!(service.is_allowed(hits("window", "v", 1)));
+    redis.kill9().expect("it can be killed");
+    for rule in POSTPAID {
+        assert!(service.is_allowed(hits(rule, "v", 30)));
+        assert_eq!(service.codes(credit(rule, "v", 10)), (Code::Ok, vec![(Code::Ok, 0)]), "it waits");
+    }
+    // Descriptors that are decided together.
+    let mut together = hits("window", "v", 1);
+    together.descriptors.push(hits("meter", "v", 2).descriptors.remove(0));
+    assert!(service.is_allowed(together));
+    redis.restart().expect("it starts again");
+    for (rule, expected) in [("window", 79), ("bucket", 80), ("meter", 78)] {
+        service.wait_for_remaining(rule, expected);
+    }
+}
+
+#[test]
+fn a_report_whose_reply_comes_too_late_is_booked_once() {
+    let (redis, mut service) = on_redis("100ms");
+    assert!(service.is_allowed(hits("window", "v", 1)));
+    redis.stop().expect("it can be stopped");
+    assert!(service.is_allowed(hits("window", "v", 30)));
+    // What was sent is executed now, and sent again under its id.
+    redis.resume().expect("it goes on");
+    service.wait_for_remaining("window", 69);
+    let began = Instant::now();
+    while !service.metrics().lines().any(|line| line == r#"rate_limit_late_usage_total{outcome="booked"} 1"#)
+    {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", service.metrics());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(service.remaining("window", "v"), 69);
 }

@@ -7,6 +7,7 @@ mod monitoring;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use collector::Collector;
 use serde_json::{Value, json};
@@ -287,7 +288,7 @@ fn two_servers_share_a_limit_and_report_that_the_store_is_down() {
     assert_eq!((status, &ready["store"]["up"]), (200, &json!(false)), "{ready}");
     let (_, metrics) = get(&one, "/metrics");
     for line in [
-        r#"rate_limit_fallback_total{rule="three",outcome="allowed"} 1"#,
+        r#"rate_limit_fallback_total{rule="three",policy="degraded",outcome="allowed"} 1"#,
         r#"rate_limit_degraded_total 1"#,
         r#"rate_limit_breaker_open{server="0"} 1"#,
     ] {
@@ -323,6 +324,49 @@ fn a_server_starts_while_its_store_is_down_and_uses_it_when_it_is_back() {
     assert!(back["down_ms"].as_u64().is_some_and(|down_ms| down_ms > 0), "{back}");
     let (status, answer) = check(&server, &who);
     assert_eq!((status, &answer["source"], &answer["remaining"]), (200, &json!("store"), &json!(2)));
+}
+
+#[test]
+fn what_a_quota_admitted_without_redis_is_booked_there_when_it_is_back() {
+    let mut redis = Server::start(Flavour::Redis70).expect("a server starts");
+    let folder = folder();
+    let rules = "version: 1\nrules:\n  - { id: daily, per: user, limit: { quota: 100/day }, on_failure: local 50% }\n";
+    let (file, key) = (put(folder.path(), "rules.yaml", rules), put(folder.path(), "key", KEY));
+    let url = redis.url();
+    let server =
+        start(&["--rules", &file, "--store", &url, "--hash-key-file", &key, "--store-deadline", "2s"]);
+    let metric = |line: &str| get(&server, "/metrics").1.lines().any(|found| found == line);
+    redis.kill9().expect("it can be killed");
+    // Until the server knows it, a check may have been applied.
+    check(&server, &json!({ "user": "first" }));
+    let began = Instant::now();
+    while !metric("rate_limit_store_up 0") {
+        assert!(began.elapsed() < Duration::from_secs(20), "the server did not notice");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let who = json!({ "user": "u" });
+    for _ in 0..5 {
+        let (status, answer) = check(&server, &who);
+        assert_eq!((status, &answer["source"]), (200, &json!("fallback")), "{answer}");
+    }
+    assert!(metric(r#"rate_limit_fallback_total{rule="daily",policy="local",outcome="allowed"} 6"#));
+    let body = json!({ "attributes": { "user": "other" } }).to_string();
+    let url = format!("http://{}/v1/check", server.http);
+    let (_, fields) = curl(&["-D", "-", "-H", "content-type: application/json", "-d", &body, &url]);
+    assert!(fields.contains("x-ratelimit-fallback: local"), "{fields}");
+    // The caller of a record sends it again.
+    let body = json!({ "attributes": { "user": "other" }, "cost": 2, "id": "r1" }).to_string();
+    let url = format!("http://{}/v1/record", server.http);
+    let (status, failed) = curl(&["-D", "-", "-H", "content-type: application/json", "-d", &body, &url]);
+    assert_eq!(status, 503, "{failed}");
+    let expected = ["retry-after: 1", "store-unavailable", "send it again under the same id"];
+    assert!(expected.iter().all(|text| failed.contains(text)), "{failed}");
+
+    redis.restart().expect("it starts again");
+    let posted = server.wait_for("local_admissions_posted");
+    assert!(posted["posted_units"].as_u64().is_some_and(|units| units >= 6), "{posted}");
+    let (_, answer) = check(&server, &who);
+    assert_eq!((&answer["source"], &answer["remaining"]), (&json!("store"), &json!(94)), "{answer}");
 }
 
 #[test]

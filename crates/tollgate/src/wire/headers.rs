@@ -7,7 +7,8 @@
 //!   client reaches first; clients that read one item read that one. The others follow in the order of the file.
 //! - The other dialects have room for the headline only. The older drafts forbid two policies of the same size and
 //!   require a window, so they have no policy if the headline has no window.
-//! - There are no fields if no rule matched, a list or a failure policy decided, or all rules are shadow rules.
+//! - There are no numbers if no rule matched, a list or a failure policy decided, or all rules are shadow rules.
+//! - If a failure policy decided, `X-RateLimit-Fallback` names it in all dialects: `open`, `degraded`, `local` and so on.
 //!
 //! The remaining units are rounded down, everything else up. `Retry-After` is the wait until the request would be
 //! admitted; the reset is the wait until the whole limit is available. For a bucket the first is shorter, and the drafts
@@ -37,12 +38,16 @@ use std::fmt;
 
 use smallvec::SmallVec;
 use tollgate_core::decision::Source;
+use tollgate_core::plan::answer::AnsweredBy;
 
 use crate::limiter::{Decision, RuleDecision};
 use line::Line;
 
 /// The largest number of fields in a dialect.
 const FIELDS_MAX: usize = 5;
+
+/// The field that names the failure policy that answered, so that callers can save work while the store is away.
+const FALLBACK: &str = "x-ratelimit-fallback";
 
 /// `Retry-After` of a refusal because the store did not answer.
 pub const FALLBACK_RETRY_S: u64 = 1;
@@ -117,6 +122,7 @@ impl Dialect {
             Some(headline) => self.write(&headline, rules.filter_map(Line::of)),
             None => Fields::new(),
         };
+        fields.extend(fallback(decision).map(|policy| Field::one(FALLBACK, policy.to_owned())));
         fields.extend(retry_after_s(decision).map(|wait| Field::one("retry-after", wait.to_string())));
         fields
     }
@@ -171,6 +177,19 @@ impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.value)
     }
+}
+
+/// The failure policy of the headline rule, if failure policies decided.
+fn fallback(decision: &Decision) -> Option<&'static str> {
+    if decision.source() != Source::Fallback {
+        return None;
+    }
+    let policy = |rule: &RuleDecision<'_>| match rule.outcome().by {
+        AnsweredBy::Policy(kind) => Some(kind.name()),
+        _ => None,
+    };
+    let headline = decision.headline().as_ref().and_then(policy);
+    headline.or_else(|| decision.rules().find_map(|rule| policy(&rule)))
 }
 
 /// The wait of a refusal in whole seconds, if waiting helps. At least 1, so that clients do not retry immediately.

@@ -5,6 +5,7 @@ mod common;
 mod connections;
 mod contender;
 mod faults;
+mod moments;
 mod operations;
 mod refusal_memory;
 mod shards;

@@ -383,6 +383,11 @@ impl From<&FollowUpError> for EdgeError {
     fn from(error: &FollowUpError) -> EdgeError {
         match error {
             FollowUpError::Check(error) => error.into(),
+            FollowUpError::Store(error @ StoreError::Transient(_)) => {
+                let mut error = EdgeError::from(error);
+                error.message.push_str("; send it again under the same id, which counts once");
+                error
+            }
             FollowUpError::Store(error) => error.into(),
         }
     }

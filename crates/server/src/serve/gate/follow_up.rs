@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
+use tokio_util::sync::CancellationToken;
 use tollgate::Decision;
-use tollgate::core::rules::Request;
+use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{Algorithm, Receipt, Report, Span, StoreError};
-use tollgate::engine::MeterSum;
+use tollgate::engine::{Booking, MeterSum};
 use tollgate::limiter::{
     Actual, CheckError, Extension, FollowUpError, InvalidReceipts, Recorded, Returned, RuleUsage,
 };
 
+use super::late_usage::{self, Usage};
 use super::{Backed, Edge, Gate, Origin};
 use crate::serve::edge::auth::Caller;
 
@@ -48,6 +50,113 @@ impl Gate {
     /// Takes consumption back without a receipt.
     pub(crate) async fn credit(&self, request: Request<'_>) -> Result<Vec<Returned>, FollowUpError> {
         either!(self, limiter => limiter.credit(request).await)
+    }
+
+    /// Gives units back for Envoy, which does not repeat a report: if the store is down, the report waits for it.
+    pub(crate) async fn credit_later(&self, request: Request<'_>) -> Result<(), FollowUpError> {
+        let (id, since) = (self.new_id(), Instant::now());
+        match self.credit(request.id(&id)).await {
+            Err(FollowUpError::Store(_)) => {
+                self.inner.late_usage.add(Usage::Credit, id, &[request], since);
+                Ok(())
+            }
+            credited => credited.map(drop),
+        }
+    }
+
+    /// Checks one request. What Envoy reports under postpaid rules waits if the store is down.
+    pub(super) async fn check_one(&self, edge: Edge, request: Request<'_>) -> Result<Decision, CheckError> {
+        if !self.reports_usage(edge, &request) {
+            return either!(self, limiter => limiter.check(request).await);
+        }
+        let (id, since) = (self.new_id(), Instant::now());
+        let Booking { decided, is_booked } =
+            either!(self, limiter => limiter.check_booking(request, &id).await);
+        if !is_booked {
+            self.inner.late_usage.add(Usage::Record, id, &[request], since);
+        }
+        decided
+    }
+
+    /// Checks several requests in one step. What Envoy reports under postpaid rules waits if the store is down.
+    pub(super) async fn check_all(
+        &self,
+        edge: Edge,
+        requests: &[Request<'_>],
+    ) -> Result<Vec<Decision>, CheckError> {
+        if !requests.iter().any(|request| self.reports_usage(edge, request)) {
+            return either!(self, limiter => limiter.check_all(requests).await);
+        }
+        let (id, since) = (self.new_id(), Instant::now());
+        let Booking { decided, is_booked } =
+            either!(self, limiter => limiter.check_all_booking(requests, Some(&id)).await);
+        if !is_booked {
+            self.inner.late_usage.add(Usage::Record, id, requests, since);
+        }
+        decided
+    }
+
+    /// Whether a request may report what was used, by a caller that does not repeat it.
+    fn reports_usage(&self, edge: Edge, request: &Request<'_>) -> bool {
+        edge == Edge::Grpc
+            && request.states_cost
+            && request.id.is_none()
+            && self.with_rules(RuleSet::has_postpaid)
+    }
+
+    fn new_id(&self) -> String {
+        either!(self, limiter => limiter.new_id())
+    }
+
+    /// Books reports that wait for the store, until shutdown. What waits then is dropped.
+    pub(crate) async fn book_late_usage(self, ending: CancellationToken) {
+        loop {
+            let is_ending = tokio::select! {
+                () = ending.cancelled() => true,
+                () = tokio::time::sleep(late_usage::EVERY) => false,
+            };
+            self.book_some_late_usage().await;
+            if is_ending {
+                while self.inner.late_usage.take().is_some() {
+                    self.inner.late_usage.drop_one("the server was shut down");
+                }
+                return;
+            }
+        }
+    }
+
+    async fn book_some_late_usage(&self) {
+        let late = &self.inner.late_usage;
+        late.expire(Instant::now());
+        for _ in 0..late_usage::SENT_AT_ONCE {
+            // Nothing is sent to find out whether the store is up.
+            if self.store_status().down_reason().is_some() {
+                return;
+            }
+            let Some(report) = late.take() else { return };
+            match self.book_report(&report).await {
+                Ok(true) => late.note_booked(),
+                Ok(false) => return late.put_back(report),
+                Err(error) => late.drop_one(&error.to_string()),
+            }
+        }
+    }
+
+    /// Books a report under its id. Returns whether the store took it.
+    async fn book_report(&self, report: &late_usage::Report) -> Result<bool, CheckError> {
+        let attributes = report.attributes();
+        let requests = report.requests(&attributes);
+        if report.usage == Usage::Record {
+            return either!(self, limiter => limiter.book_stated(&requests, &report.id).await);
+        }
+        for request in requests {
+            match self.credit(request.id(&report.id)).await {
+                Ok(_) => (),
+                Err(FollowUpError::Store(_)) => return Ok(false),
+                Err(FollowUpError::Check(error)) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// Settles a reservation at what was really used.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::Attributes;
 use tollgate::core::decision::{RuleOutcome, Source};
-use tollgate::core::rules::{Rule, RuleSet, SubjectSelector};
+use tollgate::core::plan::answer::{AnsweredBy, PolicyKind};
+use tollgate::core::rules::{FailurePolicy, Rule, RuleSet, SubjectSelector};
 
 use super::counters::Counters;
 use super::exposition::{Exposition, Kind};
@@ -23,6 +24,16 @@ const FALLBACK: usize = 4;
 const NEAR: usize = OUTCOMES.len();
 /// Why a rule refused: its limit, a failure of the store, or the rule itself (it denies all, or the subject is missing).
 const REASONS: [&str; 3] = ["limit", "store_failure", "rule"];
+/// What each failure policy can answer.
+const FALLBACKS: [(PolicyKind, &str); 7] = [
+    (PolicyKind::Closed, "refused"),
+    (PolicyKind::Open, "allowed"),
+    (PolicyKind::Degraded, "allowed"),
+    (PolicyKind::Local, "allowed"),
+    (PolicyKind::Local, "refused"),
+    (PolicyKind::Cap, "allowed"),
+    (PolicyKind::Cap, "refused"),
+];
 /// One in this many admissions updates what remains.
 const SAMPLED: u64 = 64;
 /// With more kinds of subjects, a rule reports them as one.
@@ -40,6 +51,10 @@ pub(crate) struct Series {
     rule: Arc<str>,
     algorithm: &'static str,
     outcomes: Counters,
+    /// By [`FALLBACKS`].
+    fallbacks: Counters,
+    /// The failure policies that can answer for the rule.
+    policies: Vec<PolicyKind>,
     /// By kind of subject, each by reason.
     refused: Vec<(String, Counters)>,
     /// What remained after one of the last admissions; [`UNKNOWN`] before the first.
@@ -125,8 +140,11 @@ impl Table {
             "Checks that a rule's failure policy answered because the store did not.",
         );
         for series in &self.by_index {
-            for (number, outcome) in [(FALLBACK, "allowed"), (FALLBACK + REFUSED, "refused")] {
-                family.sample(&[("rule", &series.rule), ("outcome", outcome)], series.outcomes.sum(number));
+            for (number, (policy, outcome)) in FALLBACKS.iter().enumerate() {
+                if series.policies.contains(policy) {
+                    let labels = [("rule", &*series.rule), ("policy", policy.name()), ("outcome", outcome)];
+                    family.sample(&labels, series.fallbacks.sum(number));
+                }
             }
         }
         let mut family = page.family(
@@ -149,6 +167,8 @@ impl Series {
             rule: Arc::from(rule.keyspace.rule()),
             algorithm: rule.limit.algorithm().map_or("deny", |algorithm| algorithm.name()),
             outcomes: Counters::default(),
+            fallbacks: Counters::default(),
+            policies: policies(&rule.on_failure),
             refused: kinds(&rule.per).into_iter().map(|kind| (kind, Counters::default())).collect(),
             remaining: AtomicU64::new(UNKNOWN),
             subjects: RuleSubjects::default(),
@@ -172,7 +192,7 @@ impl Series {
 
     fn is_like(&self, other: &Series) -> bool {
         let kinds = |series: &Series| series.refused.iter().map(|(kind, _)| kind.clone()).collect::<Vec<_>>();
-        self.algorithm == other.algorithm && kinds(self) == kinds(other)
+        self.algorithm == other.algorithm && self.policies == other.policies && kinds(self) == kinds(other)
     }
 
     /// Counts the result of the rule.
@@ -189,6 +209,12 @@ impl Series {
             (false, false) => SHADOW,
             (false, true) => 0,
         };
+        if let AnsweredBy::Policy(policy) = outcome.by {
+            let result = if outcome.allowed { "allowed" } else { "refused" };
+            if let Some(number) = FALLBACKS.iter().position(|fallback| *fallback == (policy, result)) {
+                self.fallbacks.add(number);
+            }
+        }
         let before = self.outcomes.add(offset + if outcome.allowed { 0 } else { REFUSED });
         if outcome.allowed {
             let Some(numbers) = &outcome.numbers else { return };
@@ -210,6 +236,14 @@ impl Series {
             }
         }
     }
+}
+
+/// The policies that a rule names, and `closed`, which answers if the store refuses our credentials.
+fn policies(on_failure: &FailurePolicy) -> Vec<PolicyKind> {
+    let by_value = on_failure.by.iter().flat_map(|(_, policies)| policies.values());
+    let named: Vec<PolicyKind> = by_value.chain([&on_failure.default]).map(|policy| policy.kind()).collect();
+    let is_possible = |kind: &PolicyKind| *kind == PolicyKind::Closed || named.contains(kind);
+    PolicyKind::ALL.into_iter().filter(is_possible).collect()
 }
 
 /// Every kind of subject, like `tenant+api_key`, in the order of [`kind`].

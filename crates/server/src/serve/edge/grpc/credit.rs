@@ -22,7 +22,7 @@ pub(super) struct Credit<'a> {
 /// The result of a credit.
 pub(super) struct Credited {
     pub(super) index: usize,
-    /// Why nothing was given back, if the store failed.
+    /// Why nothing was given back. What rules could not give back because the store failed is given back later.
     pub(super) failure: Option<EdgeError>,
 }
 
@@ -46,7 +46,9 @@ impl<'a> Credit<'a> {
                 let credited = gate.throttle((Edge::Grpc, caller), key, limit, credit).finish().await;
                 credited.err().map(|error| EdgeError::from(&error))
             }
-            None => gate.credit(self.request.request()).await.err().map(|error| EdgeError::from(&error)),
+            None => {
+                gate.credit_later(self.request.request()).await.err().map(|error| EdgeError::from(&error))
+            }
         };
         Credited { index: self.index, failure }
     }

@@ -36,7 +36,15 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let certified = Scopes::NONE;
     let references = (References::new(limiter.hashers(), "test").expect("keys"), String::new());
     Arc::new(ServerState {
-        gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100, None, references),
+        gate: Gate::new(
+            Backed::Memory(limiter),
+            recorder,
+            scope,
+            100,
+            None,
+            references,
+            std::time::Duration::from_secs(60),
+        ),
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,
