@@ -1,41 +1,53 @@
-//! `cargo xtask chaos`: runs the drills in full length and checks each result.
+//! `cargo xtask chaos`: the table of faults, and the drills, with every bound checked.
 
-mod server;
+mod drills;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use std::sync::Arc;
-use std::time::Duration;
-use tollgate::MemoryStore;
-use tollgate::store::redis::RedisSettings;
-use tollgate_testkit::drill::{
-    DrillError, Failover, Fault, Held, cluster_failover, control, crashing_holders, fill_memory, median,
-    move_slots, planned_cluster_failovers, planned_sentinel_failovers, retried_returns, runtime,
-    sentinel_failovers, stop_for,
-};
-use tollgate_testkit::redis::{Cluster, Flavour, SentinelSet, Server};
-
-/// The longest recovery time of the store after the promotion; the promotion itself is Redis's.
-const RECOVERY_MAX: Duration = Duration::from_millis(250);
-const DEADLINE: Duration = Duration::from_millis(25);
-/// Tolerance for late timers on a machine that also runs the servers and the load.
-const TIMER: Duration = Duration::from_millis(25);
-const GROWTH_MAX: u64 = 16 << 20;
-/// A thousand holders send their requests at once.
-const HOLDER_DEADLINE: Duration = Duration::from_secs(2);
+use drills::DRILLS;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tollgate_testkit::chaos::{self, Fault, Row, Settings, Topology};
+use tollgate_testkit::drill::DrillError;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only this drill.
+    /// Only these faults and drills, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Only faults on this store.
     #[arg(long, value_enum)]
-    only: Option<Drill>,
-    /// How often a primary fails, per kind of failure.
+    topology: Option<Place>,
+    /// Print the names of all faults and drills, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Only the table of faults, without the drills.
+    #[arg(long)]
+    table: bool,
+    /// Only the ten faults of the short form.
+    #[arg(long)]
+    short: bool,
+    /// Write the figures of the table as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Checks per second in the table, of three servers together.
+    #[arg(long, default_value_t = 5_000)]
+    rate: u64,
+    /// How many seconds a fault of the table lasts that has no length of its own.
+    #[arg(long, default_value_t = 5)]
+    length: u64,
+    /// How many invented addresses attack the servers.
+    #[arg(long, default_value_t = 10_000_000)]
+    hostile: u64,
+    /// How often a primary fails, per kind of failure, in drills.
     #[arg(long, default_value_t = 10)]
     times: u64,
-    /// How many slots are moved.
+    /// How many slots are moved in drills.
     #[arg(long, default_value_t = 200)]
     moves: u64,
-    /// How many seconds a server hangs.
+    /// How many seconds a server hangs in drills, or is dead in the table.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// How many holders of leases, and of reservations, crash.
@@ -47,57 +59,54 @@ pub(crate) struct Options {
     /// The seed of names and random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The binary `tollgate` of drills that start a server. Built with optimisations if it is not given.
+    /// The binary `tollgate`. Built with optimisations if it is not given.
     #[arg(long, value_name = "FILE")]
     binary: Option<String>,
 }
 
+/// A store of the table.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Drill {
-    /// The primary behind sentinels is killed, killed while its replica does not listen, and frozen.
+enum Place {
+    /// One Redis behind a proxy.
+    One,
+    /// A primary and a replica with three sentinels.
     Sentinel,
-    /// A primary of a cluster is killed.
+    /// Three primaries with one replica each.
     Cluster,
-    /// An operator orders failovers of a healthy primary, behind sentinels and in a cluster.
-    Planned,
-    /// Hash slots move while their keys are used.
-    Slots,
-    /// A server hangs.
-    Stop,
-    /// A server runs out of memory, and refuses writes or evicts keys.
-    Full,
-    /// Holders of leases and reservations crash, in memory, on one server, behind sentinels and in a cluster.
-    Holders,
-    /// Refunds, settlements and records are sent again because one reply in ten is lost.
-    Returns,
-    /// One caller floods a server whose line to Redis is slow.
-    Blast,
-    /// A long pipeline runs on the thread of another connection.
-    Pipeline,
 }
 
-/// Runs the drills and fails if one of them breaks a bound.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let wanted = |drill| options.only.is_none_or(|only| only == drill);
-    let mut problems = Vec::new();
-    println!("seed {}", options.seed);
-    let drills: [(Drill, Run); 10] = [
-        (Drill::Sentinel, sentinel),
-        (Drill::Cluster, cluster),
-        (Drill::Planned, planned),
-        (Drill::Slots, slots),
-        (Drill::Stop, stop),
-        (Drill::Full, full),
-        (Drill::Holders, holders),
-        (Drill::Returns, returns),
-        (Drill::Blast, server::blasts),
-        (Drill::Pipeline, server::pipelines),
-    ];
-    for (drill, run) in drills {
-        if wanted(drill) {
-            problems.extend(run(options).map_err(|error: DrillError| anyhow!(error))?);
+impl Place {
+    const fn topology(self) -> Topology {
+        match self {
+            Place::One => Topology::One,
+            Place::Sentinel => Topology::Sentinel,
+            Place::Cluster => Topology::Cluster,
         }
     }
+}
+
+/// Runs what is selected, and fails if a bound is broken.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.list {
+        println!("{}", list());
+        return Ok(());
+    }
+    let names = || Fault::ALL.iter().map(|fault| fault.name()).chain(DRILLS.iter().map(|drill| drill.name));
+    if let Some(unknown) = options.only.iter().find(|only| !names().any(|name| name == only.as_str())) {
+        bail!("unknown fault `{unknown}`\n  = help: `cargo xtask chaos --list` prints all names");
+    }
+    let began = Instant::now();
+    println!("seed {}", options.seed);
+    let mut problems = Vec::new();
+    let faults = options.faults();
+    if !faults.is_empty() {
+        problems.extend(table(options, &faults)?);
+    }
+    for drill in DRILLS.iter().filter(|drill| options.wants_drill(drill.name)) {
+        println!("\ndrill {}: {}", drill.name, drill.about);
+        problems.extend((drill.run)(options).map_err(|error: DrillError| anyhow!(error))?);
+    }
+    println!("chaos: {:.1} minutes", began.elapsed().as_secs_f64() / 60.0);
     if problems.is_empty() {
         println!("chaos: all bounds hold");
         return Ok(());
@@ -105,142 +114,96 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     bail!("{}", problems.join("\n"))
 }
 
-/// Broken bounds.
-type Problems = Vec<String>;
-type Run = fn(&Options) -> Result<Problems, DrillError>;
+impl Options {
+    fn faults(&self) -> Vec<Fault> {
+        let is_wanted = |fault: &&Fault| {
+            let is_named = self.only.is_empty() || self.only.iter().any(|only| only == fault.name());
+            let is_there = self.topology.is_none_or(|place| place.topology() == fault.topology());
+            is_named && is_there && (!self.short || fault.is_in_short_form())
+        };
+        Fault::ALL.iter().filter(is_wanted).copied().collect()
+    }
 
-fn sentinel(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let mut set = SentinelSet::start(Flavour::Redis70)?;
-    let gap = control(&runtime, &set.url(), options.seed)?;
-    println!("sentinel, no fault: longest time without an answer {} ms", gap.as_millis());
-    let mut problems = Vec::new();
-    for (number, fault) in (0..).zip([Fault::Kill, Fault::KillUnheard, Fault::Stop]) {
-        let seed = options.seed + 1_000 * number;
-        let failovers = sentinel_failovers(&runtime, &mut set, fault, options.times, seed)?;
-        let recovery = median(failovers.iter().map(|failover| failover.recovered_after).collect());
-        let sum = |of: fn(&Failover) -> u64| failovers.iter().map(of).sum::<u64>();
+    fn wants_drill(&self, name: &str) -> bool {
+        if !self.only.is_empty() {
+            return self.only.iter().any(|only| only == name);
+        }
+        !(self.table || self.short || self.topology.is_some())
+    }
+}
+
+/// Runs the faults one after another. Returns broken bounds.
+fn table(options: &Options, faults: &[Fault]) -> Result<Vec<String>> {
+    let settings = Settings {
+        binary: server_binary(options).map_err(|error| anyhow!(error))?,
+        seed: options.seed,
+        per_second: options.rate,
+        subjects: 100_000,
+        deadline: Duration::from_millis(25),
+        around: Duration::from_secs(2),
+        time: Duration::from_secs(options.length),
+        dead: Duration::from_secs(options.seconds),
+        hostile: options.hostile,
+    };
+    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+    for (number, fault) in faults.iter().enumerate() {
+        // A separate seed, so that every row can be repeated alone.
+        let seed = options.seed + Fault::ALL.iter().position(|other| other == fault).unwrap_or(0) as u64;
+        let place = fault.topology();
         println!(
-            "sentinel {fault:?}, {} times: median recovery {} ms after the promotion, {} writes lost, {} admitted in excess",
-            failovers.len(),
-            recovery.as_millis(),
-            sum(|failover| failover.lost),
-            sum(|failover| failover.excess),
+            "[{}/{}] {fault} on {place}, seed {seed}: {}",
+            number + 1,
+            faults.len(),
+            fault.about().trim()
         );
-        if recovery > RECOVERY_MAX {
-            problems.push(format!("sentinel {fault:?}: recovery takes {} ms", recovery.as_millis()));
-        }
-        problems.extend(failovers.iter().filter_map(|failover| too_much(&format!("{fault:?}"), failover)));
-    }
-    Ok(problems)
-}
-
-fn too_much(what: &str, failover: &Failover) -> Option<String> {
-    let Failover { lost, excess, .. } = failover;
-    (excess > lost).then(|| format!("{what}: {excess} admitted in excess of {lost} lost writes"))
-}
-
-fn cluster(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let mut problems = Vec::new();
-    let mut recoveries = Vec::new();
-    for round in 0..options.times.div_ceil(3) {
-        // A new cluster each time: the first primary is the one that fails.
-        let mut cluster = Cluster::start(Flavour::Redis70)?;
-        let (failover, others) = cluster_failover(&runtime, &mut cluster, options.seed + round)?;
-        recoveries.push(failover.recovered_after);
-        problems.extend(too_much("cluster", &failover));
-        if others.unknown + others.failed > 0 {
-            problems.push(format!("cluster: slots of other servers saw errors: {others:?}"));
+        match chaos::run(*fault, &Settings { seed, ..settings.clone() }) {
+            Ok(row) => {
+                let (took, stall) = (row.took.as_secs(), row.stall.as_millis());
+                let (unanswered, overloaded) = (row.unanswered, row.overloaded);
+                let happened = &row.happened;
+                println!(
+                    "    {happened}; {took} s, {unanswered} unanswered, {overloaded} overloaded, stall {stall} ms{}",
+                    if row.is_calm { "" } else { ", so bounds on time are not judged" }
+                );
+                problems.extend(row.problems.iter().cloned());
+                row.problems.iter().for_each(|problem| println!("    BROKEN {problem}"));
+                rows.push(row);
+            }
+            Err(error) => {
+                println!("    FAILED {error}");
+                problems.push(format!("{fault}: {error}"));
+            }
         }
     }
-    println!("cluster: median recovery {} ms after the promotion", median(recoveries).as_millis());
-    Ok(problems)
-}
-
-fn planned(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let set = SentinelSet::start(Flavour::Redis70)?;
-    let behind_sentinels = planned_sentinel_failovers(&runtime, &set, options.times, options.seed)?;
-    drop(set);
-    let cluster = Cluster::start(Flavour::Redis70)?;
-    let in_cluster = planned_cluster_failovers(&runtime, &cluster, options.times, options.seed)?;
-    let mut problems = Vec::new();
-    for (name, rounds) in [("sentinel", behind_sentinels), ("cluster", in_cluster)] {
-        let lost = rounds.iter().map(|round| round.lost).max().unwrap_or(0);
-        let excess = rounds.iter().map(|round| round.excess).max().unwrap_or(0);
-        println!("{name} planned, {} times: at most {lost} writes lost, {excess} in excess", rounds.len());
-        let broken = rounds.iter().filter(|round| !round.is_within_bound() || round.excess > round.lost);
-        problems.extend(broken.map(|round| format!("{name} planned: {round}")));
+    println!("\n{}", chaos::table(&rows));
+    if let Some(file) = &options.json {
+        let rows: Vec<_> = rows.iter().map(Row::json).collect();
+        let text = serde_json::to_string_pretty(&json!({ "rate": options.rate, "rows": rows }))?;
+        std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(problems)
 }
 
-fn slots(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let cluster = Cluster::start(Flavour::Redis70)?;
-    let mut problems = Vec::new();
-    for rules in [1, 3] {
-        let found = move_slots(&runtime, &cluster, options.moves, rules, options.seed + rules as u64)?;
-        if found.lost > 0 || found.extra > found.tally.unknown {
-            problems.push(format!("slots: {found}"));
-        }
-    }
-    Ok(problems)
+fn list() -> String {
+    let faults = Fault::ALL.iter().map(|fault| {
+        let short = if fault.is_in_short_form() { "*" } else { " " };
+        format!("{short} {:<18} {:<9} {}", fault.name(), fault.topology(), fault.about().trim())
+    });
+    let drills = DRILLS.iter().map(|drill| format!("  {:<18} {:<9} {}", drill.name, "drill", drill.about));
+    let lines: Vec<String> = faults.chain(drills).collect();
+    format!("{}\n\n* also in the short form", lines.join("\n"))
 }
 
-fn stop(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let server = Server::start(Flavour::Redis70)?;
-    let time = Duration::from_secs(options.seconds);
-    let found = stop_for(&runtime, &server, DEADLINE, time, options.seed)?;
-    let fine = found.grown_bytes <= GROWTH_MAX
-        && found.slowest <= DEADLINE + TIMER
-        && (found.opened, found.closed) == (1, 1);
-    Ok(if fine { Vec::new() } else { vec![format!("stop: {found}")] })
-}
-
-fn full(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let mut problems = Vec::new();
-    let refusing = fill_memory(&runtime, "noeviction", options.seed)?;
-    if refusing.excess > 0 || refusing.fresh.failed == 0 || refusing.after.admitted == 0 {
-        problems.push(format!("full, noeviction: {refusing}"));
+/// Returns the server to test. In a debug build, the server would be the slowest part of a drill.
+fn server_binary(options: &Options) -> Result<String, DrillError> {
+    if let Some(binary) = &options.binary {
+        return Ok(binary.clone());
     }
-    let evicting = fill_memory(&runtime, "allkeys-random", options.seed)?;
-    // Evicted subjects start again. The store must report it.
-    if evicting.evicted == 0 {
-        problems.push(format!("full, allkeys-random: the evictions are not reported: {evicting}"));
+    let mut build = Command::new(env!("CARGO"));
+    let built = build.args(["build", "--release", "--locked", "--bin", "tollgate"]).status()?;
+    if !built.success() {
+        return Err("the server was not built".into());
     }
-    Ok(problems)
-}
-
-fn holders(options: &Options) -> Result<Problems, DrillError> {
-    let runtime = runtime()?;
-    let mut problems = Vec::new();
-    let server = Server::start(Flavour::Redis70)?;
-    let set = SentinelSet::start(Flavour::Redis70)?;
-    let cluster = Cluster::start(Flavour::Redis70)?;
-    for held in [Held::Leases, Held::Reservations] {
-        let memory = Arc::new(MemoryStore::new());
-        let mut found =
-            vec![("memory", crashing_holders(&runtime, &memory, held, options.holders, options.seed)?)];
-        for (name, url) in [("one server", server.url()), ("sentinel", set.url()), ("cluster", cluster.url())]
-        {
-            let store = runtime.block_on(RedisSettings::url(&url)?.deadline(HOLDER_DEADLINE).connect())?;
-            found.push((
-                name,
-                crashing_holders(&runtime, &Arc::new(store), held, options.holders, options.seed)?,
-            ));
-        }
-        let broken = found.iter().filter(|(_, found)| !found.is_fine());
-        problems.extend(broken.map(|(name, found)| format!("holders, {name}, {held:?}: {found}")));
-    }
-    Ok(problems)
-}
-
-fn returns(options: &Options) -> Result<Problems, DrillError> {
-    let found = retried_returns(&runtime()?, options.returns, 0.1, options.seed)?;
-    let is_exact = found.wrong_subjects == 0 && found.returned >= options.returns && found.lost > 0;
-    Ok(if is_exact { Vec::new() } else { vec![format!("returns: {found}")] })
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    Ok(format!("{target}/release/tollgate"))
 }

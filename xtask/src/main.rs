@@ -117,12 +117,18 @@ enum Task {
 
     /// Put load on real servers, inject faults, and account for every answer.
     ///
-    /// Starts Redis with sentinels and as a cluster, kills and freezes primaries, moves hash slots and stops a server while
-    /// a store is under load. Prints the figures of every fault, and fails if more was admitted than was lost, if
-    /// recovery takes too long, or if a hanging server breaks a bound. The tests run a shorter form of this.
+    /// Starts three servers on one Redis, behind sentinels or on a cluster, with an open-loop load, and injects one fault
+    /// after another. Each fault gives a row: what was admitted beyond a limit, refused falsely, charged twice or lost, what
+    /// failure policies answered, and how long it took. A naive limiter runs beside it as the control. Then the drills run,
+    /// with repeated rounds. Fails if a fault did not happen or a bound is broken. The tests run the short form.
     #[command(after_help = "Examples:\n  \
-        cargo xtask chaos                          everything; takes about eight minutes\n  \
-        cargo xtask chaos --only slots --moves 50  one drill, shorter")]
+        cargo xtask chaos                              everything; takes about 25 minutes\n  \
+        cargo xtask chaos --table --json chaos.json    only the table of faults; about 15 minutes\n  \
+        cargo xtask chaos --short                      the ten faults of the tests; about 2 minutes\n  \
+        cargo xtask chaos --only sigstop,reshard       two faults\n  \
+        cargo xtask chaos --only slots --moves 50      one drill, shorter\n  \
+        cargo xtask chaos --list                       the names of all faults and drills\n\n\
+        A row is repeated alone with its seed: the seed of the run plus the place of the fault in the list.")]
     Chaos(chaos::Options),
 
     /// Measure Tollgate and its peers, and write the result to docs/performance.md.

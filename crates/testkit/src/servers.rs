@@ -2,6 +2,7 @@
 
 pub mod drill;
 pub mod fault_proxy;
+pub mod http2;
 mod ports;
 pub mod postgres;
 pub mod random;

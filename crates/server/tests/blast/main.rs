@@ -1,6 +1,8 @@
 //! One client floods a server, and others are not affected: their rules stay on a slow store, and their connections get
 //! their turn.
 
+mod faults;
+
 use std::time::Duration;
 
 use tollgate_testkit::drill::{

@@ -35,7 +35,7 @@ fn every_page_works_in_a_browser() {
     let guarded = start(&["--rules", RULES, "--config", config.to_str().expect("a path of text")]);
     let task = json!({
         "open": format!("http://{}", open.http), "guarded": format!("http://{}", guarded.http),
-        "token": token.token, "pid": open.id(), "folder": std::env::var(SCREENSHOTS).ok(),
+        "token": token.token, "pid": open.process_id(), "folder": std::env::var(SCREENSHOTS).ok(),
     });
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(task.to_string().as_bytes()).expect("a file can be written");

@@ -26,6 +26,7 @@ pub use pipeline::{Latency, PipelineTransport, Pipelined, pipeline_beside};
 pub use planned::{Planned, planned_cluster_failovers, planned_sentinel_failovers};
 pub use resharding::{Resharding, move_slots};
 pub use returns::{Returns, retried_returns};
+pub(crate) use stall::StallWatch;
 pub use stop::{Stopped, stop_for};
 
 use std::error::Error;

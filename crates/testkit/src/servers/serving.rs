@@ -61,16 +61,26 @@ impl Serving {
     ///
     /// A test passes `env!("CARGO_BIN_EXE_tollgate")`.
     pub fn start(binary: &str, args: &[&str]) -> Serving {
-        Serving::start_with_text_log(binary, &[&["--log-format", "json"], args].concat())
+        Serving::start_in(binary, args, &[])
+    }
+
+    /// Starts a server with these environment variables as well.
+    pub fn start_in(binary: &str, args: &[&str], environment: &[(String, String)]) -> Serving {
+        Serving::launch(binary, &[&["--log-format", "json"], args].concat(), environment)
     }
 
     /// Starts a server whose log is text, as people see it.
     pub fn start_with_text_log(binary: &str, args: &[&str]) -> Serving {
+        Serving::launch(binary, args, &[])
+    }
+
+    fn launch(binary: &str, args: &[&str], environment: &[(String, String)]) -> Serving {
         let mut command = Command::new(binary);
         command.args(["serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]).args(args);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
             command.env_remove(name);
         }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let stderr = child.stderr.take().expect("it is piped");
@@ -140,8 +150,8 @@ impl Serving {
         }
     }
 
-    /// The id of the process.
-    pub fn id(&self) -> u32 {
+    /// Returns the id of its process.
+    pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 

@@ -4,7 +4,7 @@
 
 use std::future::{Future, ready};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::plan::answer::AnsweredBy;
 use tollgate_core::{
@@ -28,6 +28,25 @@ impl NaiveStore {
         Ok(NaiveStore { connection: Mutex::new(Admin::connect(port, None)?) })
     }
 
+    /// Connects with this password, and with this timeout of every reply.
+    pub fn connect_within(
+        port: u16,
+        password: Option<&str>,
+        timeout: Duration,
+    ) -> Result<NaiveStore, AdminError> {
+        Ok(NaiveStore { connection: Mutex::new(Admin::connect_within(port, password, timeout)?) })
+    }
+
+    /// Adds to the counter of a key, and returns it.
+    pub fn charge(&self, key: &str, cost: u64, window_ms: u64) -> Result<u64, AdminError> {
+        let used = self.command(&[b"INCRBY", key.as_bytes(), cost.to_string().as_bytes()])?;
+        if used == cost {
+            // The first charge of a window sets the expiry. If its reply is lost, no later charge does.
+            self.command(&[b"PEXPIRE", key.as_bytes(), window_ms.to_string().as_bytes()])?;
+        }
+        Ok(used)
+    }
+
     /// Sends a command until a reply arrives. A command whose reply was lost may have been executed.
     fn command(&self, command: &[&[u8]]) -> Result<u64, AdminError> {
         let mut connection = self.connection.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -48,12 +67,7 @@ impl NaiveStore {
         let Operation::Charge { cost, .. } = operation else {
             return self.command(&[b"GET", key.as_bytes()]);
         };
-        let used = self.command(&[b"INCRBY", key.as_bytes(), cost.to_string().as_bytes()])?;
-        if used == *cost {
-            // The first charge of a window sets the expiry. If its reply is lost, no later charge does.
-            self.command(&[b"PEXPIRE", key.as_bytes(), window_ms.to_string().as_bytes()])?;
-        }
-        Ok(used)
+        self.charge(key, *cost, window_ms)
     }
 
     fn apply_now(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A thread that sleeps for a millisecond at a time, and measures how late it wakes.
-pub(super) struct StallWatch {
+pub(crate) struct StallWatch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Duration>,
 }
 
 impl StallWatch {
-    pub(super) fn start() -> StallWatch {
+    pub(crate) fn start() -> StallWatch {
         let is_over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
@@ -30,7 +30,7 @@ impl StallWatch {
     }
 
     /// Ends the thread, and returns the longest delay.
-    pub(super) fn end(self) -> Duration {
+    pub(crate) fn end(self) -> Duration {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }

@@ -54,6 +54,20 @@ impl Admin {
         accepted(reply)
     }
 
+    /// Sends commands at once and returns their replies. An error reply is a value.
+    pub fn pipeline(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, AdminError> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => self.open()?,
+        };
+        let sent: Vec<u8> = commands.iter().flat_map(|arguments| resp::command(arguments)).collect();
+        stream.write_all(&sent)?;
+        let mut input = Vec::new();
+        let replies = commands.iter().map(|_| read(&mut stream, &mut input)).collect::<Result<_, _>>()?;
+        self.stream = Some(stream);
+        Ok(replies)
+    }
+
     /// Returns the fields of a section of INFO.
     pub fn info(&mut self, section: &str) -> Result<BTreeMap<String, String>, AdminError> {
         let text = match self.command(&[b"INFO", section.as_bytes()])? {
@@ -135,14 +149,20 @@ impl Admin {
 
 fn ask(stream: &mut TcpStream, arguments: &[&[u8]]) -> Result<Value, AdminError> {
     stream.write_all(&resp::command(arguments))?;
-    let (mut bytes, mut chunk) = (Vec::new(), [0; 16 << 10]);
+    read(stream, &mut Vec::new())
+}
+
+/// Reads one reply. Bytes after it stay in `input`.
+fn read(stream: &mut TcpStream, input: &mut Vec<u8>) -> Result<Value, AdminError> {
+    let mut chunk = [0; 16 << 10];
     loop {
-        if let Some((value, _)) = Value::parse(&bytes)? {
+        if let Some((value, length)) = Value::parse(input)? {
+            input.drain(..length);
             return Ok(value);
         }
         match stream.read(&mut chunk) {
             Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
-            Ok(length) => bytes.extend_from_slice(&chunk[..length]),
+            Ok(length) => input.extend_from_slice(&chunk[..length]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }

@@ -103,6 +103,11 @@ impl Cluster {
         self.nodes.iter().position(|node| node.port() == port)
     }
 
+    /// Returns the id of a node in the cluster.
+    pub fn node_id(&self, node: usize) -> &str {
+        &self.ids[node]
+    }
+
     /// Opens a connection to a node for the test itself, bypassing its proxy.
     pub fn admin(&self, node: usize) -> Result<Admin, AdminError> {
         self.node(node).admin()

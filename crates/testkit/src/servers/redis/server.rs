@@ -48,6 +48,7 @@ pub struct Builder {
     tls: bool,
     certificates: Option<Certificates>,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     settings: Settings,
     bus: bool,
 }
@@ -125,6 +126,12 @@ impl Builder {
         self
     }
 
+    /// Adds environment variables of the process.
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Builder {
+        self.environment.extend(variables);
+        self
+    }
+
     /// Starts the server and waits until it answers.
     pub fn start(self) -> Result<Server, Error> {
         let flavour = self.flavour;
@@ -167,6 +174,7 @@ impl Server {
             tls: false,
             certificates: None,
             arguments: Vec::new(),
+            environment: Vec::new(),
             settings: Settings::Arguments,
             bus: false,
         }
@@ -277,7 +285,8 @@ impl Server {
 
     /// Starts the process and waits until it answers. Returns false if its port is in use.
     fn launch(&mut self) -> Result<bool, Error> {
-        let process = Process::start(self.flavour(), &self.command_line(), self.log_file())?;
+        let process =
+            Process::start(self.flavour(), &self.command_line(), &self.options.environment, self.log_file())?;
         // Stored before anything can fail, so that it is killed on every error.
         self.process = Some(process);
         let deadline = Instant::now() + START_MAX;

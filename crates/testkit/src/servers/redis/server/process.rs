@@ -19,10 +19,16 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the server. Its output overwrites the file `log`.
-    pub(super) fn start(flavour: Flavour, arguments: &[String], log: PathBuf) -> Result<Process, Error> {
+    pub(super) fn start(
+        flavour: Flavour,
+        arguments: &[String],
+        environment: &[(String, String)],
+        log: PathBuf,
+    ) -> Result<Process, Error> {
         let printed = File::create(&log).map_err(Error::io("create the log"))?;
         let complained = printed.try_clone().map_err(Error::io("share the log"))?;
         let mut command = flavour.command();
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.args(arguments).stdin(Stdio::null()).stdout(printed).stderr(complained);
         match command.spawn() {
             Ok(child) => Ok(Process { child, log }),

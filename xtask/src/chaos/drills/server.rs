@@ -1,6 +1,5 @@
 //! Drills of a whole server.
 
-use std::process::Command;
 use std::time::Duration;
 
 use tollgate_testkit::drill::{
@@ -8,6 +7,7 @@ use tollgate_testkit::drill::{
 };
 
 use super::{Options, Problems};
+use crate::chaos::server_binary;
 
 /// Lines to Redis on which 2,048 checks in flight take many deadlines.
 const SLOW_STORES: [SlowStore; 3] = [
@@ -49,18 +49,4 @@ pub(super) fn pipelines(options: &Options) -> Result<Problems, DrillError> {
         }
     }
     Ok(problems)
-}
-
-/// The server to test. In a debug build, the server would be the slowest part of the drill.
-fn server_binary(options: &Options) -> Result<String, DrillError> {
-    if let Some(binary) = &options.binary {
-        return Ok(binary.clone());
-    }
-    let mut build = Command::new(env!("CARGO"));
-    let built = build.args(["build", "--release", "--locked", "--bin", "tollgate"]).status()?;
-    if !built.success() {
-        return Err("the server was not built".into());
-    }
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    Ok(format!("{target}/release/tollgate"))
 }
