@@ -221,7 +221,8 @@ fn config_page() -> String {
          tokens:\n  \
            - { name: checkout, digest: \"sha256:…\", scopes: [check] }\n  \
            - { name: grafana, digest: \"sha256:…\", scopes: [metrics] }\n  \
-           - { name: acme, digest: \"sha256:…\", scopes: [check, refund], attributes: { tenant: acme } }\n\
+           - { name: acme, digest: \"sha256:…\", scopes: [check, refund], attributes: { tenant: acme } }\n  \
+           - { name: log-in, digest: \"sha256:…\", scopes: [check, report], rules: [log-in] }\n\
          ```\n\n\
          [`tollgate token`](cli.md#token) creates a token of 256 random bits and prints the line with its digest. Any number\n\
          of tokens can be configured at a time, so that callers get a new one before the old one is removed. A server that\n\
@@ -235,8 +236,11 @@ fn config_page() -> String {
     }
     page.push_str(
         "\nA token with `attributes` is bound to these values. It may send only them, on every transport: the server fills in an\n\
-         absent one and refuses another value. Receipts, request ids and keys of callers' own limits are separate for\n\
-         different bound values. A bound token has only the scopes `check`, `refund`, `report` and `record`.\n\n\
+         absent one and refuses another value. A token with `rules` is bound to these rules: a request that another rule\n\
+         matches is refused whole, and no rule counts it. A shadow rule is a rule too. So a rule that gets a new id also\n\
+         needs it here. A token can be bound to both.\n\n\
+         Receipts, request ids and keys of callers' own limits are separate for tokens that are bound differently. A bound\n\
+         token has only the scopes `check`, `refund`, `report` and `record`.\n\n\
          `anonymous` and `certified` never give `change` or `admin`, also not with `insecure`: every change is attributed to\n\
          the name of a token.\n",
     );
