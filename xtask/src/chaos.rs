@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Checks per second in the table, of three servers together.
     #[arg(long, default_value_t = 5_000)]
     rate: u64,
-    /// How many seconds a fault of the table lasts that has no length of its own.
+    /// How many seconds a fault of the table lasts without a stated length.
     #[arg(long, default_value_t = 5)]
     length: u64,
     /// How many invented addresses attack the servers.

@@ -58,7 +58,7 @@ pub struct Settings {
     pub deadline: Duration,
     /// How long the load runs before the fault, and after it.
     pub around: Duration,
-    /// How long a fault lasts that has no length of its own.
+    /// How long a fault lasts without a stated length.
     pub time: Duration,
     /// How long Redis is dead in [`Fault::Dead`].
     pub dead: Duration,

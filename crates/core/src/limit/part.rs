@@ -88,7 +88,7 @@ impl Shard {
 }
 
 impl Limit {
-    /// Returns one shard's part of this limit, or `None` if the limit cannot be divided into so many parts.
+    /// Returns one shard's part of this limit, or `None` if the limit cannot be divided into that number of parts.
     ///
     /// The parts of all shards add up to the limit: capacities by whole units, rates exactly.
     pub fn part(&self, shard: Shard) -> Option<Limit> {

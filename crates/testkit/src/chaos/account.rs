@@ -18,7 +18,7 @@ pub(super) enum Lost {
     Nothing,
     /// Admissions that a replica did not have at this instant.
     Missing { contents: Contents, at: Instant },
-    /// Everything that was admitted before this instant, in so many steps.
+    /// Everything that was admitted before this instant, in this number of steps.
     Before { at: Instant, times: u64 },
     /// This many admissions.
     AtMost(u64),

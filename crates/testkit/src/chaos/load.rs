@@ -24,7 +24,7 @@ const CONNECTIONS: usize = 16;
 /// Commands that may wait for a connection.
 const QUEUE: usize = 256;
 const TICK: Duration = Duration::from_millis(1);
-/// One check with a request id in so many is repeated, although it was answered.
+/// One in this number of checks with a request id is repeated, although it was answered.
 const REPEATED: usize = 10;
 
 /// The address of a process, and its number.
@@ -46,7 +46,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Sets the address of a new process, or that there is none.
+    /// Sets the address of a new process; `None` while there is no process.
     pub(super) fn set(&self, address: Option<SocketAddr>) {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         *process = Process { address, life: process.life + 1 };

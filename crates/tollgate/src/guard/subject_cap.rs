@@ -1,6 +1,6 @@
 //! The cap on anonymous subjects of a rule with `ip_subjects_max`, in front of a remote store.
 //!
-//! Each server keeps a set of the anonymous subjects that have a key of their own, up to the cap. A subject that finds the
+//! Each server keeps a set of the anonymous subjects that have a separate key, up to the cap. A subject that finds the
 //! set full is counted under the rule's overflow subject, which all servers share. The store is not asked for this, so the
 //! cap costs it nothing, and a flood of addresses makes at most one key per place in the sets of all servers.
 //!
@@ -106,7 +106,7 @@ fn expires_at(item: &Item<'_>, answer: &Answer, now: Time) -> Time {
 }
 
 impl KnownSubjects {
-    /// Whether a subject has a key of its own, or may get one. `is_stored` says that the operation creates the key.
+    /// Whether a subject has a separate key, or may get one. `is_stored` says that the operation creates the key.
     fn has_place(&mut self, item: &Item<'_>, cap: usize, is_stored: bool, now: Time) -> bool {
         let rule = self.rules.entry(item.key.keyspace().fingerprint()).or_default();
         let key = item.key.fingerprint();

@@ -97,7 +97,7 @@ fn places_are_free_again_when_keys_have_expired() {
         }
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while !own_count(1_000).await {
-            // The overflow subject drains meanwhile, so only a place of its own can show nine units left every time.
+            // The overflow subject drains meanwhile, so only a separate place can show nine units left every time.
             assert!(std::time::Instant::now() < deadline, "no place became free");
             for number in 2_000..2_010 {
                 own_count(number).await;

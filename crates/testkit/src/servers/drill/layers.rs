@@ -306,7 +306,7 @@ fn local_time(runtime: &Runtime, server: &Server, checks: usize) -> Result<[Dura
     })
 }
 
-/// Uses up a limit with slices, until nobody is admitted for longer than all holds.
+/// Uses up a limit with slices, until no check is admitted for longer than all holds.
 fn use_up(runtime: &Runtime, server: &Server, limit: u64) -> Result<UsedUp, DrillError> {
     let rule = format!(
         "{{ id: used-up, per: user, limit: {{ quota: {limit}/1h, period: rolling }}, slices: {{ hold: 250ms }} }}"

@@ -35,7 +35,7 @@ pub(in crate::rules::lint) fn several_slots(context: &Context<'_>, found: &mut F
     }
 }
 
-/// Whether the keys of two rules for one request are in different slots. The shards of a rule have slots of their own.
+/// Whether the keys of two rules for one request are in different slots. The shards of a rule have separate slots.
 fn is_apart(
     one: &WrittenRule<'_>,
     other: &WrittenRule<'_>,
