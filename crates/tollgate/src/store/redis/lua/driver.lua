@@ -195,6 +195,16 @@ local function commit(key, kind, change, expires, now, hold, record, record_expi
   end
 end
 
+-- Returns when a key was last reset, or nil. Takes the number of the key under which the reset is remembered.
+local function last_reset(reset_key)
+  local mark = states[reset_key]
+  if mark == nil then
+    mark = call('GET', KEYS[reset_key])
+    states[reset_key] = mark
+  end
+  return mark and #mark == 8 and unpack_from('<d', mark) or nil
+end
+
 -- Decides an item without changing anything. Returns the six fields of its answer, whether it blocks the Plan, the new
 -- state, when that expires, the state that it was decided on, the new record, when that expires, and when one unit fits
 -- (record).
@@ -204,10 +214,12 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
     -- Does not read the state, so that a corrupt one can be deleted too.
     local _, _, remaining, reset = twin(nil, now, PEEK, 0, '', 0, NONE, numbers_at)
     if token ~= '' then
-      -- A charge by another caller's clock may be ahead by the tolerance.
       local reset_key = unpack_from('<H', token)
-      states[reset_key] = pack('<d', clock_mode == CALLER and max(now, clock + tolerance) or now)
-      lifetimes[reset_key] = extra
+      -- A charge by another caller's clock may be ahead by the tolerance. A clock that steps back moves no mark back.
+      local marked = clock_mode == CALLER and max(now, clock + tolerance) or now
+      marked = max(marked, last_reset(reset_key) or 0)
+      states[reset_key] = pack('<d', marked)
+      lifetimes[reset_key] = extra + marked - now
     end
     return DONE, NONE, 0, remaining, reset, 0, false, false, now
   end
@@ -366,12 +378,8 @@ local function decline_receipt(charged_at, life, reset_key, now)
   if min(charged_at + life, MAX) <= now then
     return RECEIPT_EXPIRED
   end
-  local reset = states[reset_key]
-  if reset == nil then
-    reset = call('GET', KEYS[reset_key])
-    states[reset_key] = reset
-  end
-  if reset and #reset == 8 and charged_at <= unpack_from('<d', reset) then
+  local reset = last_reset(reset_key)
+  if reset and charged_at <= reset then
     return RESET_SINCE
   end
   return nil
