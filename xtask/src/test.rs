@@ -21,7 +21,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn stages(root: &Path) -> Vec<Stage> {
     let (for_tidy, for_deny, for_gen) = (root.to_path_buf(), root.to_path_buf(), root.to_path_buf());
     vec![
-        Stage::new("setup", 4, Work::inside(setup::run)),
+        Stage::new("setup", 5, Work::inside(setup::run)),
         Stage::new("format", 1, Work::Command("cargo fmt --all --check")),
         Stage::new("tidy", 1, Work::inside(move || tidy::run(&for_tidy))),
         Stage::new("deny", 1, Work::inside(move || deny::run(&for_deny, &deny::Options::default()))),

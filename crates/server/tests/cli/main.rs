@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "lint",
     "test",
     "explain",
@@ -26,6 +26,7 @@ const COMMANDS: [&str; 21] = [
     "config",
     "token",
     "try",
+    "simulate",
     "estimate",
     "guide",
     "presets",

@@ -89,9 +89,9 @@ fn a_refusal_because_the_store_is_down_has_a_retry_after() {
     let refused = post(&server, "/v1/check", &search);
     assert_eq!((refused.status, &refused.body["source"]), (503, &json!("fallback")), "{}", refused.body);
     assert!(refused.head.contains("\r\nretry-after: 1\r\n"), "{}", refused.head);
-    // A report has no failure policy: it is an error, which has the field too.
-    let body = json!({ "attributes": search, "result": "failure" }).to_string();
-    let url = format!("http://{}/v1/report", server.http);
+    // A record has no failure policy: it is an error, which has the field too.
+    let body = json!({ "attributes": search, "cost": 1, "id": "once" }).to_string();
+    let url = format!("http://{}/v1/record", server.http);
     let failed = curl(&["-H", "content-type: application/json", "-d", &body, &url]);
     assert_eq!((failed.status, &failed.body["code"]), (503, &json!("store-unavailable")));
     assert!(failed.head.contains("\r\nretry-after: 1\r\n"), "{}", failed.head);

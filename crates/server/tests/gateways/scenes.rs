@@ -57,7 +57,9 @@ pub(crate) fn clients_see_what_the_page_promises(recipe: &Recipe) {
     let wait = assert_refused(&refused, "search-per-key");
     let rest = refused.body.strip_prefix(recipe.refused_body).unwrap_or_else(|| panic!("{refused:?}"));
     if !rest.is_empty() {
-        let wait_ms: u64 = rest.strip_suffix('}').and_then(|wait| wait.parse().ok()).expect("a number");
+        let (wait_ms, reference) = rest.split_once(',').unwrap_or_else(|| panic!("{refused:?}"));
+        let wait_ms: u64 = wait_ms.parse().expect("a number");
+        assert!(reference.starts_with(r#""ref":"tgr_"#) && reference.ends_with(r#""}"#), "{refused:?}");
         assert_eq!(wait_ms.div_ceil(1000), wait, "{refused:?}");
     }
     let head = site.curl(2, "/search", &["--head"]);
@@ -163,7 +165,8 @@ pub(crate) fn failure_policies_apply_while_the_store_is_down(recipe: &Recipe) {
     let asked = site.shop.asked();
     let refused = site.curl(2, "/orders", &["--data", "hats"]);
     assert_eq!((refused.status, refused.header("content-type")), (503, PROBLEM), "{refused:?}");
-    assert_eq!((refused.body.as_str(), refused.header("ratelimit")), (recipe.store_down_body, None));
+    assert!(refused.body.starts_with(recipe.store_down_body), "{refused:?}");
+    assert_eq!(refused.header("ratelimit"), None);
     assert_eq!(site.shop.asked(), asked, "the shop is not asked");
 }
 

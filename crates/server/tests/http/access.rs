@@ -55,7 +55,7 @@ fn tokens_permit_what_their_scopes_say_and_nothing_else() {
         ("POST", "/v1/explain", "read"),
         ("GET", "/v1/rules", "read"),
         ("GET", "/metrics", "metrics"),
-        ("GET", "/", "read"),
+        ("GET", "/v1/history", "read"),
         ("GET", "/healthz", ""),
         ("GET", "/readyz", ""),
         ("GET", "/openapi.json", ""),

@@ -19,7 +19,7 @@ fn a_control_listener_serves_control_routes_and_http_serves_checks() {
     let mut admin = Client::connect(serving.admin.expect("a separate listener"));
     assert_eq!(http.post("/v1/check", &search("jane", 1)).status, 200);
     problem(&admin.post("/v1/check", &search("jane", 1)), 404, "not-found");
-    for path in ["/", "/status.css"] {
+    for path in ["/", "/dashboard/style.css", "/v1/history"] {
         assert_eq!(admin.get(path).status, 200, "{path}");
         problem(&http.get(path), 404, "not-found");
     }
