@@ -294,8 +294,7 @@ impl RuleSet {
             };
             let ResolvedCost { cost, failed } = plans.cost(rule, attributes, request);
             cost_failed += u32::from(failed);
-            // Built where it is needed: a check without sharded rules writes it into the Plan and nowhere else.
-            let item = || Item {
+            let item = Item {
                 key: self.key(rule_index, &subjects, subject, hashers.current()),
                 limit,
                 operation: Operation::Charge { cost, token: request.token },
@@ -312,10 +311,10 @@ impl RuleSet {
                 is_anonymous: self.compiled[rule_index].counts_addresses && subjects.is_anonymous(),
             };
             if let Some(shards) = rule.shards {
-                self.push_sharded(shards, cost, &item(), (request, &subjects, hashers), plans)?;
+                self.push_sharded(shards, cost, &item, (request, &subjects, hashers), plans)?;
                 continue;
             }
-            plans.push(rule, cost, item())?;
+            plans.push(rule, cost, item)?;
             if let Some(previous) = hashers.previous() {
                 let key = self.key(rule_index, &subjects, subjects.hash(previous), previous);
                 plans.push_copy_of_last(key)?;
