@@ -146,6 +146,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
         main.spawn(evictions::watch(store, evicted, state.ending.clone()));
     }
+    sampler::sample(&state);
     main.spawn(sampler::run(Arc::clone(&state)));
     let mut workers = Vec::new();
     for (number, listeners) in shares.into_iter().enumerate() {

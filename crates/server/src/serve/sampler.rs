@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tollgate::{Clock, SystemClock};
 
 use super::observe::history::SAMPLE_EVERY;
 use super::readiness::readiness;
 use super::server_state::ServerState;
 
-/// Samples until the server shuts down.
+/// Samples every second until the server shuts down. The first sample was taken before the server accepted connections.
 pub(crate) async fn run(state: Arc<ServerState>) {
-    let mut ticks = interval(SAMPLE_EVERY);
+    let mut ticks = interval_at(Instant::now() + SAMPLE_EVERY, SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
@@ -23,7 +23,8 @@ pub(crate) async fn run(state: Arc<ServerState>) {
     }
 }
 
-fn sample(state: &ServerState) {
+/// Reads the counters once.
+pub(crate) fn sample(state: &ServerState) {
     let now = SystemClock.now();
     state.history.note(&state.gate.sample(now.us() / 1_000_000));
     if state.history.has_viewers() {
