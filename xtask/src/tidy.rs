@@ -102,6 +102,8 @@ mod tests {
             "blanks at the end of the line",
             "no target compiles this file",
             "the link to gone.md leads nowhere",
+            // Of the requirements, and of the proof.
+            "the page is missing",
             "the page is missing",
         ];
         assert_eq!(found, expected);
