@@ -4,6 +4,7 @@ pub mod error;
 mod numbers;
 pub mod part;
 pub mod room;
+pub mod scale;
 pub mod share;
 
 use crate::algorithm::bucket::{Bucket, BucketKind};

@@ -127,6 +127,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         mode: Mode::Enforce,
         rollout: Rollout::ALL,
         tags: Vec::new(),
+        show: Vec::new(),
         origin: Origin { file: "test".to_owned(), line: 1 },
     }
 }

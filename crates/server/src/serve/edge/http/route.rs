@@ -1,6 +1,7 @@
 //! The paths, their methods and the scopes they need.
 
 use http::Method;
+use tollgate_database::changes::ChangeKind;
 
 use crate::access::Scopes;
 use crate::dashboard::{self, Asset};
@@ -39,6 +40,11 @@ pub(super) enum Route {
     OpenApi,
     History,
     Events,
+    /// The live changes of one kind.
+    Changes(ChangeKind),
+    /// One live change.
+    Change(ChangeKind),
+    Audit,
     /// A file of the dashboard.
     Dashboard(&'static Asset),
 }
@@ -50,6 +56,8 @@ pub(super) enum Methods {
     /// And HEAD.
     Get,
     Any,
+    GetPost,
+    GetPatchDelete,
 }
 
 /// Which listeners serve a path.
@@ -91,7 +99,10 @@ impl Route {
             | Route::Top
             | Route::History
             | Route::Events
-            | Route::Dashboard(_) => RouteKind::Control,
+            | Route::Dashboard(_)
+            | Route::Changes(_)
+            | Route::Change(_)
+            | Route::Audit => RouteKind::Control,
             Route::Explain
             | Route::Rules
             | Route::Metrics
@@ -150,8 +161,23 @@ impl Route {
             "/openapi.json" => Route::OpenApi,
             "/v1/history" => Route::History,
             "/v1/events" => Route::Events,
-            _ => return dashboard::asset(path).map(Route::Dashboard),
+            "/v1/overrides" => Route::Changes(ChangeKind::Override),
+            "/v1/deny" => Route::Changes(ChangeKind::Deny),
+            "/v1/bypass" => Route::Changes(ChangeKind::Bypass),
+            "/v1/audit" => Route::Audit,
+            _ => return Route::of_change(path).or_else(|| dashboard::asset(path).map(Route::Dashboard)),
         })
+    }
+
+    fn of_change(path: &str) -> Option<Route> {
+        let (list, id) = path.strip_prefix("/v1/")?.split_once('/')?;
+        let kind = match list {
+            "overrides" => ChangeKind::Override,
+            "deny" => ChangeKind::Deny,
+            "bypass" => ChangeKind::Bypass,
+            _ => return None,
+        };
+        (!id.is_empty() && !id.contains('/')).then_some(Route::Change(kind))
     }
 
     pub(super) const fn methods(self) -> Methods {
@@ -186,13 +212,19 @@ impl Route {
             | Route::OpenApi
             | Route::History
             | Route::Events
+            | Route::Audit
             | Route::Dashboard(_) => Methods::Get,
+            Route::Changes(_) => Methods::GetPost,
+            Route::Change(_) => Methods::GetPatchDelete,
         }
     }
 
-    /// The access that a caller needs.
-    pub(super) const fn needs(self) -> Needs {
+    /// The access that a caller needs for this method.
+    pub(super) fn needs(self, method: &Method) -> Needs {
+        let is_read = method == Method::GET || method == Method::HEAD;
         Needs::Scope(match self {
+            Route::Changes(_) | Route::Change(_) if is_read => Scopes::READ,
+            Route::Changes(_) | Route::Change(_) => Scopes::CHANGE,
             // A caller that may take a lease may also release it. To read numbers needs no more than a peek.
             Route::Check
             | Route::Batch
@@ -212,7 +244,9 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events => Scopes::READ,
+            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events | Route::Audit => {
+                Scopes::READ
+            }
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             // The files of the dashboard hold no data; the token form is one of them.
             Route::Health | Route::Ready | Route::OpenApi | Route::Dashboard(_) => return Needs::Nothing,
@@ -226,6 +260,10 @@ impl Methods {
             Methods::Post => method == Method::POST,
             Methods::Get => method == Method::GET || method == Method::HEAD,
             Methods::Any => true,
+            Methods::GetPost => Methods::Get.include(method) || method == Method::POST,
+            Methods::GetPatchDelete => {
+                Methods::Get.include(method) || method == Method::PATCH || method == Method::DELETE
+            }
         }
     }
 
@@ -234,6 +272,8 @@ impl Methods {
         match self {
             Methods::Post => "POST",
             Methods::Get | Methods::Any => "GET, HEAD",
+            Methods::GetPost => "GET, HEAD, POST",
+            Methods::GetPatchDelete => "GET, HEAD, PATCH, DELETE",
         }
     }
 }

@@ -45,6 +45,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
             references,
             std::time::Duration::from_secs(60),
         ),
+        control: None,
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,
