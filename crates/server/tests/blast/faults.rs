@@ -1,5 +1,6 @@
 //! Ten faults on three servers that share a store: the short form of `cargo xtask chaos`.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tollgate_testkit::chaos::{self, Fault, Settings};
@@ -21,6 +22,7 @@ fn settings() -> Settings {
 
 #[test]
 fn ten_faults_admit_nothing_beyond_what_the_store_lost_and_charge_nothing_twice() {
+    let _shared = crate::MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let faults: Vec<Fault> = Fault::ALL.iter().copied().filter(|fault| fault.is_in_short_form()).collect();
     assert_eq!(faults.len(), 10);
     let mut rows = Vec::new();

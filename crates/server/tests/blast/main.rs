@@ -3,6 +3,7 @@
 
 mod faults;
 
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use tollgate_testkit::drill::{
@@ -14,7 +15,11 @@ const DEADLINE: Duration = Duration::from_millis(500);
 /// Lines to Redis on which 2,048 checks in flight need 3 and 16 seconds.
 const BYTES_PER_SEC: [u32; 2] = [100_000, 20_000];
 
+/// Tests that load the machine share it; one that compares latencies has it alone.
+static MACHINE: RwLock<()> = RwLock::new(());
+
 fn blast_leaves_others_on_the_store(transport: Transport) {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let runtime = runtime().expect("a runtime");
     for bytes_per_sec in BYTES_PER_SEC {
         let store = SlowStore { bytes_per_sec, deadline: DEADLINE };
@@ -45,6 +50,7 @@ fn a_blast_over_grpc_leaves_the_rules_of_others_on_the_store() {
 /// Prints how much a pipeline slows down other connections of the same worker thread.
 #[test]
 fn a_pipeline_does_not_starve_other_connections_of_its_thread() {
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     for transport in PipelineTransport::ALL {
         let found = pipeline_beside(env!("CARGO_BIN_EXE_tollgate"), transport, 5).expect("a pipeline");
         println!("bystander of a pipeline over {transport:?}: {found}");
