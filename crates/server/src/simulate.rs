@@ -5,22 +5,13 @@
 //! library's own limiter on a simulated clock (`replay`), and the counts become reports (`results`, `report`). Reading and
 //! each rule set have a thread. The result does not depend on their timing.
 
-pub(crate) mod captured_value;
-pub(crate) mod format;
-mod input;
-mod instant;
-mod log;
-pub(crate) mod mapping;
-mod merge;
-mod order;
-mod records;
 mod replay;
 pub(crate) mod report;
 pub(crate) mod requirement;
 mod results;
 mod rule_set;
 mod suggest;
-pub(crate) mod synthetic;
+mod traffic;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,14 +26,17 @@ use tollgate::core::rules::RuleSet;
 use tollgate_document::Source;
 
 use crate::failure::Failure;
-use format::LogFormat;
-use log::{Log, LogSettings, LogSummary};
-use mapping::Mapping;
-use records::Batch;
 use replay::{Replay, Tally};
 pub(crate) use results::Results;
 use rule_set::{CaptureKey, InputKind};
+pub(crate) use traffic::{captured_value, format, mapping, synthetic};
+
+use format::LogFormat;
+use mapping::Mapping;
 use synthetic::Synthetic;
+use traffic::log::{Log, LogSettings, LogSummary};
+use traffic::records::Batch;
+use traffic::{input, merge};
 
 /// Batches that wait between two threads.
 const QUEUE: usize = 4;
@@ -284,6 +278,6 @@ pub(crate) fn read_bytes(format: LogFormat, bytes: &[u8]) -> Result<ReadBytes, F
         }
         true
     });
-    let log::LineCounts { lines, requests, other, unreadable, .. } = summary.counts;
+    let traffic::log::LineCounts { lines, requests, other, unreadable, .. } = summary.counts;
     Ok(ReadBytes { lines, requests, other, unreadable, records })
 }

@@ -16,7 +16,7 @@ use tollgate::core::rules::{Request, RuleSet};
 use tollgate::core::{SubjectHasher, Time};
 use tollgate::{Clock, LocalLimiter};
 
-use super::records::{Batch, Names, RecordRef};
+use super::traffic::records::{Batch, Names, RecordRef};
 use leases::Leases;
 pub(super) use subjects::SubjectKey;
 pub(super) use tally::{RuleTally, Tally};

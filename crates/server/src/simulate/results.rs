@@ -6,10 +6,10 @@ use std::time::Duration;
 use tollgate::Algorithm;
 use tollgate::core::Time;
 
-use super::log::LogSummary;
 use super::replay::{RuleTally, Tally, Timeline};
 use super::rule_set::NotSimulated;
 use super::suggest::Suggestion;
+use super::traffic::log::LogSummary;
 
 /// Subjects of a list in a report.
 const LISTED_MAX: usize = 50;

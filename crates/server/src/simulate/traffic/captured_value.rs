@@ -6,7 +6,7 @@ use tollgate::core::SubjectHasher;
 use tollgate::core::rules::{Condition, Cost, Rule, Test};
 
 use super::format::capture::CLEAR;
-use super::rule_set::{CaptureKey, values_of};
+use crate::simulate::rule_set::{CaptureKey, values_of};
 
 /// Domain of the hashes: they differ from subjects and from hashes of other purposes.
 const PURPOSE: &str = "attribute of a capture";
@@ -23,21 +23,21 @@ pub(crate) fn is_hashed(attribute: &str) -> bool {
 }
 
 /// Makes rules compare with hashes.
-pub(super) struct CapturedValues<'h> {
+pub(in crate::simulate) struct CapturedValues<'h> {
     key: CaptureKey<'h>,
 }
 
 impl<'h> CapturedValues<'h> {
-    pub(super) const fn new(key: CaptureKey<'h>) -> CapturedValues<'h> {
+    pub(in crate::simulate) const fn new(key: CaptureKey<'h>) -> CapturedValues<'h> {
         CapturedValues { key }
     }
 
-    pub(super) fn is_hashed(attribute: &str) -> bool {
+    pub(in crate::simulate) fn is_hashed(attribute: &str) -> bool {
         is_hashed(attribute)
     }
 
     /// Rewrites the conditions and the cost of a rule, or says why that is impossible.
-    pub(super) fn rewrite_rule(&self, rule: &mut Rule) -> Result<(), String> {
+    pub(in crate::simulate) fn rewrite_rule(&self, rule: &mut Rule) -> Result<(), String> {
         self.rewrite(&mut rule.conditions)?;
         match &mut rule.cost {
             Cost::Table { attribute, costs, .. } if is_hashed(attribute) => {
@@ -54,7 +54,7 @@ impl<'h> CapturedValues<'h> {
     }
 
     /// Rewrites conditions, or says why that is impossible.
-    pub(super) fn rewrite(&self, conditions: &mut [Condition]) -> Result<(), String> {
+    pub(in crate::simulate) fn rewrite(&self, conditions: &mut [Condition]) -> Result<(), String> {
         for condition in conditions.iter_mut().filter(|condition| is_hashed(&condition.attribute)) {
             let attribute = condition.attribute.clone();
             let Some(values) = values_of(&condition.test) else {

@@ -1,10 +1,10 @@
 //! Log formats: how one line becomes named fields. What the fields mean is in `mapping.rs`.
 
-pub(super) mod access_line;
+pub(in crate::simulate) mod access_line;
 pub(crate) mod capture;
 mod csv;
 mod defaults;
-pub(super) mod detect;
+pub(in crate::simulate) mod detect;
 mod envoy_text;
 mod haproxy;
 mod json_lines;
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use access_line::AccessLine;
 use csv::Csv;
-pub(super) use defaults::Defaults;
+pub(in crate::simulate) use defaults::Defaults;
 use envoy_text::EnvoyText;
 use haproxy::HaproxyLine;
 use json_lines::JsonLines;
@@ -44,7 +44,7 @@ pub(crate) enum LogFormat {
 
 /// Why a line is not a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Skip {
+pub(in crate::simulate) enum Skip {
     /// The line is readable, and is not about a request that a limiter would see.
     NotARequest,
     /// The line is not of the format. The text says what is missing.
@@ -52,11 +52,11 @@ pub(super) enum Skip {
 }
 
 /// The values of a line's fields, by slot.
-pub(super) type Values<'l> = Vec<Option<Cow<'l, str>>>;
+pub(in crate::simulate) type Values<'l> = Vec<Option<Cow<'l, str>>>;
 
 /// Reads the fields of lines in one format.
 #[derive(Clone, Debug)]
-pub(super) enum FieldReader {
+pub(in crate::simulate) enum FieldReader {
     Access(AccessLine),
     Json(JsonLines),
     Csv(Csv),
@@ -67,7 +67,7 @@ pub(super) enum FieldReader {
 impl FieldReader {
     /// Returns the reader of a format, chosen by the first lines of a file where a format has two notations. `None` for a
     /// capture, which is not read as fields.
-    pub(super) fn new(format: LogFormat, sample: &[&str]) -> Option<FieldReader> {
+    pub(in crate::simulate) fn new(format: LogFormat, sample: &[&str]) -> Option<FieldReader> {
         let is_json =
             sample.iter().find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with('{'));
         Some(match format {
@@ -84,7 +84,7 @@ impl FieldReader {
     }
 
     /// Returns the slot of a field, or `None` if lines of this format never have it.
-    pub(super) fn slot(&mut self, field: &str) -> Option<usize> {
+    pub(in crate::simulate) fn slot(&mut self, field: &str) -> Option<usize> {
         match self {
             FieldReader::Access(reader) => reader.slot(field),
             FieldReader::Json(reader) => reader.slot(field),
@@ -95,7 +95,7 @@ impl FieldReader {
     }
 
     /// Returns the names of the fields, for messages.
-    pub(super) fn field_names(&self) -> Vec<String> {
+    pub(in crate::simulate) fn field_names(&self) -> Vec<String> {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match self {
             FieldReader::Access(_) => names(access_line::FIELDS),
@@ -108,7 +108,7 @@ impl FieldReader {
 
     /// Reads the fields of one line. Slots of fields that the line does not have are `None`.
     #[inline]
-    pub(super) fn read<'l>(&self, line: &'l str, values: &mut Values<'l>) -> Result<(), Skip> {
+    pub(in crate::simulate) fn read<'l>(&self, line: &'l str, values: &mut Values<'l>) -> Result<(), Skip> {
         values.clear();
         match self {
             FieldReader::Access(reader) => reader.read(line, values),

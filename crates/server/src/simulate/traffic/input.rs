@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::files::STDIN;
 
 /// Bytes of a block, and of the longest line. A longer line is skipped.
-pub(super) const BLOCK_BYTES: usize = 1 << 20;
+pub(in crate::simulate) const BLOCK_BYTES: usize = 1 << 20;
 const GZIP: [u8; 2] = [0x1F, 0x8B];
 const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// A log that is being read.
-pub(super) struct Input {
+pub(in crate::simulate) struct Input {
     name: String,
     reader: Box<dyn Read + Send>,
     /// What is left of the last block: the beginning of a line.
@@ -29,7 +29,7 @@ pub(super) struct Input {
 
 /// Whole lines, or what was found instead.
 #[derive(Debug)]
-pub(super) enum Block {
+pub(in crate::simulate) enum Block {
     /// Lines, each with its line break; the last line of a file may lack it.
     Lines(Vec<u8>),
     /// A line is longer than a block; it was skipped.
@@ -56,7 +56,7 @@ impl Read for Counted {
 
 impl Input {
     /// Opens a log, or standard input for `-`. Compression is recognised by its first bytes.
-    pub(super) fn open(path: &Path, progress: &Arc<AtomicU64>) -> Result<Input, Failure> {
+    pub(in crate::simulate) fn open(path: &Path, progress: &Arc<AtomicU64>) -> Result<Input, Failure> {
         let is_stdin = path.as_os_str() == STDIN;
         let name = if is_stdin { "stdin".to_owned() } else { path.to_string_lossy().into_owned() };
         let source: Box<dyn Read + Send> = if is_stdin {
@@ -73,7 +73,7 @@ impl Input {
     }
 
     /// Reads from any source.
-    pub(super) fn new(name: String, mut source: Box<dyn Read + Send>) -> io::Result<Input> {
+    pub(in crate::simulate) fn new(name: String, mut source: Box<dyn Read + Send>) -> io::Result<Input> {
         let mut start = Vec::new();
         (&mut source).take(ZSTD.len() as u64).read_to_end(&mut start)?;
         let is_gzip = start.starts_with(&GZIP);
@@ -89,12 +89,12 @@ impl Input {
         Ok(Input { name, reader, rest: Vec::new(), is_in_long_line: false, is_at_end: false })
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::simulate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the next whole lines.
-    pub(super) fn next_block(&mut self) -> Block {
+    pub(in crate::simulate) fn next_block(&mut self) -> Block {
         if self.is_at_end {
             return Block::End;
         }
@@ -180,7 +180,7 @@ fn cannot_open(name: &str, error: &io::Error) -> Failure {
 }
 
 /// The size of all files together, for the progress bar. `None` if standard input is among them.
-pub(super) fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
+pub(in crate::simulate) fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
     let size = |path: &PathBuf| match path.as_os_str() == STDIN {
         true => None,
         false => Some(std::fs::metadata(path).map_or(0, |metadata| metadata.len())),

@@ -5,7 +5,7 @@ use tollgate::core::Time;
 
 /// How a log writes the time of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TimeFormat {
+pub(in crate::simulate) enum TimeFormat {
     /// Any of the following, recognised for each value.
     Auto,
     /// `2026-11-18T20:03:57.123Z`
@@ -20,7 +20,7 @@ pub(super) enum TimeFormat {
 
 /// The unit of a duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DurationUnit {
+pub(in crate::simulate) enum DurationUnit {
     Seconds,
     Milliseconds,
     Microseconds,
@@ -29,9 +29,9 @@ pub(super) enum DurationUnit {
 
 /// A time, and whether the log has whole seconds only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Stamp {
-    pub(super) at: Time,
-    pub(super) whole_second: bool,
+pub(in crate::simulate) struct Stamp {
+    pub(in crate::simulate) at: Time,
+    pub(in crate::simulate) whole_second: bool,
 }
 
 /// Numbers of seconds beyond this are milliseconds: the year 5138.
@@ -41,20 +41,20 @@ const CLF_LEN: usize = "18/Nov/2026:20:03:57 +0000".len();
 
 /// Parses the time stamps of one log. Consecutive lines mostly have the same second, which is parsed once.
 #[derive(Clone, Debug)]
-pub(super) struct TimeParser {
+pub(in crate::simulate) struct TimeParser {
     format: TimeFormat,
     last_clf: [u8; CLF_LEN],
     last: Option<Stamp>,
 }
 
 impl TimeParser {
-    pub(super) fn new(format: TimeFormat) -> TimeParser {
+    pub(in crate::simulate) fn new(format: TimeFormat) -> TimeParser {
         TimeParser { format, last_clf: [0; CLF_LEN], last: None }
     }
 
     /// Returns the time, or `None` if the text is not a time of the format, or not one from 1970 to 2255.
     #[inline]
-    pub(super) fn parse(&mut self, text: &str) -> Option<Stamp> {
+    pub(in crate::simulate) fn parse(&mut self, text: &str) -> Option<Stamp> {
         match self.format {
             TimeFormat::Clf => self.clf(text),
             TimeFormat::Rfc3339 => rfc3339(text),
@@ -172,7 +172,7 @@ fn digits(text: &[u8]) -> Option<u64> {
 }
 
 /// A duration in microseconds, of at most a week. `None` if the text is not a number: nginx and Envoy write `-`.
-pub(super) fn duration_us(text: &str, unit: DurationUnit) -> Option<u64> {
+pub(in crate::simulate) fn duration_us(text: &str, unit: DurationUnit) -> Option<u64> {
     const WEEK_US: u64 = 7 * 86_400 * SECOND_US;
     // Numbers of JSON may have an exponent.
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -204,7 +204,7 @@ pub(super) fn duration_us(text: &str, unit: DurationUnit) -> Option<u64> {
 
 impl TimeFormat {
     /// Returns the format with this name in `--time`.
-    pub(super) fn named(name: &str) -> Option<TimeFormat> {
+    pub(in crate::simulate) fn named(name: &str) -> Option<TimeFormat> {
         Some(match name {
             "auto" => TimeFormat::Auto,
             "rfc3339" => TimeFormat::Rfc3339,
@@ -218,7 +218,7 @@ impl TimeFormat {
 
 impl DurationUnit {
     /// Returns the unit with this name in `--duration-from`.
-    pub(super) fn named(name: &str) -> Option<DurationUnit> {
+    pub(in crate::simulate) fn named(name: &str) -> Option<DurationUnit> {
         Some(match name {
             "s" => DurationUnit::Seconds,
             "ms" => DurationUnit::Milliseconds,

@@ -18,7 +18,7 @@ use crate::serve::edge::lossless_text::lossless_text;
 const SAMPLE_LINES: usize = 200;
 
 /// A log whose format is known.
-pub(super) struct Log {
+pub(in crate::simulate) struct Log {
     input: Input,
     /// The block that the format was recognised by.
     first: Option<Block>,
@@ -40,43 +40,43 @@ enum Reader {
 
 /// What was found in one log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct LogSummary {
-    pub(super) name: String,
-    pub(super) format: LogFormat,
-    pub(super) counts: LineCounts,
+pub(in crate::simulate) struct LogSummary {
+    pub(in crate::simulate) name: String,
+    pub(in crate::simulate) format: LogFormat,
+    pub(in crate::simulate) counts: LineCounts,
     /// Whether requests have durations, which concurrency limits need.
-    pub(super) has_durations: bool,
+    pub(in crate::simulate) has_durations: bool,
     /// What a capture says about itself.
-    pub(super) capture: Option<About>,
+    pub(in crate::simulate) capture: Option<About>,
 }
 
 /// Lines by what they are.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct LineCounts {
-    pub(super) lines: u64,
-    pub(super) requests: u64,
+pub(in crate::simulate) struct LineCounts {
+    pub(in crate::simulate) lines: u64,
+    pub(in crate::simulate) requests: u64,
     /// Readable lines that are not about a request.
-    pub(super) other: u64,
-    pub(super) unreadable: u64,
+    pub(in crate::simulate) other: u64,
+    pub(in crate::simulate) unreadable: u64,
     /// Unreadable lines by what is wrong.
-    pub(super) reasons: BTreeMap<&'static str, u64>,
+    pub(in crate::simulate) reasons: BTreeMap<&'static str, u64>,
     /// The first unreadable line, counted from 1.
-    pub(super) first_unreadable: Option<(u64, &'static str)>,
+    pub(in crate::simulate) first_unreadable: Option<(u64, &'static str)>,
     /// Why the log ended early.
-    pub(super) truncated: Option<String>,
+    pub(in crate::simulate) truncated: Option<String>,
 }
 
 /// The settings of reading.
-pub(super) struct LogSettings<'s> {
-    pub(super) format: LogFormat,
-    pub(super) mapping: &'s Mapping,
-    pub(super) names: &'s Arc<Names>,
-    pub(super) spread: bool,
+pub(in crate::simulate) struct LogSettings<'s> {
+    pub(in crate::simulate) format: LogFormat,
+    pub(in crate::simulate) mapping: &'s Mapping,
+    pub(in crate::simulate) names: &'s Arc<Names>,
+    pub(in crate::simulate) spread: bool,
 }
 
 impl Log {
     /// Opens a log and finds its format and its fields.
-    pub(super) fn open(
+    pub(in crate::simulate) fn open(
         path: &Path,
         settings: &LogSettings<'_>,
         progress: &Arc<AtomicU64>,
@@ -85,7 +85,10 @@ impl Log {
         Log::of(input, settings)
     }
 
-    pub(super) fn of(mut input: Input, settings: &LogSettings<'_>) -> Result<(Log, LogFormat), Failure> {
+    pub(in crate::simulate) fn of(
+        mut input: Input,
+        settings: &LogSettings<'_>,
+    ) -> Result<(Log, LogFormat), Failure> {
         let first = input.next_block();
         let text = match &first {
             Block::Lines(bytes) => lossless_text(bytes).into_owned(),
@@ -124,12 +127,12 @@ impl Log {
     }
 
     /// Whether requests have durations, which concurrency limits need.
-    pub(super) const fn has_durations(&self) -> bool {
+    pub(in crate::simulate) const fn has_durations(&self) -> bool {
         self.has_durations
     }
 
     /// The fingerprint of the hash key of a capture.
-    pub(super) fn captured_with(&self) -> Option<&str> {
+    pub(in crate::simulate) fn captured_with(&self) -> Option<&str> {
         self.hash_key.as_deref()
     }
 
@@ -144,7 +147,11 @@ impl Log {
     }
 
     /// Reads the whole log and passes on batches in the order of time. `emit` returns whether it wants more.
-    pub(super) fn read(mut self, format: LogFormat, mut emit: impl FnMut(Batch) -> bool) -> LogSummary {
+    pub(in crate::simulate) fn read(
+        mut self,
+        format: LogFormat,
+        mut emit: impl FnMut(Batch) -> bool,
+    ) -> LogSummary {
         let mut wanted = true;
         let mut spread = self.spread.then(Spread::default);
         let (ends, mut sorter) = match &self.reader {

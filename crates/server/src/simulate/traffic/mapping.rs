@@ -6,7 +6,7 @@ mod resolved;
 
 pub(crate) use assignment::{Assignment, Source};
 pub(crate) use file::read as read_file;
-pub(super) use resolved::ResolvedMapping;
+pub(in crate::simulate) use resolved::ResolvedMapping;
 
 use super::instant::{DurationUnit, TimeFormat};
 

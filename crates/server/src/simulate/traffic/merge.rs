@@ -36,7 +36,7 @@ impl Head {
 
 /// Passes on the requests of all logs in the order of their time. Of requests at the same time, that of the log that was
 /// named first comes first.
-pub(super) fn read_all(
+pub(in crate::simulate) fn read_all(
     logs: Vec<(Log, LogFormat)>,
     emit: &mut dyn FnMut(Batch) -> bool,
 ) -> Result<Vec<LogSummary>> {

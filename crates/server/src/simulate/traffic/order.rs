@@ -21,7 +21,7 @@ const BATCH_RECORDS: usize = 1 << 13;
 
 /// Spreads the requests of a second over the second.
 #[derive(Default)]
-pub(super) struct Spread {
+pub(in crate::simulate) struct Spread {
     held: VecDeque<Batch>,
     /// The second that may continue, and where its first request is: a held batch and a record of it.
     second: Option<(Time, usize, usize)>,
@@ -30,7 +30,7 @@ pub(super) struct Spread {
 
 impl Spread {
     /// Takes the next batch of a log and passes on those whose times are final.
-    pub(super) fn push(&mut self, batch: Batch, mut emit: impl FnMut(Batch)) {
+    pub(in crate::simulate) fn push(&mut self, batch: Batch, mut emit: impl FnMut(Batch)) {
         self.held.push_back(batch);
         let newest = self.held.len() - 1;
         for index in 0..self.held[newest].len() {
@@ -57,7 +57,7 @@ impl Spread {
     }
 
     /// Passes on the rest.
-    pub(super) fn end(mut self, emit: impl FnMut(Batch)) {
+    pub(in crate::simulate) fn end(mut self, emit: impl FnMut(Batch)) {
         self.end_second();
         self.held.into_iter().for_each(emit);
     }
@@ -78,7 +78,7 @@ impl Spread {
 
 /// Sorts requests by their start, within a window.
 #[derive(Default)]
-pub(super) struct Sorter {
+pub(in crate::simulate) struct Sorter {
     waiting: BinaryHeap<Reverse<(Time, u64, usize)>>,
     /// One batch per waiting request would be slow; the requests of a batch are copied when they leave.
     batches: VecDeque<(Batch, usize)>,
@@ -90,7 +90,7 @@ pub(super) struct Sorter {
 
 impl Sorter {
     /// Takes a batch. `ends` says that its times are those of the ends of requests.
-    pub(super) fn push(&mut self, batch: Batch, ends: bool, mut emit: impl FnMut(Batch)) {
+    pub(in crate::simulate) fn push(&mut self, batch: Batch, ends: bool, mut emit: impl FnMut(Batch)) {
         let batch_number = self.first_batch + self.batches.len();
         for index in 0..batch.len() {
             let Facts { at, duration_us, .. } = batch.record(index).facts();
@@ -115,7 +115,7 @@ impl Sorter {
     }
 
     /// Passes on the rest.
-    pub(super) fn end(mut self, mut emit: impl FnMut(Batch)) {
+    pub(in crate::simulate) fn end(mut self, mut emit: impl FnMut(Batch)) {
         while !self.waiting.is_empty() {
             self.pop(&mut emit);
         }

@@ -8,11 +8,11 @@ const NO_COST: u64 = u64::MAX;
 const NO_DURATION: u64 = u64::MAX;
 
 /// The names of the attributes that some rule reads. Other attributes of a log are not kept.
-pub(super) type Names = [String];
+pub(in crate::simulate) type Names = [String];
 
 /// Requests in the order of their time. Their attribute values share one text, so that a request costs no allocation.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Batch {
+pub(in crate::simulate) struct Batch {
     text: String,
     values: Vec<Value>,
     records: Vec<Record>,
@@ -40,35 +40,35 @@ struct Value {
 
 /// What a log says about one request besides its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Facts {
+pub(in crate::simulate) struct Facts {
     /// When it was decided.
-    pub(super) at: Time,
+    pub(in crate::simulate) at: Time,
     /// Whether the log has whole seconds only.
-    pub(super) whole_second: bool,
-    pub(super) duration_us: Option<u64>,
-    pub(super) cost: Option<u64>,
+    pub(in crate::simulate) whole_second: bool,
+    pub(in crate::simulate) duration_us: Option<u64>,
+    pub(in crate::simulate) cost: Option<u64>,
 }
 
 /// One request of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordRef<'b> {
+pub(in crate::simulate) struct RecordRef<'b> {
     batch: &'b Batch,
     index: usize,
 }
 
 impl Batch {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::simulate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::simulate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     /// Adds the value of an attribute to the request that is being read. Batches are far smaller than the 4 GiB that
     /// positions can express.
     #[inline]
-    pub(super) fn push_value(&mut self, name: u16, value: &str) {
+    pub(in crate::simulate) fn push_value(&mut self, name: u16, value: &str) {
         let start = self.text.len() as u32;
         self.text.push_str(value);
         self.values.push(Value { name, start, end: self.text.len() as u32 });
@@ -76,7 +76,7 @@ impl Batch {
 
     /// Completes the request whose values were pushed.
     #[inline]
-    pub(super) fn finish(&mut self, facts: Facts) {
+    pub(in crate::simulate) fn finish(&mut self, facts: Facts) {
         self.records.push(Record {
             at: facts.at,
             duration_us: facts.duration_us.unwrap_or(NO_DURATION),
@@ -87,23 +87,23 @@ impl Batch {
     }
 
     /// Drops the values of the request that is being read.
-    pub(super) fn abandon(&mut self) {
+    pub(in crate::simulate) fn abandon(&mut self) {
         let end = self.records.last().map_or(0, |record| record.values_end as usize);
         self.values.truncate(end);
         self.text.truncate(self.values.last().map_or(0, |value| value.end as usize));
     }
 
     #[inline]
-    pub(super) fn record(&self, index: usize) -> RecordRef<'_> {
+    pub(in crate::simulate) fn record(&self, index: usize) -> RecordRef<'_> {
         RecordRef { batch: self, index }
     }
 
-    pub(super) fn set_time(&mut self, index: usize, at: Time) {
+    pub(in crate::simulate) fn set_time(&mut self, index: usize, at: Time) {
         self.records[index].at = at;
     }
 
     /// Copies one request of another batch, at another time.
-    pub(super) fn copy(&mut self, record: RecordRef<'_>, at: Time) {
+    pub(in crate::simulate) fn copy(&mut self, record: RecordRef<'_>, at: Time) {
         for value in record.values() {
             self.push_value(value.name, record.batch.text_of(value));
         }
@@ -130,26 +130,26 @@ impl<'b> RecordRef<'b> {
     }
 
     #[inline]
-    pub(super) fn at(self) -> Time {
+    pub(in crate::simulate) fn at(self) -> Time {
         self.record().at
     }
 
-    pub(super) fn facts(self) -> Facts {
+    pub(in crate::simulate) fn facts(self) -> Facts {
         let Record { at, whole_second, .. } = *self.record();
         Facts { at, whole_second, duration_us: self.duration_us(), cost: self.cost() }
     }
 
-    pub(super) fn duration_us(self) -> Option<u64> {
+    pub(in crate::simulate) fn duration_us(self) -> Option<u64> {
         Some(self.record().duration_us).filter(|&duration| duration != NO_DURATION)
     }
 
-    pub(super) fn cost(self) -> Option<u64> {
+    pub(in crate::simulate) fn cost(self) -> Option<u64> {
         Some(self.record().cost).filter(|&cost| cost != NO_COST)
     }
 
     /// Its attributes, as a server would get them.
     #[inline]
-    pub(super) fn attributes<'n>(self, names: &'n Names) -> Attributes<'n>
+    pub(in crate::simulate) fn attributes<'n>(self, names: &'n Names) -> Attributes<'n>
     where
         'b: 'n,
     {

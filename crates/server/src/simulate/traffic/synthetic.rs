@@ -85,18 +85,18 @@ impl Synthetic {
         Ok(parsed)
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(in crate::simulate) fn text(&self) -> &str {
         &self.text
     }
 
     /// The number of requests, about.
-    pub(super) fn requests(&self) -> u64 {
+    pub(in crate::simulate) fn requests(&self) -> u64 {
         (self.per_second * self.lasts.us() as f64 / 1e6) as u64
     }
 
     /// Passes on batches of requests. Every attribute that some rule counts by has the number of the request's subject;
     /// constants of the mapping are set as they are.
-    pub(super) fn generate(
+    pub(in crate::simulate) fn generate(
         &self,
         sets: &[&RuleSet],
         names: &Names,

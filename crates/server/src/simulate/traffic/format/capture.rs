@@ -7,7 +7,7 @@ use serde_json::Value;
 use tollgate::core::Time;
 
 use super::Skip;
-use crate::simulate::records::{Batch, Facts, Names};
+use crate::simulate::traffic::records::{Batch, Facts, Names};
 
 /// The version of the format.
 pub(crate) const VERSION: u32 = 1;

@@ -1,7 +1,7 @@
 //! What the fields of each format mean, unless `--map` says otherwise.
 
 use super::{FieldReader, LogFormat};
-use crate::simulate::instant::{DurationUnit, TimeFormat};
+use crate::simulate::traffic::instant::{DurationUnit, TimeFormat};
 
 /// The fields of one format that make a request. Of several names, the first that a line has counts.
 #[derive(Clone, Copy, Debug)]

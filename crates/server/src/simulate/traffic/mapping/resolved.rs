@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::serve::edge::lossless_text::lossless_text;
 use crate::serve::edge::request::VALUE_BYTES_MAX;
 use crate::simulate::format::{Defaults, FieldReader, LogFormat, Skip, Values};
-use crate::simulate::instant::{DurationUnit, TimeParser, duration_us};
-use crate::simulate::records::{Batch, Facts, Names};
+use crate::simulate::traffic::instant::{DurationUnit, TimeParser, duration_us};
+use crate::simulate::traffic::records::{Batch, Facts, Names};
 
 /// Turns the fields of a line into a request.
 #[derive(Clone, Debug)]
