@@ -5,8 +5,9 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Error;
+use crate::gate::{self, KnownAccount, Look};
 use crate::ledger::{
-    Account, Balance, Block, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, chain,
+    Account, Balance, Block, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, Subject, chain,
 };
 use crate::migrations::{KNOWN, Status};
 use crate::postgres::Postgres;
@@ -185,6 +186,27 @@ impl Database {
     /// Returns the balance of each account that has one.
     pub async fn balances(&self, accounts: Vec<Account>) -> Result<BTreeMap<Account, Balance>, Error> {
         transact!(self, |sql| transaction::balances(sql, accounts, ""))
+    }
+
+    /// Returns what is known of each subject at an instant, in microseconds since 1970: its newest account.
+    pub async fn known(&self, wanted: Vec<(Subject, i64)>) -> Result<Vec<Option<KnownAccount>>, Error> {
+        transact!(self, |sql| gate::known(sql, &wanted))
+    }
+
+    /// Returns the units that the gate should have counted at each look.
+    pub async fn counted(&self, looks: Vec<Look>) -> Result<Vec<i64>, Error> {
+        transact!(self, |sql| gate::counted(sql, &looks))
+    }
+
+    /// Returns the instant, by the store's clock, before which everything that was sent to the store is in the ledger. `None`
+    /// if no server has been seen for `silent_us`.
+    pub async fn clean_at(&self, now_us: i64, silent_us: i64) -> Result<Option<i64>, Error> {
+        transact!(self, |sql| gate::clean_at(sql, [ADMINISTRATION, EXPIRY], now_us, silent_us))
+    }
+
+    /// Returns a position among corrections and grants, and the accounts that were changed after the position `after`.
+    pub async fn changed(&self, after: Option<i64>) -> Result<(i64, Vec<Account>), Error> {
+        transact!(self, |sql| gate::changed(sql, ADMINISTRATION, after))
     }
 
     /// Returns all writers, oldest first.

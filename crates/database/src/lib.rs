@@ -5,8 +5,10 @@
 //! - [`journal`]: records on a local disk before their answers are given.
 //! - [`LedgerWriter`]: this process as a writer: its journal, and the task that posts it to the database.
 
+mod calls;
 mod database;
 mod error;
+mod gate;
 pub mod journal;
 pub mod ledger;
 mod migrations;
@@ -19,8 +21,10 @@ mod transaction;
 mod url;
 mod writer;
 
+pub use calls::{Clock, OpenCall};
 pub use database::Database;
 pub use error::Error;
+pub use gate::{ACCOUNTS_MAX, KnownAccount, Look};
 pub use migrations::Status;
 pub use reports::{Filter, Writer};
 pub use transaction::{Batch, Receipt, Unbalanced};

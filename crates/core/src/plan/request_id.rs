@@ -130,6 +130,10 @@ fn write_content(hasher: &mut SipHasher24, operation: &Operation) {
         Operation::Extend { token, more, .. } => (13, more, token.0),
         Operation::LeaveAtMost { remaining } => (14, remaining, 0),
         Operation::Usage => (15, 0, 0),
+        // These never have a request id.
+        Operation::Restore(_) => (16, 0, 0),
+        Operation::Extra(_) => (17, 0, 0),
+        Operation::Adjust(_) => (18, 0, 0),
     };
     hasher.write_u8(kind);
     hasher.write_u64(amount);

@@ -12,7 +12,7 @@ use tollgate::core::{
 };
 use tollgate::engine::Engine;
 use tollgate::guard::Guarded;
-use tollgate::ledger::{Ledger, Recorded};
+use tollgate::ledger::{FollowStatus, Ledger, Recorded};
 use tollgate::limiter::{BuildError, CheckError, Explanation};
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, MemoryStore};
@@ -361,6 +361,7 @@ impl Gate {
         self.store_status().write(page);
         if let Some(ledger) = &self.inner.ledger {
             write_ledger(page, &ledger.status());
+            write_follow(page, &ledger.follow_status());
         }
         if let Backed::Redis(limiter) = &self.inner.limiter {
             let help = "Checks in flight to the store.";
@@ -452,6 +453,35 @@ impl Backed {
             Backed::Redis(limiter) => Some(limiter.store().store().store().store.clone()),
         }
     }
+}
+
+fn write_follow(page: &mut Exposition, status: &FollowStatus) {
+    let FollowStatus { restores, waiting, queries, compared, adjusted_up, adjusted_down, extras } = *status;
+    let counters = [
+        (
+            "rate_limit_ledger_restores_total",
+            "Accounts that the store had lost and got from the ledger.",
+            restores,
+        ),
+        ("rate_limit_ledger_queries_total", "Queries for accounts that the store had lost.", queries),
+        ("rate_limit_ledger_compared_total", "Comparisons of the store with the ledger.", compared),
+        (
+            "rate_limit_ledger_adjusted_up_units_total",
+            "Units that the store had counted too little.",
+            adjusted_up,
+        ),
+        (
+            "rate_limit_ledger_adjusted_down_units_total",
+            "Units that the store had counted too much.",
+            adjusted_down,
+        ),
+        ("rate_limit_ledger_extras_total", "Corrections and grants that the store took over.", extras),
+    ];
+    for (name, help, value) in counters {
+        page.single(name, Kind::Counter, help, value);
+    }
+    let help = "Accounts that checks wait for.";
+    page.single("rate_limit_ledger_restores_waiting", Kind::Gauge, help, waiting);
 }
 
 fn write_ledger(page: &mut Exposition, status: &WriterStatus) {

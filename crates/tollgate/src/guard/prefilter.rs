@@ -51,7 +51,7 @@ impl Prefilter {
             return None;
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
-        Some(Outcome { now, answers, replayed: false })
+        Some(Outcome { now, answers, replayed: false, revisions: Vec::new() })
     }
 
     /// Charges one attempt. Returns the rule's refusal if it does not fit.

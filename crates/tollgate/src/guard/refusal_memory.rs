@@ -78,7 +78,7 @@ impl RefusalMemory {
             Some(refusal) => Answer { by: AnsweredBy::Memory, ..refusal.answer },
             None => Answer::not_asked(&item.limit, store_now),
         });
-        Some(Outcome { now: store_now, answers: answers.collect(), replayed: false })
+        Some(Outcome { now: store_now, answers: answers.collect(), replayed: false, revisions: Vec::new() })
     }
 
     /// Learns from an answer of the store to a question that was sent at `sent`.

@@ -2,4 +2,5 @@
 
 mod footprint;
 mod long_logs;
+mod stamped;
 mod store_time;

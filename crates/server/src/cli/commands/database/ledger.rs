@@ -237,11 +237,36 @@ fn entry_csv(writer: Id, entry: &Entry) -> String {
     fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",")
 }
 
-/// A field of CSV, as RFC 4180 says.
+/// A field of CSV, as RFC 4180 says. A text that a spreadsheet would run as a formula gets an apostrophe in front. Amounts stay
+/// numbers.
 fn quoted(field: &str) -> String {
+    let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<i64>().is_err();
+    let escaped = if is_formula { format!("'{field}") } else { field.to_owned() };
+    let field = escaped.as_str();
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
         field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_spreadsheets_run_as_formulas_are_escaped_and_amounts_stay_numbers() {
+        for (field, expected) in [
+            ("-5", "-5"),
+            ("plain", "plain"),
+            ("=1+1", "'=1+1"),
+            ("+1a", "'+1a"),
+            ("-2+3", "'-2+3"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("=HYPERLINK(\"x\",1)", "\"'=HYPERLINK(\"\"x\"\",1)\""),
+            ("\tx", "'\tx"),
+        ] {
+            assert_eq!(quoted(field), expected, "{field:?}");
+        }
     }
 }
