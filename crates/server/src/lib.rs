@@ -6,6 +6,7 @@
 mod access;
 mod cli;
 mod config;
+mod doctor;
 #[doc(hidden)]
 pub mod drawing;
 mod explanation;

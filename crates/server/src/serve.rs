@@ -1,6 +1,7 @@
 //! The server: one limiter behind several transports.
 
 mod announce;
+mod doctor;
 pub(crate) mod edge;
 pub(crate) mod fleet;
 mod gate;
@@ -45,6 +46,7 @@ use listen::worker::{self, Worker};
 use maintenance::Maintenance;
 use observe::{AuthFailures, Capture, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
+pub(crate) use rules_in_force::{STARTER, STARTER_NAME};
 use server_state::ServerState;
 use store::evictions::{self, Evictions};
 use store::watch::StoreState;
@@ -70,6 +72,11 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         .rules_source(source)
         .request_horizon(config.request_id_horizon)
         .receipt_life(config.receipt_life);
+    let database = config.ledger.as_ref().map(|ledger| ledger.url.clone());
+    let store_settings = match &config.store {
+        StoreConfig::Memory { .. } => None,
+        StoreConfig::Redis(settings) => Some(settings.fresh()),
+    };
     let ledger = main.block_on(open_ledger(config.ledger))?;
     let setup = setup.refuse_recorded(ledger.is_none());
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
@@ -84,7 +91,13 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let fleet = main.block_on(fleet::of(&limiter, required, store_state.is_up()))?;
     let (differences, others) = watch::channel(Others::default());
     let (evicted, evictions) = watch::channel(Evictions::default());
+    let (findings, doctor) = watch::channel(doctor::Findings::default());
     let shared_store = limiter.redis_store();
+    let patient = doctor::Doctor {
+        store: store_settings.zip(shared_store.clone()),
+        database,
+        deadline: config.store_deadline,
+    };
     let work = match shared_store.clone() {
         None => WorkShares::unlimited(),
         Some(store) => WorkShares::of_store(
@@ -123,6 +136,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         prefixes: config.prefixes,
         others: fleet.is_some().then_some(others),
         evictions: shared_store.is_some().then_some(evictions),
+        doctor,
         ending: CancellationToken::new(),
     });
     let comparing = fleet.map(|fleet| {
@@ -130,6 +144,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         let in_force = move || state.rules.in_force().fingerprint.clone();
         main.spawn(fleet.compare(in_force, differences, fleet_size, ending))
     });
+    main.spawn(doctor::watch(Arc::clone(&state), patient, findings));
     if let Some(store) = shared_store {
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
         main.spawn(evictions::watch(store, evicted, state.ending.clone()));

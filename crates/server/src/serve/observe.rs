@@ -2,6 +2,8 @@
 
 mod auth_failures;
 mod capture;
+#[cfg(test)]
+mod cost;
 mod counters;
 mod exposition;
 mod histogram;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
+use super::doctor::Findings;
 use super::edge::auth::AccessPolicy;
 use super::edge::resp::OutputBudget;
 use super::fleet::Others;
@@ -50,6 +51,8 @@ pub(crate) struct ServerState {
     pub(crate) others: Option<watch::Receiver<Others>>,
     /// Whether the store evicts keys; `None` if the store is not shared.
     pub(crate) evictions: Option<watch::Receiver<Evictions>>,
+    /// What the doctor has found.
+    pub(crate) doctor: watch::Receiver<Findings>,
     /// Cancelled on shutdown: no new work is accepted, and requests in flight are answered.
     pub(crate) ending: CancellationToken,
 }
@@ -93,6 +96,7 @@ impl ServerState {
         if let Some(evictions) = &self.evictions {
             evictions.borrow().write(&mut page);
         }
+        self.doctor.borrow().write(&mut page, self.evictions.is_some());
         let mut family =
             page.family("tollgate_build_info", Kind::Gauge, "Always 1; the version is in the label.");
         family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);

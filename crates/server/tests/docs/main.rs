@@ -30,6 +30,7 @@ const SESSION_PAGES: [&str; 10] = [
     "docs/operating/upgrade.md",
     "docs/operating/troubleshoot.md",
     "docs/operating/why.md",
+    "docs/operating/doctor.md",
 ];
 const PROGRAM: &str = include_str!("redis_program.rs");
 

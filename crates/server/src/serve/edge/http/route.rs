@@ -32,6 +32,7 @@ pub(super) enum Route {
     Authorize,
     Rules,
     Top,
+    Doctor,
     Metrics,
     Health,
     Ready,
@@ -83,7 +84,7 @@ impl Route {
             | Route::MeterAdd
             | Route::MeterSubtract
             | Route::Authorize => RouteKind::Check,
-            Route::Reset | Route::MeterReset | Route::Top | Route::Status | Route::Style => {
+            Route::Reset | Route::MeterReset | Route::Top | Route::Doctor | Route::Status | Route::Style => {
                 RouteKind::Control
             }
             Route::Explain
@@ -138,6 +139,7 @@ impl Route {
             "/v1/reset" => Route::Reset,
             "/v1/rules" => Route::Rules,
             "/v1/top" => Route::Top,
+            "/v1/doctor" => Route::Doctor,
             "/metrics" => Route::Metrics,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
@@ -174,6 +176,7 @@ impl Route {
             | Route::Reset => Methods::Post,
             Route::Rules
             | Route::Top
+            | Route::Doctor
             | Route::Metrics
             | Route::Health
             | Route::Ready
@@ -205,7 +208,7 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::Status => Scopes::READ,
+            Route::Explain | Route::Rules | Route::Top | Route::Doctor | Route::Status => Scopes::READ,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             Route::Health | Route::Ready | Route::OpenApi | Route::Style => return Needs::Nothing,
         })

@@ -51,6 +51,7 @@ pub(super) async fn respond(
         Route::MeterReset => meters::reset(body, caller, state).await,
         Route::Reset => follow_up::reset(body, caller, state).await,
         Route::Rules => Ok(pages::rules(state)),
+        Route::Doctor => Ok(pages::doctor(state)),
         Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),
         Route::Ready => Ok(pages::ready(state)),

@@ -56,6 +56,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
         prefixes: Prefixes::default(),
         others: None,
         evictions: None,
+        doctor: tokio::sync::watch::channel(Default::default()).1,
         ending: CancellationToken::new(),
     })
 }
