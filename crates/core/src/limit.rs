@@ -3,6 +3,7 @@
 pub mod error;
 mod numbers;
 pub mod room;
+pub mod scale;
 pub mod share;
 
 use crate::algorithm::bucket::{Bucket, BucketKind};

@@ -6,7 +6,9 @@
 pub mod condition;
 pub mod cost;
 pub mod exclusion;
+pub mod hashed;
 mod index;
+pub mod overlay;
 pub mod placement;
 pub mod planning;
 pub mod preparation;
@@ -19,6 +21,8 @@ mod tree;
 pub use condition::{Condition, Test};
 pub use cost::Cost;
 pub use exclusion::Exclusion;
+pub use hashed::{HashedValues, SubjectTest};
+pub use overlay::{LimitChange, LiveChanges, OverrideDraft};
 pub use placement::Placement;
 pub use planning::{Planned, Request, RuleTrace};
 pub use preparation::{AmbiguousPaths, Normalization, Preparation, PreparedValues};

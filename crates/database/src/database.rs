@@ -20,15 +20,15 @@ const ADMINISTRATION: Id = Id([0; 16]);
 /// Writer of the ends of reservations that were not settled in time.
 const EXPIRY: Id = Id([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 /// Number of times that a transaction is repeated when another one was in its way.
-const TRIES: usize = 16;
+pub(crate) const TRIES: usize = 16;
 
 /// An open database.
 pub struct Database {
-    backend: Backend,
+    pub(crate) backend: Backend,
     settings: Settings,
 }
 
-enum Backend {
+pub(crate) enum Backend {
     Sqlite(Sqlite),
     Postgres(Postgres),
 }
@@ -43,6 +43,7 @@ macro_rules! transact {
         }
     };
 }
+pub(crate) use transact;
 
 impl Database {
     /// Opens a database for a server. SQLite is migrated. PostgreSQL must have been migrated before.

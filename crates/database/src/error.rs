@@ -80,6 +80,20 @@ pub enum Error {
         /// The rule of the account.
         rule: String,
     },
+    /// No live change has this id.
+    #[error("no live change has the id `{0}`")]
+    ChangeMissing(String),
+    /// Another live change has this id.
+    #[error("another live change has the id `{0}`")]
+    ChangeExists(String),
+    /// The live change was written since the caller read it.
+    #[error("the live change has version {found}, expected {expected}")]
+    ChangeStale {
+        /// The version that the caller has seen.
+        expected: i64,
+        /// The version in the database.
+        found: i64,
+    },
     /// A stored row has a value that this program does not know.
     #[error("column `{column}` has the unknown value {value}")]
     Row {
@@ -97,6 +111,20 @@ impl Error {
 
     pub(crate) fn postgres(what: &'static str) -> impl FnOnce(tokio_postgres::Error) -> Error {
         move |source| Error::Postgres { what, source }
+    }
+
+    /// Whether the database is away: the same call can succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Error::Connect(_) => true,
+            Error::Postgres { source, .. } => {
+                // Without a code the connection failed. The classes: connection, resources, operator intervention.
+                source
+                    .code()
+                    .is_none_or(|code| ["08", "53", "57"].iter().any(|class| code.code().starts_with(class)))
+            }
+            _ => false,
+        }
     }
 
     /// Whether the same call can succeed when it is repeated: another transaction was in the way.

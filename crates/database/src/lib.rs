@@ -1,10 +1,13 @@
-//! The durable ledger of Tollgate, on SQLite or PostgreSQL.
+//! The database of Tollgate, on SQLite or PostgreSQL: the ledger, live changes and the audit trail.
 //!
 //! - [`DatabaseUrl`] and [`Database`]: open, migrate, and post batches exactly once.
 //! - [`ledger`]: what a batch changes, without any SQL.
+//! - [`changes`], [`audit`]: live changes over the rules file, and who made them.
 //! - [`journal`]: records on a local disk before their answers are given.
 //! - [`LedgerWriter`]: this process as a writer: its journal, and the task that posts it to the database.
 
+pub mod audit;
+pub mod changes;
 mod database;
 mod error;
 pub mod journal;

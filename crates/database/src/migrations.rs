@@ -3,7 +3,8 @@
 /// The migrations in order. Version N is the schema after the first N. A released migration is never changed.
 ///
 /// `{bytes}` and `{int}` stand for the type names of the database.
-pub(crate) const MIGRATIONS: &[&str] = &[include_str!("migrations/0001-ledger.sql")];
+pub(crate) const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001-ledger.sql"), include_str!("migrations/0002-changes.sql")];
 
 /// Version of the schema that this program needs.
 pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;

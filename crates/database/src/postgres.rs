@@ -20,6 +20,7 @@ const MIGRATION_LOCK: i64 = 0x746f_6c6c_6761_7465;
 /// A PostgreSQL server.
 pub(crate) struct Postgres {
     pool: Pool,
+    config: Box<Config>,
 }
 
 /// An open transaction.
@@ -32,9 +33,9 @@ impl Postgres {
         let options = config.get_options().map_or(TIMEOUTS.to_owned(), |own| format!("{TIMEOUTS} {own}"));
         config.options(options);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config, NoTls, recycling);
+        let manager = Manager::from_config(config.clone(), NoTls, recycling);
         let pool = Pool::builder(manager).max_size(CONNECTIONS_MAX).build().map_err(Error::Pool)?;
-        let postgres = Postgres { pool };
+        let postgres = Postgres { pool, config: Box::new(config) };
         let durable = async |transaction: &mut PostgresTransaction<'_>| {
             let rows = transaction.run("SELECT current_setting('synchronous_commit')", vec![vec![]]).await?;
             Ok(rows.into_iter().flatten().flatten().next() != Some(Value::Text("off".to_owned())))
@@ -43,6 +44,11 @@ impl Postgres {
             true => Ok(postgres),
             false => Err(Error::CommitNotDurable),
         }
+    }
+
+    /// Returns how connections are made.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Runs `work` in a transaction. An error rolls back.
@@ -87,6 +93,7 @@ impl Postgres {
 
 impl Sql for PostgresTransaction<'_> {
     const LOCK: &'static str = " FOR UPDATE";
+    const NOTIFY: Option<&'static str> = Some("SELECT pg_notify('tollgate_changes', $1)");
 
     async fn run(&mut self, sql: &str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
         if sets.is_empty() {

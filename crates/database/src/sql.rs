@@ -19,6 +19,8 @@ pub(crate) type Row = Vec<Value>;
 pub(crate) trait Sql {
     /// What a SELECT appends to lock the rows that it returns.
     const LOCK: &'static str;
+    /// The statement that announces a commit to other servers, if the database can.
+    const NOTIFY: Option<&'static str>;
 
     /// Runs the statement once for each set of parameters, in order, and returns the rows of each run.
     async fn run(&mut self, sql: &str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error>;
@@ -65,6 +67,14 @@ impl Columns {
     pub(crate) fn int(&mut self, column: &'static str) -> Result<i64, Error> {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(number),
+            other => Err(unexpected(column, other)),
+        }
+    }
+
+    pub(crate) fn optional_int(&mut self, column: &'static str) -> Result<Option<i64>, Error> {
+        match self.0.next() {
+            Some(Value::Null) => Ok(None),
+            Some(Value::Int(number)) => Ok(Some(number)),
             other => Err(unexpected(column, other)),
         }
     }

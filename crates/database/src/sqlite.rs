@@ -132,6 +132,7 @@ pub(crate) async fn set_version(sql: &mut impl Sql, from: u32) -> Result<(), Err
 impl Sql for SqliteTransaction<'_> {
     /// Only one transaction writes at a time.
     const LOCK: &'static str = "";
+    const NOTIFY: Option<&'static str> = None;
 
     async fn run(&mut self, sql: &str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
         // `?1` has a fixed index; `$1` would be a name.

@@ -109,6 +109,8 @@ pub(crate) struct CaptureConfig {
 pub(crate) struct LedgerConfig {
     pub(crate) url: DatabaseUrl,
     pub(crate) journal: PathBuf,
+    /// The copy of the live changes, for a start while the database is away.
+    pub(crate) changes: PathBuf,
 }
 
 /// The store.

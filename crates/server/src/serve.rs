@@ -1,6 +1,7 @@
 //! The server: one limiter behind several transports.
 
 mod announce;
+pub(crate) mod control;
 pub(crate) mod edge;
 pub(crate) mod fleet;
 mod gate;
@@ -23,16 +24,18 @@ use tollgate::MemoryStore;
 use tollgate::core::{Keyspace, StoreError};
 use tollgate::engine::Setup;
 use tollgate::guard::{FleetSize, Guarded};
-use tollgate::ledger::{Ledger, Recorded};
+use tollgate::ledger::{Ledger, LedgerError, Recorded};
 use tollgate::limiter::BuildError;
 use tollgate::store::redis::OpenError;
 use tollgate_database::WriterSettings;
+use tollgate_document::{Problems, Source};
 
 use crate::config::{Config, LedgerConfig, LoadError, Loaded, StoreConfig};
 use crate::failure::{Failure, error_chain};
 use crate::protocol::Protocol;
 use crate::reference::References;
 use crate::stderr;
+use control::{Audited, Control, ControlSettings};
 use edge::auth::AccessPolicy;
 use edge::resp::OutputBudget;
 
@@ -67,10 +70,15 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let own_keys_max = config.store.own_keys_max();
     let rules_name = source.name().to_owned();
     let setup = Setup::default()
-        .rules_source(source)
+        .rules_source(source.clone())
         .request_horizon(config.request_id_horizon)
         .receipt_life(config.receipt_life);
-    let ledger = main.block_on(open_ledger(config.ledger))?;
+    let control = config.ledger.as_ref().map(|database| {
+        let (url, cache) = (database.url.clone(), database.changes.clone());
+        Control::new(ControlSettings { url, cache, server: server_name() }).map(Arc::new)
+    });
+    let control = control.transpose()?;
+    let ledger = main.block_on(open_ledger(config.ledger, is_recorded(&source)))?;
     let setup = setup.refuse_recorded(ledger.is_none());
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
     let required = config.require_store;
@@ -103,6 +111,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         (References::new(limiter.hashers(), &server_name())?, rules.in_force().fingerprint.clone());
     let state = Arc::new(ServerState {
         gate: Gate::new(limiter, recorder, throttled, own_keys_max, ledger.clone(), references),
+        control,
         rules,
         access: ArcSwap::from_pointee(access),
         tls,
@@ -125,10 +134,27 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         evictions: shared_store.is_some().then_some(evictions),
         ending: CancellationToken::new(),
     });
+    let following = state.control.as_ref().map(|control| {
+        state.gate.set_control(control);
+        main.block_on(control.start(&state.gate));
+        control.note(Audited {
+            actor: "(server)",
+            action: "server.started",
+            target: &state.rules.in_force().name,
+            after: &format!("rules {}", state.rules.in_force().fingerprint),
+            ..Audited::default()
+        });
+        main.spawn(Arc::clone(control).run(state.gate.clone(), state.ending.clone()))
+    });
     let comparing = fleet.map(|fleet| {
         let (state, ending) = (Arc::clone(&state), state.ending.clone());
+        let gate = state.gate.clone();
         let in_force = move || state.rules.in_force().fingerprint.clone();
-        main.spawn(fleet.compare(in_force, differences, fleet_size, ending))
+        let note = move |servers| {
+            fleet_size.note(u32::try_from(servers).unwrap_or(u32::MAX), std::time::Instant::now());
+            gate.note_servers(servers);
+        };
+        main.spawn(fleet.compare(in_force, differences, note, ending))
     });
     if let Some(store) = shared_store {
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
@@ -149,6 +175,9 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         }
         if let Some(comparing) = comparing {
             comparing.await?;
+        }
+        if let Some(following) = following {
+            following.await?;
         }
         if let Some(ledger) = &ledger {
             ledger.close().await;
@@ -221,8 +250,8 @@ async fn open(
 }
 
 /// Opens the ledger and posts what an earlier process has left in the journal.
-async fn open_ledger(config: Option<LedgerConfig>) -> Result<Option<Ledger>> {
-    let Some(LedgerConfig { url, journal }) = config else { return Ok(None) };
+async fn open_ledger(config: Option<LedgerConfig>, is_needed: bool) -> Result<Option<Ledger>> {
+    let Some(LedgerConfig { url, journal, .. }) = config else { return Ok(None) };
     let settings = WriterSettings { name: server_name(), ..WriterSettings::new(journal) };
     match Ledger::with_settings(&url, settings).await {
         Ok(ledger) => {
@@ -230,11 +259,27 @@ async fn open_ledger(config: Option<LedgerConfig>) -> Result<Option<Ledger>> {
             tracing::info!(event = "ledger_open", database = %url, recovered, "the ledger is open");
             Ok(Some(ledger))
         }
+        // Live changes have a copy on this server's disk, and no rule needs the ledger.
+        Err(LedgerError::Database(error)) if !is_needed && error.is_transient() => {
+            let error = error_chain(&error);
+            tracing::error!(
+                event = "ledger_down",
+                error,
+                "the database does not answer; rules with `ledger` need a restart when it does"
+            );
+            Ok(None)
+        }
         Err(error) => {
             let hint = "`tollgate database status` says whether the database can be used";
             Err(Failure::of_store(error_chain(&error), hint).into())
         }
     }
+}
+
+/// Whether a rule of this text needs the ledger. A text with errors does: it is reported later.
+fn is_recorded(source: &Source) -> bool {
+    tollgate::rules::load(source, &mut Problems::new())
+        .is_none_or(|rules| rules.rules().iter().any(|rule| rule.ledger.is_some()))
 }
 
 fn server_name() -> String {

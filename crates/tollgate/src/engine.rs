@@ -286,6 +286,22 @@ impl<S: Store> Engine<S> {
         Ok(())
     }
 
+    /// Loads rules without putting them in force, and returns them with the hash of their text.
+    pub fn load_rules(&self, source: &Source) -> Result<(RuleSet, u64), BuildError> {
+        setup::load_source(source, self.inner.rules.load().refuses_recorded)
+    }
+
+    /// Puts rules in force that were made from a text with this hash. Consumption stays.
+    pub fn activate(&self, rules: &RuleSet, text_hash: u64) {
+        active_rules::activate(&self.inner.rules, rules, text_hash);
+    }
+
+    /// Returns the rules in force, and the hash of the text that they were made from.
+    pub fn active_rules(&self) -> (RuleSet, u64) {
+        let active = self.inner.rules.load();
+        (active.rules.clone(), active.text_hash)
+    }
+
     /// How often the rules have been replaced.
     pub fn rules_version(&self) -> u64 {
         self.inner.rules.load().version

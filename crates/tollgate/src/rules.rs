@@ -9,6 +9,7 @@ mod foreign_words;
 mod ledger;
 mod limit;
 pub mod lint;
+pub mod live;
 mod notation;
 mod postpaid;
 pub mod presets;

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use super::exclusion::Exclusion;
+use super::hashed::HashedValues;
 use super::subject_selector::ADDRESS;
 use crate::request::attributes::Attributes;
 use crate::request::client_address::Cidr;
@@ -32,6 +33,8 @@ pub enum Test {
     Address(Vec<Cidr>),
     /// The value passes a test and is not excluded.
     Except(Box<Exclusion>),
+    /// The keyed hash of the value is one of these. For live changes about secrets.
+    Hashed(Box<HashedValues>),
 }
 
 /// A path pattern, such as `/v1/items/{id}` or `/files/{*rest}`.
@@ -122,6 +125,7 @@ impl Test {
             Test::Path(pattern) => pattern.matches(value),
             Test::Address(blocks) => is_inside(value, blocks),
             Test::Except(exclusion) => exclusion.holds(value),
+            Test::Hashed(hashed) => hashed.holds(value),
         }
     }
 }

@@ -105,7 +105,7 @@ fn entries(test: &Test) -> Vec<String> {
         Test::OneOf(values) => values.iter().map(|value| format!("={value}")).collect(),
         Test::Prefix(prefix) => vec![format!("^{prefix}")],
         Test::Path(pattern) => vec![pattern.segments.iter().map(Segment::entry).collect()],
-        Test::Glob(_) | Test::Address(_) | Test::Except(_) => Vec::new(),
+        Test::Glob(_) | Test::Address(_) | Test::Except(_) | Test::Hashed(_) => Vec::new(),
     }
 }
 

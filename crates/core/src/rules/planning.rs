@@ -225,10 +225,10 @@ impl RuleSet {
                 &replaced
             }
         };
-        if let Some(denied) = self.deny.iter().find(|exception| exception.denies(attributes)) {
+        if let Some(denied) = self.deny.iter().find(|exception| exception.denies(attributes, now)) {
             return Ok(Planned::Denied(denied));
         }
-        if let Some(bypassed) = self.bypass.iter().find(|exception| exception.bypasses(attributes)) {
+        if let Some(bypassed) = self.bypass.iter().find(|exception| exception.bypasses(attributes, now)) {
             return Ok(Planned::Bypassed(bypassed));
         }
         if let Some(permitted) = request.permitted_rules {

@@ -9,6 +9,9 @@ use unicode_normalization::UnicodeNormalization;
 use crate::request::attributes::Attributes;
 use crate::request::path::{PATH, PathCase, Readings, is_canonical, readings};
 
+/// An attribute whose values are secrets in every rules file.
+const API_KEY: &str = "api_key";
+
 /// How attributes are prepared.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Preparation {
@@ -18,6 +21,8 @@ pub struct Preparation {
     pub path_case: PathCase,
     /// What happens to a target that has several readings.
     pub ambiguous_paths: AmbiguousPaths,
+    /// Attributes whose values are secrets: what is stored or shown of them is a keyed hash.
+    pub secrets: Vec<String>,
 }
 
 /// What happens to a target that servers read in several ways.
@@ -70,6 +75,11 @@ impl Normalization {
 }
 
 impl Preparation {
+    /// Whether the values of this attribute are secrets. Those of `api_key` always are.
+    pub fn is_secret(&self, attribute: &str) -> bool {
+        attribute == API_KEY || self.secrets.iter().any(|secret| secret == attribute)
+    }
+
     /// Returns the normal form of an attribute's value.
     pub fn normal<'v>(&self, attribute: &str, value: &'v str) -> Cow<'v, str> {
         match self.normalize.iter().find(|(name, _)| name == attribute) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::condition::Condition;
 use super::cost::Cost;
 use super::rule_limit::RuleLimit;
+use super::rule_set::RuleSetError;
 use super::subject_selector::SubjectSelector;
 use crate::decision::OnFailure;
 use crate::key::{Keyspace, Subject};
@@ -51,6 +52,8 @@ pub struct Rule {
     pub rollout: Rollout,
     /// Labels for readers and metrics.
     pub tags: Vec<String>,
+    /// Attributes whose values may be shown beside a subject's hash.
+    pub show: Vec<String>,
     /// Where it is defined.
     pub origin: Origin,
 }
@@ -141,6 +144,23 @@ pub struct Override {
     pub reason: String,
     /// Where it is defined.
     pub origin: Origin,
+    /// Whether it is a live change, which comes before those of the rules file.
+    pub live: bool,
+    /// Whether its limit is a multiple of what would otherwise apply.
+    pub scaled: bool,
+    /// Whether it is the multiple of another override's limit, and another entry has the multiple of the rule's own.
+    pub is_part: bool,
+}
+
+impl Rule {
+    /// Checks that an override may replace the limit by this one.
+    pub(super) fn check_change(&self, limit: &RuleLimit) -> Result<(), RuleSetError> {
+        let (own, other) = (self.limit.algorithm(), limit.algorithm());
+        if own.is_some() && other.is_some() && own != other {
+            return Err(RuleSetError::OtherAlgorithm { rule: self.keyspace.rule().to_owned() });
+        }
+        Ok(())
+    }
 }
 
 impl Override {
@@ -155,7 +175,7 @@ impl Override {
             })
     }
 
-    /// Returns its precedence: the highest rank wins, and of equals the last in the file.
+    /// Returns its precedence among those of the file, or among live ones: the highest rank wins, and of equals the last.
     pub fn rank(&self) -> (bool, usize) {
         (self.until.is_some(), self.conditions.len())
     }

@@ -4,12 +4,15 @@ use std::collections::HashSet;
 
 use super::condition::Condition;
 use super::cost::Cost;
+use super::hashed::SubjectTest;
 use super::index::{Found, Index};
+use super::overlay::{LimitChange, OverrideDraft, layer};
 use super::placement::Placement;
 use super::preparation::{AmbiguousPaths, Preparation, PreparedValues};
 use super::rule::{Mode, Origin, Override, Rule};
 use super::rule_limit::RuleLimit;
 use crate::limit::Algorithm;
+use crate::limit::scale::ScaleError;
 use crate::request::attributes::Attributes;
 use crate::request::path::PATH;
 use crate::time::Time;
@@ -54,7 +57,7 @@ pub enum Unmatched {
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     /// Ordered by precedence, highest first.
-    overrides: Vec<Override>,
+    pub(super) overrides: Vec<Override>,
     /// Index of the first rule that counts the same subjects.
     pub(super) same_subject_as: u32,
     /// Whether its keys use the hash tag of their partition.
@@ -66,6 +69,10 @@ pub(super) struct Compiled {
 pub struct ListEntry {
     /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
+    /// The subject under a rule that it is about, if it names one by its hash.
+    pub subject: Option<SubjectTest>,
+    /// When it ends.
+    pub until: Option<Time>,
     /// For readers of the rules.
     pub reason: String,
     /// Where it is defined.
@@ -93,13 +100,27 @@ pub enum RuleSetError {
         /// The rule.
         rule: String,
     },
+    /// An override multiplies a limit that has no multiple.
+    #[error("an override of rule {rule:?} cannot scale its limit: {error}")]
+    NotScalable {
+        /// The rule.
+        rule: String,
+        /// Why.
+        error: ScaleError,
+    },
+    /// The overrides of a rule that scale have too many limits below them.
+    #[error("the overrides of rule {rule:?} have too many combinations; use fewer with `scale`")]
+    TooManyLimits {
+        /// The rule.
+        rule: String,
+    },
 }
 
 impl RuleSet {
     /// Compiles rules, their overrides by rule id, the deny list, the bypass list and the placement in a cluster.
     pub fn new(
         rules: Vec<Rule>,
-        overrides: Vec<(String, Override)>,
+        overrides: Vec<(String, OverrideDraft)>,
         deny: Vec<ListEntry>,
         bypass: Vec<ListEntry>,
         placement: Placement,
@@ -108,29 +129,19 @@ impl RuleSet {
         if let Some(twice) = rules.iter().find(|rule| !ids.insert(rule.keyspace.rule())) {
             return Err(RuleSetError::DuplicateId { id: twice.keyspace.rule().to_owned() });
         }
-        let mut by_rule: Vec<Vec<Override>> = vec![Vec::new(); rules.len()];
-        // Reversed, so that after the stable sort the later of equals comes first and wins.
-        for (id, change) in overrides.into_iter().rev() {
+        let mut by_rule: Vec<Vec<OverrideDraft>> = vec![Vec::new(); rules.len()];
+        for (id, draft) in overrides {
             let Some(at) = rules.iter().position(|rule| rule.keyspace.rule() == id) else {
                 return Err(RuleSetError::UnknownRule { rule: id });
             };
-            let (own, other) = (rules[at].limit.algorithm(), change.limit.algorithm());
-            if own.is_some() && other.is_some() && own != other {
-                return Err(RuleSetError::OtherAlgorithm { rule: id });
+            if let LimitChange::To(limit) = &draft.change {
+                rules[at].check_change(limit)?;
             }
-            by_rule[at].push(change);
+            by_rule[at].push(draft);
         }
-        for changes in &mut by_rule {
-            changes.sort_by_key(|change| std::cmp::Reverse(change.rank()));
-        }
+        let layers = rules.iter().zip(by_rule).map(|(rule, drafts)| layer(rule, drafts, Vec::new(), false));
+        let by_rule = layers.collect::<Result<Vec<Vec<Override>>, RuleSetError>>()?;
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
-        // A rule that denies may have an override with a concurrency limit.
-        let limits = rules.iter().map(|rule| &rule.limit);
-        let mut limits = limits.chain(by_rule.iter().flatten().map(|change| &change.limit));
-        let takes_leases = limits.any(|limit| limit.algorithm() == Some(Algorithm::Concurrency));
-        let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
-        let time_independent = !rules.iter().any(|rule| by_calendar(&rule.limit))
-            && !by_rule.iter().flatten().any(|change| change.until.is_some() || by_calendar(&change.limit));
         let has_postpaid = rules.iter().any(|rule| rule.postpaid);
         let partition = &placement.partition;
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
@@ -151,23 +162,38 @@ impl RuleSet {
             reads_path: false,
             prepares: false,
             unmatched: Unmatched::Allow,
-            takes_leases,
+            takes_leases: false,
             has_postpaid,
-            time_independent,
+            time_independent: false,
             index,
         };
-        set.reads_path = set.some_part_reads_path();
-        set.prepares = set.reads_path;
+        set.derive();
         Ok(set)
+    }
+
+    /// Computes what depends on all rules, overrides and lists.
+    pub(super) fn derive(&mut self) {
+        let overrides = || self.compiled.iter().flat_map(|compiled| &compiled.overrides);
+        // A rule that denies may have an override with a concurrency limit.
+        let mut limits =
+            self.rules.iter().map(|rule| &rule.limit).chain(overrides().map(|change| &change.limit));
+        let takes_leases = limits.any(|limit| limit.algorithm() == Some(Algorithm::Concurrency));
+        let by_calendar = |limit: &RuleLimit| matches!(limit, RuleLimit::Calendar { .. });
+        let time_independent = !self.rules.iter().any(|rule| by_calendar(&rule.limit))
+            && !overrides().any(|change| change.until.is_some() || by_calendar(&change.limit))
+            && !self.deny.iter().chain(&self.bypass).any(|entry| entry.until.is_some());
+        (self.takes_leases, self.time_independent) = (takes_leases, time_independent);
+        self.reads_path = self.some_part_reads_path();
+        self.prepares = self.reads_path
+            || !self.preparation.normalize.is_empty()
+            || self.preparation.ambiguous_paths == AmbiguousPaths::Refuse;
     }
 
     /// Returns these rules with another preparation of attributes.
     #[must_use]
     pub fn with_preparation(mut self, preparation: Preparation) -> RuleSet {
-        self.prepares = self.reads_path
-            || !preparation.normalize.is_empty()
-            || preparation.ambiguous_paths == AmbiguousPaths::Refuse;
         self.preparation = preparation;
+        self.derive();
         self
     }
 
@@ -202,7 +228,10 @@ impl RuleSet {
                 .iter()
                 .flat_map(|compiled| &compiled.overrides)
                 .any(|change| reads(&change.conditions))
-            || self.deny.iter().chain(&self.bypass).any(|entry| reads(&entry.conditions))
+            || self.deny.iter().chain(&self.bypass).any(|entry| {
+                let of_subject = entry.subject.as_ref().map(|subject| subject.per.parts.iter().flatten());
+                reads(&entry.conditions) || of_subject.into_iter().flatten().any(|name| name == PATH)
+            })
     }
 
     /// Sets what happens to requests that no rule counts.
@@ -317,12 +346,16 @@ impl RuleSet {
 
 impl ListEntry {
     /// Whether a deny list with this entry refuses: one reading of the path is enough.
-    pub(super) fn denies(&self, attributes: &Attributes<'_>) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(attributes))
+    pub(super) fn denies(&self, attributes: &Attributes<'_>, now: Time) -> bool {
+        self.until.is_none_or(|until| now < until)
+            && self.conditions.iter().all(|condition| condition.holds(attributes))
+            && self.subject.as_ref().is_none_or(|subject| subject.holds(attributes))
     }
 
     /// Whether a bypass list with this entry allows: every reading of the path must match.
-    pub(super) fn bypasses(&self, attributes: &Attributes<'_>) -> bool {
-        self.conditions.iter().all(|condition| condition.holds_in_every_reading(attributes))
+    pub(super) fn bypasses(&self, attributes: &Attributes<'_>, now: Time) -> bool {
+        self.until.is_none_or(|until| now < until)
+            && self.conditions.iter().all(|condition| condition.holds_in_every_reading(attributes))
+            && self.subject.as_ref().is_none_or(|subject| subject.holds(attributes))
     }
 }

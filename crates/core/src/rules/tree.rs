@@ -56,7 +56,7 @@ impl Tree {
             }
             Test::Prefix(prefix) => self.node(prefix.as_bytes()).rules.push((Follows::Anything, rule)),
             Test::Path(pattern) => self.insert_path(&pattern.segments, rule),
-            Test::Glob(_) | Test::Address(_) | Test::Except(_) => (),
+            Test::Glob(_) | Test::Address(_) | Test::Except(_) | Test::Hashed(_) => (),
         }
     }
 

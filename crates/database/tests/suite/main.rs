@@ -1,6 +1,7 @@
 //! One conformance suite on SQLite and on a real PostgreSQL.
 
 mod cases;
+mod changes;
 mod rules;
 mod story;
 mod writer;
@@ -86,6 +87,35 @@ async fn sqlite_passes_the_ledger_suite() {
 #[tokio::test]
 async fn postgres_passes_the_ledger_suite() {
     suite(&mut server()).await;
+}
+
+async fn control_suite<F: Fresh>(fresh: &mut F) {
+    changes::each_change_has_one_row_that_says_what_differs(fresh).await;
+    changes::a_change_without_its_row_is_not_made(fresh).await;
+    changes::of_writers_with_the_same_version_one_wins(fresh).await;
+    changes::ended_changes_are_dropped_after_a_week(fresh).await;
+    changes::tampering_with_the_trail_is_found(fresh).await;
+}
+
+/// Random calls of the control plane. `TOLLGATE_CONTROL_CALLS` makes it more: 10,000 take about a minute.
+fn random_calls(default: u32) -> u32 {
+    let wanted = std::env::var("TOLLGATE_CONTROL_CALLS").ok().and_then(|text| text.parse().ok());
+    wanted.unwrap_or(default)
+}
+
+#[tokio::test]
+async fn sqlite_passes_the_control_suite() {
+    let mut files = files();
+    control_suite(&mut files).await;
+    changes::random_calls_end_in_what_a_map_says(&mut files, random_calls(1_000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_passes_the_control_suite() {
+    let mut server = server();
+    control_suite(&mut server).await;
+    changes::random_calls_end_in_what_a_map_says(&mut server, random_calls(400)).await;
+    changes::commits_are_announced(&server.url()).await;
 }
 
 #[tokio::test]

@@ -112,6 +112,11 @@ impl Access {
         found
     }
 
+    /// Names and scopes of all tokens.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.tokens.iter().map(|token| format!("{} ({})", token.name, token.scopes)).collect()
+    }
+
     /// Whether no token is configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.is_empty()

@@ -237,7 +237,7 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
 fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
     let password = secret(layers, "database_password", "database_password_file");
     let Some(url) = layers.get("database").and_then(|value| value.node.scalar()).map(str::to_owned) else {
-        for name in ["database_password_file", "journal"] {
+        for name in ["database_password_file", "journal", "data_dir"] {
             if layers.get(name).is_some() {
                 let message = format!("unused setting `{name}`: there is no database");
                 let help = "remove it, or set database: sqlite:PATH";
@@ -258,7 +258,17 @@ fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
         layers.report("database", None, |at| Problem::error("no-hash-key", at, message).help(help));
     }
     match layers.path("journal").or_else(|| url.default_journal()) {
-        Some(journal) => Some(LedgerConfig { url, journal }),
+        Some(journal) => {
+            let changes = match layers.path("data_dir") {
+                Some(folder) => folder.join("live-changes.json"),
+                None => {
+                    let mut path = journal.clone().into_os_string();
+                    path.push(".changes");
+                    path.into()
+                }
+            };
+            Some(LedgerConfig { url, journal, changes })
+        }
         None => {
             let message = "missing setting `journal`: PostgreSQL has no default folder";
             let help = "set journal: FOLDER, on a disk of this server";

@@ -199,7 +199,7 @@ pub const SETTINGS: &[Setting] = &[
             "database",
             Kind::Database,
             "",
-            "Database of the ledger, which records what rules with `ledger` admit",
+            "Database of the ledger, of live changes and of the audit trail",
         )
     },
     secret(STATE, "database_password", "Password of the database"),
@@ -216,6 +216,13 @@ pub const SETTINGS: &[Setting] = &[
         Kind::File,
         "(for SQLite: the path of its file and .journal)",
         "Folder in which this server keeps recorded charges until the database has them",
+    ),
+    setting(
+        STATE,
+        "data_dir",
+        Kind::File,
+        "(beside the journal)",
+        "Folder in which this server keeps a copy of the live changes, for a start while the database is away",
     ),
     secret(STATE, "hash_key", "Hash key of your servers, 64 hexadecimal digits; required for a shared store"),
     setting(STATE, "hash_key_file", Kind::File, "", "File that contains the hash key of your servers"),

@@ -30,7 +30,7 @@ pub(crate) fn conditions(conditions: &[Condition], rules_text: &RulesText) -> St
             let form = rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain);
             format!("{attribute} has the form {form}")
         }
-        Test::Except(_) => format!("{attribute} must {}", wanted(test, rules_text)),
+        Test::Except(_) | Test::Hashed(_) => format!("{attribute} must {}", wanted(test, rules_text)),
     });
     each.collect::<Vec<_>>().join(", ")
 }
@@ -80,6 +80,10 @@ fn wanted(test: &Test, rules_text: &RulesText) -> String {
                 "have the form {}",
                 rules_text.path(pattern).map_or("of its rule".into(), quoted_unless_plain)
             )
+        }
+        Test::Hashed(hashed) => {
+            let hashes: Vec<String> = hashed.hashes.iter().map(|hash| hash.prefix()).collect();
+            format!("have the hash {}", any_of(&hashes))
         }
         Test::Except(exclusion) => {
             let values =
@@ -164,6 +168,9 @@ fn origin_of_cost(cost: &Cost, resolved: ResolvedCost, attributes: &Attributes<'
 
 /// Describes why one override wins over another that matches too.
 pub(crate) fn override_precedence(winner: &Override, loser: &Override) -> String {
+    if winner.live != loser.live {
+        return "it is a live change".to_owned();
+    }
     let (ends, conditions) = winner.rank();
     let (other_ends, others) = loser.rank();
     if ends != other_ends {
@@ -171,7 +178,7 @@ pub(crate) fn override_precedence(winner: &Override, loser: &Override) -> String
     } else if conditions != others {
         format!("it has more conditions ({conditions} instead of {others})")
     } else {
-        "it comes later in the file".to_owned()
+        if winner.live { "it is newer" } else { "it comes later in the file" }.to_owned()
     }
 }
 

@@ -10,7 +10,6 @@ mod register;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,7 +18,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tollgate::core::rules::RuleSet;
 use tollgate::core::{StoreError, SubjectHashers};
-use tollgate::guard::FleetSize;
 use tollgate::store::redis::RedisStore;
 
 use super::gate::Backed;
@@ -30,6 +28,8 @@ use register::{FleetKey, Register, SCRIPT, Verdict};
 /// How often a server reads the register, and how much longer this is for each server in it.
 const EVERY: Duration = Duration::from_secs(1);
 const EVERY_PER_SERVER: Duration = Duration::from_millis(5);
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(500);
 /// After this many intervals, a server announces itself again.
@@ -102,6 +102,8 @@ impl FleetError {
 pub(crate) struct Others {
     /// The fingerprint of other rules that a server uses.
     pub(crate) other_rules: Option<String>,
+    /// The version of a server of another version. During an upgrade there are two.
+    pub(crate) other_version: Option<String>,
     /// The fingerprints of the hash keys of a server that shares none with us.
     pub(crate) other_hash_key: Option<String>,
     /// Whether the fleet has other hash keys than this server: most servers have.
@@ -126,6 +128,22 @@ impl Others {
                 ),
             }
         }
+        if self.other_version != last.other_version {
+            match &self.other_version {
+                Some(theirs) => tracing::warn!(
+                    event = "other_version",
+                    theirs,
+                    ours = VERSION,
+                    "a server on this store has another version, as it is during an upgrade"
+                ),
+                None => {
+                    tracing::info!(
+                        event = "same_version",
+                        "the servers on this store have the same version again"
+                    );
+                }
+            }
+        }
         if (&self.other_hash_key, self.is_outvoted) != (&last.other_hash_key, last.is_outvoted) {
             match &self.other_hash_key {
                 Some(theirs) => tracing::error!(
@@ -148,6 +166,7 @@ impl Others {
             "hash_key": if self.other_hash_key.is_some() { "differs" } else { "same" },
             "outvoted": self.is_outvoted,
             "other_rules": self.other_rules,
+            "other_version": self.other_version,
             "other_hash_key": self.other_hash_key,
             "unheard": self.unheard,
         })
@@ -157,10 +176,11 @@ impl Others {
         let mut family = page.family(
             "rate_limit_fleet_differs",
             Kind::Gauge,
-            "1 while a server on the same store has other rules or another hash_key.",
+            "1 while a server on the same store has other rules, another hash_key or another version.",
         );
         family.sample(&[("what", "rules")], u8::from(self.other_rules.is_some()));
         family.sample(&[("what", "hash_key")], u8::from(self.other_hash_key.is_some()));
+        family.sample(&[("what", "version")], u8::from(self.other_version.is_some()));
     }
 }
 
@@ -235,7 +255,7 @@ impl Fleet {
             store: store.clone(),
             key: FleetKey::new(namespace).map_err(|_| FleetError::Namespace)?,
             fingerprints: hashers.iter().map(|hasher| hasher.fingerprint()).collect(),
-            id: format!("{:016x}", getrandom::u64().map_err(FleetError::Random)?),
+            id: register::new_id(getrandom::u64().map_err(FleetError::Random)?, VERSION),
             joined_us: 0,
             every: EVERY,
         })
@@ -290,7 +310,7 @@ impl Fleet {
         mut self,
         rules: impl Fn() -> String + Send,
         others: watch::Sender<Others>,
-        size: Arc<FleetSize>,
+        note: impl Fn(usize) + Send,
         ending: CancellationToken,
     ) {
         let mut pause = FIRST.min(self.every);
@@ -301,8 +321,8 @@ impl Fleet {
                 found = self.join_and_exchange(&in_force) => found,
             };
             if let Ok((_, servers)) = &found {
+                note(*servers);
                 let servers = u32::try_from(*servers).unwrap_or(u32::MAX);
-                size.note(servers, Instant::now().into_std());
                 pause = self.every.max(EVERY_PER_SERVER * servers);
             }
             others.send_if_modified(|last| {
@@ -360,7 +380,12 @@ impl Fleet {
         let other_rules = members.iter().find(|member| {
             is_running(member.announced_us) && ![rules, RULES_UNKNOWN].contains(&member.rules.as_str())
         });
+        let other_version = members.iter().find_map(|member| {
+            let version = member.version()?;
+            (is_running(member.announced_us) && version != VERSION).then_some(version)
+        });
         let others = Others {
+            other_version,
             other_rules: other_rules.map(|member| member.rules.clone()),
             other_hash_key: register.other_hash_keys(&self.fingerprints, self.joined_us),
             is_outvoted,

@@ -1,11 +1,12 @@
 //! The limiter as every transport uses it, on either store. Every answer is recorded here and nowhere else.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tollgate::core::rules::{Mode, Request, RuleSet};
 use tollgate::core::{
     Algorithm, Answer, Attributes, Item, Keyspace, Limit, Operation, Plan, PlanError, Store, StoreError,
@@ -14,16 +15,16 @@ use tollgate::core::{
 use tollgate::engine::Engine;
 use tollgate::guard::{Guarded, PostCounts};
 use tollgate::ledger::{Ledger, Recorded};
-use tollgate::limiter::{BuildError, CheckError, Explanation};
+use tollgate::limiter::{CheckError, Explanation};
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, MemoryStore};
 use tollgate_database::WriterStatus;
-use tollgate_document::Source;
 
+use self::layers::Layers;
+use super::control::Control;
 use super::edge::auth::Caller;
 use super::observe::log::LogThrottle;
 use super::observe::{Exposition, Kind, Recorder, TimedStore};
-use super::rules_in_force::fingerprint;
 use super::store::status::StoreStatus;
 use crate::reference::References;
 
@@ -47,6 +48,12 @@ struct Inner {
     references: References,
     /// The fingerprint of the rules in force.
     rules_fingerprint: ArcSwap<String>,
+    /// The rules of the file, and the live changes over them.
+    layers: Mutex<Layers>,
+    /// Whether other servers share the store.
+    has_others: AtomicBool,
+    /// The audit trail, if there is a database.
+    control: OnceLock<Arc<Control>>,
 }
 
 /// The limiter, by its store.
@@ -154,6 +161,7 @@ macro_rules! either {
 }
 
 mod follow_up;
+mod layers;
 
 impl Gate {
     pub(crate) fn new(
@@ -166,6 +174,8 @@ impl Gate {
     ) -> Gate {
         let takes_leases = AtomicBool::new(limiter.with_rules(RuleSet::takes_leases));
         let leases_refused = LogThrottle::default();
+        let layers = Mutex::new(Layers::new(&limiter));
+        let has_others = AtomicBool::new(false);
         let inner = Inner {
             limiter,
             recorder,
@@ -176,6 +186,9 @@ impl Gate {
             ledger,
             references,
             rules_fingerprint: ArcSwap::from_pointee(rules_fingerprint),
+            layers,
+            has_others,
+            control: OnceLock::new(),
         };
         Gate { inner: Arc::new(inner) }
     }
@@ -349,21 +362,6 @@ impl Gate {
     /// Calls a function with the rules in force.
     pub(crate) fn with_rules<T>(&self, look: impl FnOnce(&RuleSet) -> T) -> T {
         self.inner.limiter.with_rules(look)
-    }
-
-    /// Replaces the rules, and returns the new version number.
-    pub(crate) fn replace_rules(&self, source: Source) -> Result<u64, BuildError> {
-        let fingerprint = fingerprint(&source);
-        either!(self, limiter => {
-            limiter.replace_rules_source(source)?;
-            self.inner.rules_fingerprint.store(Arc::new(fingerprint));
-            let version = limiter.rules_version();
-            limiter.with_rules(|rules| {
-                self.inner.takes_leases.store(rules.takes_leases(), Ordering::Relaxed);
-                self.inner.recorder.replace_rules(version, rules);
-            });
-            Ok(version)
-        })
     }
 
     /// Deletes expired state of the memory store.

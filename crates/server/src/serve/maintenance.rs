@@ -11,6 +11,7 @@ use tokio::time::{interval, sleep};
 use tollgate::limiter::BuildError;
 use tollgate_document::Source;
 
+use super::control::Audited;
 use super::edge::auth::AccessPolicy;
 use super::observe::log;
 use super::rules_in_force::fingerprint;
@@ -142,9 +143,20 @@ fn reload_files_now(state: &ServerState) {
 
 fn replace_rules(state: &ServerState, source: Source) {
     let (name, fingerprint) = (source.name().to_owned(), fingerprint(&source));
+    let before = state.rules.in_force().fingerprint.clone();
     match state.gate.replace_rules(source.clone()) {
         Ok(version) => {
             tracing::info!(event = "rules_replaced", version, fingerprint, "{name} is in force");
+            if let Some(control) = &state.control {
+                control.note(Audited {
+                    actor: "(file)",
+                    action: "rules.replaced",
+                    target: &name,
+                    before: &format!("rules {before}"),
+                    after: &format!("rules {fingerprint}"),
+                    ..Audited::default()
+                });
+            }
             state.rules.set_in_force(version, fingerprint, &source);
         }
         Err(error) => {
@@ -204,6 +216,12 @@ fn reload_access(
         return;
     }
     let Config { access, anonymous, certified, .. } = config;
+    if let Some(control) = &state.control {
+        let before = state.access.load().tokens.names();
+        let detail = serde_json::json!({ "before": before, "after": access.names() }).to_string();
+        let (actor, action) = ("(file)", "tokens.replaced");
+        control.note(Audited { actor, action, detail, ..Audited::default() });
+    }
     state.access.store(Arc::new(AccessPolicy { tokens: access, anonymous, certified }));
     tracing::info!(event = "access_replaced", "tokens and scopes were replaced");
 }

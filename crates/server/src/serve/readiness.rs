@@ -12,12 +12,13 @@ const LEDGER_SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// Whether the server is ready, and details for people and probes.
 ///
-/// A server whose store is down is ready: it answers by the failure policies of its rules. Only a server that shuts down is
-/// not.
+/// A server whose store is down is ready: it answers by the failure policies of its rules. A server that shuts down is not, and
+/// for 30 seconds one that does not know the live changes.
 ///
 /// Anonymous callers may read this, so it says that something is wrong but not what. The log has the details.
 pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
-    let is_ready = !state.ending.is_cancelled();
+    let knows = state.control.as_ref().is_none_or(|control| control.is_ready());
+    let is_ready = !state.ending.is_cancelled() && knows;
     let store = state.gate.store_status();
     let kind = match &store {
         StoreStatus::Memory(_) => "memory",
@@ -31,6 +32,10 @@ pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
         "ledger": state.gate.ledger().map(|ledger| {
             let status = ledger.status();
             json!({ "up": status.silent_for < LEDGER_SILENT_MAX, "unposted": status.unposted })
+        }),
+        "live_changes": state.control.as_ref().map(|control| {
+            let known = control.known();
+            json!({ "from": known.from.name(), "version": known.version.number, "up": control.is_up() })
         }),
         "fleet": state.others.as_ref().map(|others| others.borrow().to_json()),
         "rules": {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
+use super::control::Control;
 use super::edge::auth::AccessPolicy;
 use super::edge::resp::OutputBudget;
 use super::fleet::Others;
@@ -23,6 +24,8 @@ use crate::config::GrpcConfig;
 /// The state of the whole server.
 pub(crate) struct ServerState {
     pub(crate) gate: Gate,
+    /// Live changes and the audit trail; `None` without a database.
+    pub(crate) control: Option<Arc<Control>>,
     pub(crate) rules: RulesOrigin,
     /// Replaced when the configuration is read again.
     pub(crate) access: ArcSwap<AccessPolicy>,
@@ -87,6 +90,9 @@ impl ServerState {
             "1 while the rules file is invalid and older rules are in force.",
             u8::from(rules.refused.is_some()),
         );
+        if let Some(control) = &self.control {
+            control.write(&mut page);
+        }
         if let Some(others) = &self.others {
             others.borrow().write(&mut page);
         }

@@ -72,7 +72,7 @@ pub(super) fn simulated(
     let mut left_out = Vec::new();
     let values = input.capture.map(CapturedValues::new);
     let mut changed: Vec<Rule> = rules.rules().to_vec();
-    let mut overrides: Vec<(String, Override)> = Vec::new();
+    let mut overrides: Vec<Vec<Override>> = Vec::new();
     for (index, rule) in changed.iter_mut().enumerate() {
         let id = rule.keyspace.rule().to_owned();
         let mut leave_out = |reason: String| left_out.push(NotSimulated { rule: id.clone(), reason });
@@ -108,14 +108,15 @@ pub(super) fn simulated(
                 );
             }
         }
-        // The rule set was made from the reverse order, so that of equals the later one wins.
-        for change in rules.overrides_of(index).iter().rev() {
+        let mut kept = Vec::new();
+        for change in rules.overrides_of(index) {
             let mut change = change.clone();
             match values.as_ref().map_or(Ok(()), |values| values.rewrite(&mut change.conditions)) {
-                Ok(()) => overrides.push((id.clone(), change)),
+                Ok(()) => kept.push(change),
                 Err(reason) => leave_out(format!("an override: {reason}")),
             }
         }
+        overrides.push(kept);
     }
     let mut lists = [rules.deny().to_vec(), rules.bypass().to_vec()];
     if let Some(values) = &values {
@@ -130,10 +131,11 @@ pub(super) fn simulated(
         }
     }
     let [deny, bypass] = lists;
-    let set = RuleSet::new(changed, overrides, deny, bypass, rules.placement().clone());
+    let set = RuleSet::new(changed, Vec::new(), deny, bypass, rules.placement().clone());
     let set = set.map_err(|error| {
         Failure::new(format!("cannot simulate the rules: {error}"), "this is a defect; report it")
     })?;
+    let set = set.with_overrides(overrides);
     left_out.sort();
     left_out.dedup();
     Ok((set.with_preparation(rules.preparation().clone()).with_unmatched(rules.unmatched()), left_out))
@@ -143,6 +145,11 @@ pub(super) fn simulated(
 pub(super) fn values_of(test: &Test) -> Option<&[String]> {
     match test {
         Test::OneOf(values) => Some(values),
-        Test::Prefix(_) | Test::Glob(_) | Test::Path(_) | Test::Address(_) | Test::Except(_) => None,
+        Test::Prefix(_)
+        | Test::Glob(_)
+        | Test::Path(_)
+        | Test::Address(_)
+        | Test::Except(_)
+        | Test::Hashed(_) => None,
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod commands;
+mod control;
 mod crash;
 
 use std::fs;

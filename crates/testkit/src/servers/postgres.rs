@@ -107,6 +107,33 @@ impl Postgres {
         Err(Error::NoPort)
     }
 
+    /// Ends it at once, as a crash does. Nothing answers until [`Postgres::start_again`].
+    pub fn crash(&mut self) -> Result<(), Error> {
+        kill_process(Pid::from_child(&self.process), Signal::QUIT)
+            .map_err(|error| io("stop postgres")(error.into()))?;
+        self.process.wait().map_err(io("wait for postgres"))?;
+        Ok(())
+    }
+
+    /// Starts it again on the same port with the same data.
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        let log = self.folder.path().join("log-again");
+        let printed = File::create(&log).map_err(io("create the log"))?;
+        let complained = printed.try_clone().map_err(io("share the log"))?;
+        let mut server = Command::new(programs()?.join("postgres"));
+        server.current_dir(self.folder.path()).stdin(Stdio::null());
+        if let Some((user, group)) = user()? {
+            server.uid(user).gid(group);
+        }
+        server.args(["-D", "data", "-h", "127.0.0.1", "-k", "", "-p", &self.port.to_string()]);
+        server.stdout(printed).stderr(complained);
+        self.process = server.spawn().map_err(io("start postgres"))?;
+        match wait(&mut self.process, &log)? {
+            Started::Yes => Ok(()),
+            Started::PortTaken => Err(Error::NoPort),
+        }
+    }
+
     /// Returns its URL for the given database; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)

@@ -29,6 +29,10 @@ pub(super) fn preparation(root: &Node) -> Preparation {
             Some("refuse") => AmbiguousPaths::Refuse,
             _ => AmbiguousPaths::Match,
         },
+        secrets: declared(root)
+            .filter(|(_, node)| node.get("secret").and_then(Node::bool) == Some(true))
+            .map(|(name, _)| name.to_owned())
+            .collect(),
     }
 }
 
@@ -92,6 +96,8 @@ fn uses(root: &Node) -> Vec<(Cow<'_, str>, &Node)> {
             uses.extend(chain.into_iter().map(|name| (Cow::Owned(name), part)));
         }
         let (cost, on_failure) = (rule.get("cost"), rule.get("on_failure"));
+        let shown = rule.get("show").map_or(&[][..], Node::one_or_many).iter();
+        uses.extend(shown.filter_map(|node| Some((Cow::Borrowed(node.text()?), node))));
         keys(cost.and_then(|cost| cost.get("by")), &mut uses);
         keys(on_failure.and_then(|policy| policy.get("by")), &mut uses);
         if let Some(node) = cost.and_then(|cost| cost.get("expression")) {
@@ -146,7 +152,7 @@ pub(super) fn check_canonical(
             report(pattern, &canonical_pattern(pattern, preparation.path_case));
         }
         // An excluded value that no request has excludes nothing, so the rule applies to more.
-        Test::Address(_) | Test::Except(_) => (),
+        Test::Address(_) | Test::Except(_) | Test::Hashed(_) => (),
     }
 }
 

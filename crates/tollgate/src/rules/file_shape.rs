@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use tollgate_core::EXACT_MAX;
+use tollgate_core::limit::scale::Scale;
 
 mod limit;
 mod scalars;
@@ -102,6 +103,12 @@ fn declared_attribute() -> Shape {
             .or_one(),
             "The normal form of its values, before rules match and count them. The order does not matter.",
         )
+        .optional(
+            "secret",
+            Shape::Bool,
+            "Whether its values are secrets: live changes keep only their keyed hashes. Those of `api_key` always are. Default: \
+             false.",
+        )
         .into()
 }
 
@@ -199,6 +206,11 @@ fn with_optional_keys(rule: Fields) -> Fields {
             "The share of subjects for which the rule is enforced. For the others it is a shadow. Default: 100%.",
         )
         .optional("tags", list(text("a tag")).or_one(), "Labels for people and metrics.")
+        .optional(
+            "show",
+            list(attribute()).or_one(),
+            "Attributes whose values are shown beside the hash of a subject where refused subjects are listed. Never name secrets.",
+        )
 }
 
 fn slices() -> Shape {
@@ -321,7 +333,13 @@ fn override_of_a_rule() -> Shape {
             conditions(),
             "Which requests it applies to. An override with more conditions takes precedence.",
         )
-        .required("limit", limit(), "The limit that replaces the rule's own.")
+        .optional("limit", limit(), "The limit that replaces the rule's own. Either this or `scale` is required.")
+        .optional(
+            "scale",
+            text("a number from 0.001 to 1000").checked(check_scale).examples(&["2", "0.5"]),
+            "Multiplies what would otherwise apply: rate and capacity, rounded down, at least 1. Not for penalties and \
+             `deny`.",
+        )
         .optional(
             "until",
             text("an instant like 2026-12-01T00:00:00Z").examples(&["2026-12-01T00:00:00Z"]),
@@ -329,6 +347,10 @@ fn override_of_a_rule() -> Shape {
         )
         .optional("reason", text("a sentence"), "The reason, for people.")
         .into()
+}
+
+fn check_scale(text: &str) -> Result<(), String> {
+    text.parse::<Scale>().map(drop).map_err(|error| error.to_string())
 }
 
 fn exception() -> Shape {
@@ -339,7 +361,7 @@ fn exception() -> Shape {
 }
 
 /// Attributes and the conditions on their values.
-fn conditions() -> Shape {
+pub(super) fn conditions() -> Shape {
     let value = || text("a value");
     let exact = || list(value()).at_least(1).or_one();
     let prefix = || fields("a prefix").required("prefix", value(), "The prefix.");

@@ -23,7 +23,7 @@
 mod checks;
 mod conditions;
 mod context;
-mod effect;
+pub(super) mod effect;
 
 use tollgate_core::Time;
 
@@ -243,6 +243,12 @@ pub const LINTS: &[LintInfo] = &[
         summary: "An override with `until` that lowers a limit.",
         why: "It takes precedence over every override without `until`, also over one that grants more.",
         run: overrides::temporary_lowering,
+    },
+    LintInfo {
+        code: "raise-that-lowers",
+        summary: "An override without `until` that raises the rule's own limit, and lowers that of another override.",
+        why: "It takes precedence over the other one, so requests that meet both get less than before.",
+        run: overrides::raise_that_lowers,
     },
     LintInfo {
         code: "indivisible-limit",

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use tollgate_core::limit::scale::Scale;
 use tollgate_core::rules::rule_set::ListEntry;
 use tollgate_core::rules::{
-    Condition, Cost, FailurePolicy, Missing, Mode, Origin, Override, Placement, Preparation, Rollout, Rule,
-    RuleLimit, RuleSet, RuleSetError, SubjectSelector, Unmatched,
+    Condition, Cost, FailurePolicy, LimitChange, Missing, Mode, Origin, OverrideDraft, Placement,
+    Preparation, Rollout, Rule, RuleLimit, RuleSet, RuleSetError, SubjectSelector, Unmatched,
 };
 use tollgate_core::{Keyspace, Layers, OnFailure, Time};
 
@@ -92,6 +93,8 @@ fn code_of(error: &RuleSetError) -> &'static str {
         RuleSetError::DuplicateId { .. } => "duplicate-id",
         RuleSetError::UnknownRule { .. } => "unknown-rule",
         RuleSetError::OtherAlgorithm { .. } => "other-algorithm",
+        RuleSetError::NotScalable { .. } => "no-scale",
+        RuleSetError::TooManyLimits { .. } => "too-many-limits",
     }
 }
 
@@ -113,13 +116,18 @@ fn items<'n>(root: &'n Node, key: &str) -> &'n [Node] {
 }
 
 /// Reads the nodes of one file.
-struct FileReader<'s> {
+pub(super) struct FileReader<'s> {
     source: &'s Source,
     namespace: &'s str,
     preparation: Preparation,
 }
 
-impl FileReader<'_> {
+impl<'s> FileReader<'s> {
+    /// A reader of conditions, which need no namespace.
+    pub(super) const fn new(source: &'s Source, preparation: Preparation) -> FileReader<'s> {
+        FileReader { source, namespace: NAMESPACE_DEFAULT, preparation }
+    }
+
     fn origin(&self, node: &Node) -> Origin {
         let line = self.source.position(node.span.start).line;
         Origin { file: self.source.name().to_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) }
@@ -164,6 +172,7 @@ impl FileReader<'_> {
             mode: mode(node).unwrap_or_default(),
             rollout: rollout?,
             tags: tags.iter().filter_map(|tag| tag.scalar().map(str::to_owned)).collect(),
+            show: names(node, "show"),
             origin: self.origin(node),
         };
         ledger::check(&rule, node, problems)?;
@@ -220,48 +229,42 @@ impl FileReader<'_> {
         node: &Node,
         rules: &mut Rules,
         problems: &mut Problems,
-    ) -> Option<(String, Override)> {
+    ) -> Option<(String, OverrideDraft)> {
         // Read everything before returning, so that all problems are reported.
         let conditions = node.get("when").map(|node| self.conditions(node, problems)).unwrap_or_default();
-        let limit = node.get("limit").and_then(|node| limit::limit(node, problems));
+        let (written, scale) = (node.get("limit"), node.get("scale"));
+        let limit = written.and_then(|node| limit::limit(node, problems));
         let until = node.get("until").map(|node| instant(node, problems));
+        if written.is_some() == scale.is_some() {
+            let message = match written {
+                Some(_) => "an override cannot have both a `limit` and a `scale`",
+                None => "missing `limit` or `scale`",
+            };
+            problems.push(Problem::error("override-change", node.span, message).help(
+                "`limit` replaces the numbers of the rule; `scale: 2` doubles what would otherwise apply",
+            ));
+        }
         let index = node.get("rule").and_then(|name| rules.find(name, problems))?;
         let rule = &rules.resolved[index];
-        let (limit, limit_node, id) = (limit?, node.get("limit")?, rule.keyspace.rule());
-        if let (Some(own), Some(other)) = (rule.limit.algorithm(), limit.algorithm())
-            && own != other
-        {
-            let message = format!(
-                "override changes the algorithm of rule `{id}` from {} to {}",
-                own.name(),
-                other.name()
-            );
-            problems.push(Problem::error("other-algorithm", limit_node.span, message).help(
-                "every switch would discard the consumption; change only the numbers, or write `deny`",
-            ));
-            return None;
-        }
-        let limit = if rule.postpaid {
-            postpaid::with_room(limit, limit_node, problems)?
-        } else {
-            check_cost_fits(&rule.cost, &limit, limit_node, None, problems);
-            limit
-        };
-        let limit = match rule.slices {
-            Some(hold) => slices::with_margin(limit, hold, &rule.cost, limit_node, problems)?,
-            None => limit,
+        let id = rule.keyspace.rule().to_owned();
+        let change = match (written, scale) {
+            (Some(limit_node), None) => {
+                let limit = limit_for_rule(rule, limit?, limit_node, problems)?;
+                if rule.limit == RuleLimit::Deny && rules.default_costs.contains(&id) {
+                    // The algorithm of this rule is that of its overrides.
+                    rules.resolved[index].cost = default_cost(&limit);
+                }
+                LimitChange::To(limit)
+            }
+            (None, Some(scale)) => scale_for_rule(rule, scale, problems)?,
+            _ => return None,
         };
         let until = match until {
             Some(until) => Some(until?),
             None => None,
         };
-        let id = id.to_owned();
-        if rule.limit == RuleLimit::Deny && rules.default_costs.contains(&id) {
-            // The algorithm of this rule is that of its overrides.
-            rules.resolved[index].cost = default_cost(&limit);
-        }
         let reason = text_of(node, "reason");
-        Some((id, Override { conditions, limit, until, reason, origin: self.origin(node) }))
+        Some((id, OverrideDraft { conditions, change, until, reason, origin: self.origin(node) }))
     }
 
     fn read_exception(&self, node: &Node, problems: &mut Problems) -> Option<ListEntry> {
@@ -278,12 +281,13 @@ impl FileReader<'_> {
             );
             return None;
         }
-        Some(ListEntry { conditions, reason: text_of(node, "reason"), origin: self.origin(node) })
+        let (reason, origin) = (text_of(node, "reason"), self.origin(node));
+        Some(ListEntry { conditions, reason, origin, ..ListEntry::default() })
     }
 }
 
 impl FileReader<'_> {
-    fn conditions(&self, node: &Node, problems: &mut Problems) -> Vec<Condition> {
+    pub(super) fn conditions(&self, node: &Node, problems: &mut Problems) -> Vec<Condition> {
         let entries = node.entries().iter();
         entries
             .filter_map(|entry| {
@@ -327,6 +331,66 @@ impl FileReader<'_> {
         let policies = policies.collect::<Option<HashMap<String, OnFailure>>>()?;
         Some(FailurePolicy { default: policy(node.get("default")?)?, by: Some((attribute, policies)) })
     }
+}
+
+/// Returns the limit of an override as its rule needs it, or reports why the rule cannot have it.
+pub(super) fn limit_for_rule(
+    rule: &Rule,
+    limit: RuleLimit,
+    node: &Node,
+    problems: &mut Problems,
+) -> Option<RuleLimit> {
+    let id = rule.keyspace.rule();
+    if let (Some(own), Some(other)) = (rule.limit.algorithm(), limit.algorithm())
+        && own != other
+    {
+        let message =
+            format!("override changes the algorithm of rule `{id}` from {} to {}", own.name(), other.name());
+        problems
+            .push(Problem::error("other-algorithm", node.span, message).help(
+                "every switch would discard the consumption; change only the numbers, or write `deny`",
+            ));
+        return None;
+    }
+    let limit = if rule.postpaid {
+        postpaid::with_room(limit, node, problems)?
+    } else {
+        check_cost_fits(&rule.cost, &limit, node, None, problems);
+        limit
+    };
+    match rule.slices {
+        Some(hold) => slices::with_margin(limit, hold, &rule.cost, node, problems),
+        None => Some(limit),
+    }
+}
+
+/// Returns the scale of an override, or reports why the limit of its rule cannot be multiplied by it.
+pub(super) fn scale_for_rule(rule: &Rule, node: &Node, problems: &mut Problems) -> Option<LimitChange> {
+    let id = rule.keyspace.rule();
+    let scale = match node.scalar().unwrap_or_default().parse::<Scale>() {
+        Ok(scale) => scale,
+        Err(error) => {
+            problems.push(Problem::error("bad-scale", node.span, format!("`scale`: {error}")));
+            return None;
+        }
+    };
+    let fault = match (&rule.limit, scale.of_limit(&rule.limit)) {
+        (RuleLimit::Deny, _) => format!("rule `{id}` denies everything, which cannot be multiplied"),
+        (_, Err(error)) => format!("rule `{id}`: {error}"),
+        (_, Ok(limit)) => {
+            check_cost_fits(&rule.cost, &limit, node, None, problems);
+            return Some(LimitChange::Scale(scale));
+        }
+    };
+    problems
+        .push(Problem::error("no-scale", node.span, fault).help("write a `limit` instead of the `scale`"));
+    None
+}
+
+/// The texts of a list, or of one value.
+fn names(node: &Node, key: &str) -> Vec<String> {
+    let nodes = node.get(key).map_or(&[][..], Node::one_or_many).iter();
+    nodes.filter_map(|node| node.text().map(str::to_owned)).collect()
 }
 
 fn text_of(node: &Node, key: &str) -> String {

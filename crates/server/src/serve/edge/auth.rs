@@ -162,6 +162,11 @@ impl Caller {
         self.in_flight.as_ref()
     }
 
+    /// Whether it has no token.
+    pub(crate) const fn is_anonymous(&self) -> bool {
+        self.token.is_none()
+    }
+
     /// How logs name it.
     pub(crate) fn name(&self) -> &str {
         match &self.token {

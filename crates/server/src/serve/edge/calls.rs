@@ -5,3 +5,4 @@ pub(crate) mod answer;
 pub(crate) mod charges;
 pub(crate) mod holds;
 pub(crate) mod meters;
+pub(crate) mod resets;

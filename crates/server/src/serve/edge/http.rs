@@ -5,6 +5,7 @@
 
 mod body;
 mod error;
+mod refusals;
 pub(crate) mod request_body;
 mod response;
 mod route;
@@ -17,7 +18,8 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, header};
+use http::request::Parts;
+use http::{HeaderValue, Method, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -30,7 +32,7 @@ use crate::protocol::Protocol;
 use crate::serve::server_state::ServerState;
 use error::HttpError;
 use response::HttpResponse;
-use route::Route;
+use route::{Route, RouteKind};
 pub(crate) use surface::{Surface, is_loopback};
 use timeout_stream::{PhaseCell, RequestPhase, TimeoutStream};
 use turn::Turns;
@@ -57,8 +59,14 @@ where
         let (phase, state, peer) = (&phase, &*state, &peer);
         async move {
             phase.set(RequestPhase::Body);
+            let call = refusals::ControlCall::of(&request);
             let response = respond(request, peer, surface, state, phase).await;
-            let mut response = response.unwrap_or_else(HttpError::into_response);
+            let mut response = response.unwrap_or_else(|error| {
+                if let Some(call) = call {
+                    call.note_if_refused(&error, peer, state);
+                }
+                error.into_response()
+            });
             if peer.is_for_health {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -101,10 +109,15 @@ async fn respond(
     if !route.methods().include(&parts.method) {
         return Err(HttpError::wrong_method(route));
     }
-    let caller = &authorize_caller(route, &parts.headers, peer, state)?;
-    let body = match route.methods() {
-        route::Methods::Post => body::read_json(&parts.headers, body).await?,
-        route::Methods::Get | route::Methods::Any => bytes::Bytes::new(),
+    let caller = &authorize_caller(route, &parts, peer, state)?;
+    if route.kind() == RouteKind::Control {
+        refusals::throttle(peer, caller, state)?;
+    }
+    let body = match parts.method {
+        Method::POST | Method::PATCH | Method::DELETE if route != Route::Authorize => {
+            body::read_json(&parts.headers, body).await?
+        }
+        _ => bytes::Bytes::new(),
     };
     phase.set(RequestPhase::Response);
     // A batch counts as its checks.
@@ -116,12 +129,12 @@ async fn respond(
 
 fn authorize_caller(
     route: Route,
-    headers: &HeaderMap,
+    parts: &Parts,
     peer: &Peer,
     state: &ServerState,
 ) -> Result<Caller, EdgeError> {
-    let (access, needed) = (state.access.load(), route.needs());
-    let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let (access, needed) = (state.access.load(), route.needs(&parts.method));
+    let authorization = parts.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let credentials = Credentials::from_authorization(authorization);
     let authorized = match access.authorize(peer, credentials, needed) {
         // A proxy passes its client's `Authorization` on, which is not meant for this server.

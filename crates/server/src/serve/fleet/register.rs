@@ -104,7 +104,21 @@ impl Register {
     }
 }
 
+/// The id of a server: 16 random digits, then its version in hexadecimal. Servers of earlier versions read digits only, and an
+/// id of 16 digits is one of theirs.
+pub(crate) fn new_id(random: u64, version: &str) -> String {
+    version.bytes().fold(format!("{random:016x}"), |id, byte| format!("{id}{byte:02x}"))
+}
+
 impl Member {
+    /// The version of the server, if it announces one.
+    pub(crate) fn version(&self) -> Option<String> {
+        let digits = self.id.get(16..).filter(|digits| !digits.is_empty() && digits.len() % 2 == 0)?;
+        let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let bytes = (0..digits.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
+        String::from_utf8(bytes).ok().filter(|text| text.chars().all(|c| c.is_ascii_graphic()))
+    }
+
     fn parse(line: &str) -> Option<Member> {
         let words: Vec<&str> = line.split(' ').collect();
         let [id, announced, joined, rules, hash_keys] = words.as_slice() else { return None };

@@ -33,7 +33,7 @@ fn fleet(store: &RedisStore, hashers: impl Into<SubjectHashers>, namespace: &str
 /// Compares until `ending`, and returns what it finds.
 fn compares(fleet: Fleet, rules: &'static str, ending: &CancellationToken) -> watch::Receiver<Others> {
     let (others, receiver) = watch::channel(Others::default());
-    tokio::spawn(fleet.compare(move || rules.to_owned(), others, Arc::default(), ending.clone()));
+    tokio::spawn(fleet.compare(move || rules.to_owned(), others, |_| (), ending.clone()));
     receiver
 }
 
@@ -197,12 +197,7 @@ async fn other_rules_are_reported_while_a_server_has_them() {
             ..joins(&store, key(1), "shop").await.expect("the same key")
         };
         let (others, receiver) = watch::channel(Others::default());
-        tokio::spawn(fleet.compare(
-            move || each.borrow().to_string(),
-            others,
-            Arc::default(),
-            ending.clone(),
-        ));
+        tokio::spawn(fleet.compare(move || each.borrow().to_string(), others, |_| (), ending.clone()));
         receivers.push(receiver);
     }
     for (receiver, theirs) in receivers.iter_mut().zip(["two", "one"]) {

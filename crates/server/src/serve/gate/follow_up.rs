@@ -151,6 +151,10 @@ impl Gate {
         request: Request<'_>,
         rule: Option<&str>,
     ) -> Result<Vec<Returned>, FollowUpError> {
+        // Over HTTP, the audit row was written before.
+        if edge != Edge::Http {
+            self.note_reset(edge, caller, &request, rule);
+        }
         self.reset_rules((edge, caller), request, rule, |_| true).await
     }
 
@@ -161,6 +165,7 @@ impl Gate {
         request: Request<'_>,
         rule: Option<&str>,
     ) -> Result<Vec<Returned>, FollowUpError> {
+        self.note_reset(edge.0, edge.1, &request, rule);
         self.reset_rules(edge, request, rule, |id| self.is_meter(id)).await
     }
 

@@ -87,13 +87,15 @@ impl<'a> WrittenCondition<'a> {
             }
             Test::Prefix(prefix) => Pattern::Tokens(literal(prefix).chain([Token::ANYTHING]).collect()),
             Test::Glob(glob) => Pattern::Tokens(glob.chars().map(Token::of_a_glob).collect()),
-            Test::Path(_) | Test::Except(_) => Pattern::Path(segments(path.unwrap_or_default())),
+            Test::Path(_) | Test::Except(_) | Test::Hashed(_) => {
+                Pattern::Path(segments(path.unwrap_or_default()))
+            }
             Test::Address(blocks) => Pattern::Blocks(blocks),
         };
         let size = match (condition.test.required(), path) {
             (Test::OneOf(values), _) => values.iter().map(|value| value.len() + 1).sum(),
             (Test::Prefix(text) | Test::Glob(text), _) => text.len() + 1,
-            (Test::Path(_) | Test::Except(_), path) => path.map_or(0, str::len) + 1,
+            (Test::Path(_) | Test::Except(_) | Test::Hashed(_), path) => path.map_or(0, str::len) + 1,
             (Test::Address(blocks), _) => blocks.len() + 1,
         };
         WrittenCondition {
@@ -109,7 +111,7 @@ impl<'a> WrittenCondition<'a> {
     /// A prefix of every text that passes.
     fn literal_prefix(&self) -> &'a str {
         match self.test.required() {
-            Test::OneOf(_) | Test::Except(_) | Test::Address(_) => "",
+            Test::OneOf(_) | Test::Except(_) | Test::Address(_) | Test::Hashed(_) => "",
             Test::Prefix(prefix) => prefix,
             Test::Glob(glob) => glob.split(['*', '?']).next().unwrap_or_default(),
             Test::Path(_) => self.path.and_then(|path| path.split('{').next()).unwrap_or_default(),

@@ -292,7 +292,7 @@ fn changes(root: &Node) -> HashMap<&str, Vec<&Node>> {
 }
 
 fn written_overrides<'a>(overrides: &'a [Override], nodes: Vec<&'a Node>) -> Vec<WrittenOverride<'a>> {
-    let written = overrides.iter().zip(nodes).map(|(change, node)| {
+    let written = overrides.iter().filter(|change| !change.is_part).zip(nodes).map(|(change, node)| {
         let entries = node.get("when").map_or(&[][..], Node::entries).iter();
         let conditions =
             written_conditions(&change.conditions, entries.map(|entry| (&entry.value, entry.value.span)));

@@ -7,7 +7,7 @@ use tollgate_core::rules::RuleLimit;
 
 /// How a limit compares with the one it replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub(in crate::rules) enum Effect {
     /// Neither number is lower.
     RaisesOrKeeps,
     /// At least one number is lower and none is higher.
@@ -18,7 +18,7 @@ pub(super) enum Effect {
 
 /// Compares the limit in force before an override with the limit of the override. Returns `None` if the two cannot be
 /// compared.
-pub(super) fn effect(before: &RuleLimit, after: &RuleLimit) -> Option<Effect> {
+pub(in crate::rules) fn effect(before: &RuleLimit, after: &RuleLimit) -> Option<Effect> {
     let orders = match (before, after) {
         (RuleLimit::Deny, _) => vec![Ordering::Greater],
         (_, RuleLimit::Deny) => vec![Ordering::Less],

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// The rule of this id alone, without the lists, so that no other count is deleted.
 fn only_rule(rules: &RuleSet, id: &str) -> Result<RuleSet> {
-    let Some((index, rule)) = rules.find(id) else {
+    let Some(only) = rules.only(id) else {
         let ids = rules.rules().iter().map(|rule| rule.keyspace.rule());
         let hint = match suggest(id, ids) {
             Some(near) => format!("did you mean {near}? the ids of a preset's rules are its id and a suffix"),
@@ -92,8 +92,7 @@ fn only_rule(rules: &RuleSet, id: &str) -> Result<RuleSet> {
         };
         return Err(Failure::new(format!("unknown rule `{}`", escape_control(id)), hint).into());
     };
-    let overrides = rules.overrides_of(index).iter().map(|change| (id.to_owned(), change.clone())).collect();
-    Ok(RuleSet::new(vec![rule.clone()], overrides, Vec::new(), Vec::new(), rules.placement().clone())?)
+    Ok(only)
 }
 
 /// Returns whether the rule matched.

@@ -66,6 +66,23 @@ impl HttpError {
         error
     }
 
+    /// A call that must wait.
+    pub(super) fn wait(code: &'static str, detail: &str, wait: std::time::Duration) -> HttpError {
+        let mut error = HttpError::new(StatusCode::TOO_MANY_REQUESTS, code, detail);
+        let wait_s = wait.as_millis().div_ceil(1_000).max(1);
+        error.field =
+            Some((header::RETRY_AFTER, HeaderValue::from(u64::try_from(wait_s).unwrap_or(u64::MAX))));
+        error
+    }
+
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) const fn code(&self) -> &'static str {
+        self.code
+    }
+
     /// The problem document.
     pub(super) fn document(&self) -> String {
         let title = self.status.canonical_reason().unwrap_or("Error");

@@ -32,7 +32,7 @@ pub(crate) enum BodyKind {
     Receipt,
     /// `receipt`, `amount?`.
     Refund,
-    /// `attributes`, `rule?`.
+    /// `attributes`, `rule?`, `reason?`.
     Reset,
     /// `attributes`.
     Usage,
@@ -58,6 +58,7 @@ pub(crate) struct RequestBody<'b> {
     receipt: Option<Cow<'b, str>>,
     amount: Option<u64>,
     rule: Option<Cow<'b, str>>,
+    reason: Option<Cow<'b, str>>,
     more: Option<u64>,
     ttl_ms: Option<u64>,
     actual: Option<u64>,
@@ -88,7 +89,7 @@ impl BodyKind {
             BodyKind::Report => &["attributes", "result"],
             BodyKind::Receipt => &["receipt"],
             BodyKind::Refund => &["receipt", "amount"],
-            BodyKind::Reset => &["attributes", "rule"],
+            BodyKind::Reset => &["attributes", "rule", "reason"],
             BodyKind::Usage => &["attributes"],
             BodyKind::Reserve => &["attributes", "cost", "ttl_ms", "id"],
             BodyKind::Extend => &["receipt", "more", "ttl_ms", "id"],
@@ -152,6 +153,11 @@ impl RequestBody<'_> {
 
     pub(crate) fn rule(&self) -> Option<&str> {
         self.rule.as_deref()
+    }
+
+    /// Why consumption is reset.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     pub(crate) fn receipt(&self) -> &str {
@@ -253,6 +259,7 @@ impl<'b> Visitor<'b> for BodyKind {
                 "result" => body.result = Some(map.next_value_seed(AttemptResult)?),
                 "ref" => body.reference = Some(map.next_value_seed(Text)?),
                 "rule" => body.rule = Some(map.next_value_seed(Text)?),
+                "reason" => body.reason = Some(map.next_value_seed(Text)?),
                 _ => body.receipt = Some(map.next_value_seed(Text)?),
             }
         }

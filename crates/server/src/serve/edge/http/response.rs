@@ -28,6 +28,10 @@ pub(super) fn json(body: impl Into<Bytes>) -> HttpResponse {
     new(StatusCode::OK, JSON, body)
 }
 
+pub(super) fn json_with(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+    new(status, JSON, body)
+}
+
 pub(super) fn problem(status: StatusCode, body: String) -> HttpResponse {
     new(status, PROBLEM, body)
 }

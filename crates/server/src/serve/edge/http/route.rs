@@ -1,6 +1,7 @@
 //! The paths, their methods and the scopes they need.
 
 use http::Method;
+use tollgate_database::changes::ChangeKind;
 
 use crate::access::Scopes;
 use crate::serve::edge::auth::Needs;
@@ -38,6 +39,11 @@ pub(super) enum Route {
     OpenApi,
     Status,
     Style,
+    /// The live changes of one kind.
+    Changes(ChangeKind),
+    /// One live change.
+    Change(ChangeKind),
+    Audit,
 }
 
 /// The methods of a path.
@@ -47,6 +53,8 @@ pub(super) enum Methods {
     /// And HEAD.
     Get,
     Any,
+    GetPost,
+    GetPatchDelete,
 }
 
 /// Which listeners serve a path.
@@ -83,9 +91,14 @@ impl Route {
             | Route::MeterAdd
             | Route::MeterSubtract
             | Route::Authorize => RouteKind::Check,
-            Route::Reset | Route::MeterReset | Route::Top | Route::Status | Route::Style => {
-                RouteKind::Control
-            }
+            Route::Reset
+            | Route::MeterReset
+            | Route::Top
+            | Route::Status
+            | Route::Style
+            | Route::Changes(_)
+            | Route::Change(_)
+            | Route::Audit => RouteKind::Control,
             Route::Explain
             | Route::Rules
             | Route::Metrics
@@ -144,8 +157,23 @@ impl Route {
             "/openapi.json" => Route::OpenApi,
             "/" => Route::Status,
             "/status.css" => Route::Style,
-            _ => return None,
+            "/v1/overrides" => Route::Changes(ChangeKind::Override),
+            "/v1/deny" => Route::Changes(ChangeKind::Deny),
+            "/v1/bypass" => Route::Changes(ChangeKind::Bypass),
+            "/v1/audit" => Route::Audit,
+            _ => return Route::of_change(path),
         })
+    }
+
+    fn of_change(path: &str) -> Option<Route> {
+        let (list, id) = path.strip_prefix("/v1/")?.split_once('/')?;
+        let kind = match list {
+            "overrides" => ChangeKind::Override,
+            "deny" => ChangeKind::Deny,
+            "bypass" => ChangeKind::Bypass,
+            _ => return None,
+        };
+        (!id.is_empty() && !id.contains('/')).then_some(Route::Change(kind))
     }
 
     pub(super) const fn methods(self) -> Methods {
@@ -179,13 +207,19 @@ impl Route {
             | Route::Ready
             | Route::OpenApi
             | Route::Status
-            | Route::Style => Methods::Get,
+            | Route::Style
+            | Route::Audit => Methods::Get,
+            Route::Changes(_) => Methods::GetPost,
+            Route::Change(_) => Methods::GetPatchDelete,
         }
     }
 
-    /// The access that a caller needs.
-    pub(super) const fn needs(self) -> Needs {
+    /// The access that a caller needs for this method.
+    pub(super) fn needs(self, method: &Method) -> Needs {
+        let is_read = method == Method::GET || method == Method::HEAD;
         Needs::Scope(match self {
+            Route::Changes(_) | Route::Change(_) if is_read => Scopes::READ,
+            Route::Changes(_) | Route::Change(_) => Scopes::CHANGE,
             // A caller that may take a lease may also release it. To read numbers needs no more than a peek.
             Route::Check
             | Route::Batch
@@ -205,7 +239,7 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::Status => Scopes::READ,
+            Route::Explain | Route::Rules | Route::Top | Route::Status | Route::Audit => Scopes::READ,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             Route::Health | Route::Ready | Route::OpenApi | Route::Style => return Needs::Nothing,
         })
@@ -218,6 +252,10 @@ impl Methods {
             Methods::Post => method == Method::POST,
             Methods::Get => method == Method::GET || method == Method::HEAD,
             Methods::Any => true,
+            Methods::GetPost => Methods::Get.include(method) || method == Method::POST,
+            Methods::GetPatchDelete => {
+                Methods::Get.include(method) || method == Method::PATCH || method == Method::DELETE
+            }
         }
     }
 
@@ -226,6 +264,8 @@ impl Methods {
         match self {
             Methods::Post => "POST",
             Methods::Get | Methods::Any => "GET, HEAD",
+            Methods::GetPost => "GET, HEAD, POST",
+            Methods::GetPatchDelete => "GET, HEAD, PATCH, DELETE",
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What each path does: reads the body, makes the call, and writes the response.
 
+mod audit;
 mod authorize;
+mod changes;
 mod charges;
 mod check;
 mod explain;
@@ -49,7 +51,10 @@ pub(super) async fn respond(
         Route::MeterAdd => meters::add(body, caller, state).await,
         Route::MeterSubtract => meters::subtract(body, caller, state).await,
         Route::MeterReset => meters::reset(body, caller, state).await,
-        Route::Reset => follow_up::reset(body, caller, state).await,
+        Route::Reset => follow_up::reset(parts, body, (peer, caller), state).await,
+        Route::Changes(kind) => changes::all(kind, parts, body, (peer, caller), state).await,
+        Route::Change(kind) => changes::one(kind, parts, body, (peer, caller), state).await,
+        Route::Audit => audit::page(parts, state).await,
         Route::Rules => Ok(pages::rules(state)),
         Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),

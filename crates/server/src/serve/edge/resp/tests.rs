@@ -36,6 +36,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let references = (References::new(limiter.hashers(), "test").expect("keys"), String::new());
     Arc::new(ServerState {
         gate: Gate::new(Backed::Memory(limiter), recorder, scope, 100, None, references),
+        control: None,
         rules,
         access: ArcSwap::from_pointee(AccessPolicy { tokens: Access::default(), anonymous, certified }),
         tls: None,

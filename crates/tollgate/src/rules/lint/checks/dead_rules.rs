@@ -85,7 +85,7 @@ pub(in crate::rules::lint) fn value_never_seen(context: &Context<'_>, found: &mu
 fn path_never_seen(condition: &WrittenCondition<'_>, test: &Test, found: &mut Findings<'_>) {
     let without_slash = |text: &&str| !text.starts_with(['/', '*', '?']) && !text.is_empty();
     let wrong = match test.required() {
-        Test::Except(_) => None,
+        Test::Except(_) | Test::Hashed(_) => None,
         Test::OneOf(values) => values.iter().map(String::as_str).find(without_slash),
         Test::Prefix(text) | Test::Glob(text) => Some(text.as_str()).filter(without_slash),
         Test::Address(_) => None,

@@ -103,6 +103,39 @@ pub(in crate::rules::lint) fn temporary_lowering(context: &Context<'_>, found: &
     }
 }
 
+/// An override that raises a limit is meant to give more. Those with `until` have [their own lint](temporary_lowering).
+pub(in crate::rules::lint) fn raise_that_lowers(context: &Context<'_>, found: &mut Findings<'_>) {
+    for written in context.live() {
+        let permanent: Vec<&WrittenOverride<'_>> =
+            written.overrides.iter().filter(|change| change.change.until.is_none()).collect();
+        for (at, better) in permanent.iter().enumerate() {
+            // One that scales raises the other one as well.
+            let raises = effect(&written.rule.limit, &better.change.limit) == Some(Effect::RaisesOrKeeps);
+            if !raises || better.change.scaled {
+                continue;
+            }
+            let lowered = permanent[at + 1..].iter().find(|beaten| {
+                matches!(
+                    effect(&beaten.change.limit, &better.change.limit),
+                    Some(Effect::Lowers | Effect::Mixed)
+                ) && context.budget.contradiction(&better.conditions, &beaten.conditions).is_none()
+                    && context.budget.contradiction(&written.conditions, &beaten.conditions).is_none()
+                    && context.budget.contradiction(&written.conditions, &better.conditions).is_none()
+            });
+            if let Some(beaten) = lowered {
+                let message = format!(
+                    "this override raises the limit of rule `{}`, and lowers that of another override, over which it takes \
+                     precedence",
+                    written.id()
+                );
+                let fix = "to give more to both, write numbers that are not lower, or use `scale`";
+                let problem = found.note(better.span_of("limit"), message, fix);
+                found.push(problem.also(beaten.span_of("limit"), "this override grants more"));
+            }
+        }
+    }
+}
+
 /// Reports a temporary override that replaces a permanent one with higher numbers.
 fn lowers_permanent(
     context: &Context<'_>,

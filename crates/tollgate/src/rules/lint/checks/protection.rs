@@ -73,7 +73,7 @@ fn sign_of_a_login(written: &WrittenRule<'_>) -> Option<String> {
             Test::OneOf(values) => values.iter().find_map(|value| login_word(value)),
             Test::Prefix(text) | Test::Glob(text) => login_word(text),
             Test::Path(_) => condition.path.and_then(login_word),
-            Test::Address(_) | Test::Except(_) => None,
+            Test::Address(_) | Test::Except(_) | Test::Hashed(_) => None,
         };
         in_value.or_else(|| login_word(condition.attribute))
     });

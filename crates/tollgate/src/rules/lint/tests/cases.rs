@@ -190,6 +190,19 @@ fn cases() -> Vec<Case> {
                  limit: { sliding-log: 20/s }, until: 2099-01-01T00:00:00Z }",
             ),
         ),
+        note(
+            "raise-that-lowers",
+            override_of_a(
+                searches,
+                "  - { rule: a, when: { tenant: x }, limit: { sliding-log: 50/s } }\n  - { rule: a, when: { plan: pro }, \
+                 limit: { sliding-log: 20/s } }",
+            ),
+            override_of_a(
+                searches,
+                "  - { rule: a, when: { tenant: x }, limit: { sliding-log: 50/s } }\n  - { rule: a, when: { plan: pro }, \
+                 scale: 2 }",
+            ),
+        ),
         warning(
             "indivisible-limit",
             one(

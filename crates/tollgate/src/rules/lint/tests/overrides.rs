@@ -77,6 +77,29 @@ fn a_temporary_override_that_lowers_the_rule_is_a_note_and_one_that_denies_is_in
 }
 
 #[test]
+fn a_raise_that_lowers_another_override_is_a_note() {
+    let found = |changes: [&str; 2]| {
+        let changes = changes.map(|change| format!("  - {{ rule: a, {change} }}\n")).concat();
+        let text = one("limit: { fixed-window: 10/h }") + "overrides:\n" + &changes;
+        codes(&text, false).contains("raise-that-lowers")
+    };
+    let pro = "when: { plan: pro }, limit: { fixed-window: 20/h }";
+    for (changes, expected) in [
+        ([pro, "when: { tenant: acme }, limit: { fixed-window: 15/h }"], true),
+        ([pro, "when: { tenant: acme, plan: pro }, limit: { fixed-window: 15/h }"], true),
+        ([pro, "when: { tenant: acme }, limit: { fixed-window: 25/h }"], false),
+        ([pro, "when: { plan: free }, limit: { fixed-window: 15/h }"], false),
+        // It lowers the rule too, so it is no raise.
+        ([pro, "when: { tenant: acme }, limit: { fixed-window: 5/h }"], false),
+        // The first one of equals gives way.
+        (["when: { tenant: acme }, limit: { fixed-window: 15/h }", pro], false),
+        ([pro, "when: { tenant: acme }, scale: 1.5"], false),
+    ] {
+        assert_eq!(found(changes), expected, "{changes:?}");
+    }
+}
+
+#[test]
 fn unmatched_refuse_without_a_rule_in_force_is_a_warning() {
     let text = format!("unmatched: refuse\n{}", one("mode: off, limit: { sliding-log: 5/s }"));
     assert_eq!(

@@ -2,7 +2,8 @@
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
-use tollgate::core::rules::{Mode, Origin, Override, Rule, RuleLimit, Unmatched};
+use tollgate::core::rules::rule_set::ListEntry;
+use tollgate::core::rules::{Mode, Origin, Override, Rule, RuleLimit, RuleSet, Unmatched};
 use tollgate::{Clock, SystemClock};
 
 use crate::explanation::describe;
@@ -49,6 +50,7 @@ pub(super) fn openapi() -> HttpResponse {
 /// The rules in force, without their subjects.
 pub(super) fn rules(state: &ServerState) -> HttpResponse {
     let in_force = state.rules.in_force();
+    let mut described = state.gate.with_rules(|rules| rules_json(rules, &in_force.text));
     let rules = json!({
         "version": in_force.version,
         "fingerprint": in_force.fingerprint,
@@ -59,14 +61,34 @@ pub(super) fn rules(state: &ServerState) -> HttpResponse {
             Unmatched::Allow => "allow",
             Unmatched::Refuse => "refuse",
         }),
-        "rules": state.gate.with_rules(|rules| {
-            let each = rules.rules().iter().enumerate();
-            each.map(|(index, rule)| of_rule(rule, rules.overrides_of(index), &in_force.text)).collect::<Value>()
-        }),
+        "rules": described["rules"].take(),
+        "deny": described["deny"].take(),
+        "bypass": described["bypass"].take(),
     });
     let mut response = response::json(rules.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response
+}
+
+/// The rules and the lists as callers see them.
+fn rules_json(rules: &RuleSet, text: &RulesText) -> Value {
+    let each = rules.rules().iter().enumerate();
+    let each = each.map(|(index, rule)| of_rule(rule, rules.overrides_of(index), text));
+    let list = |entries: &[ListEntry]| entries.iter().map(|entry| of_entry(entry, text)).collect::<Value>();
+    json!({ "rules": each.collect::<Value>(), "deny": list(rules.deny()), "bypass": list(rules.bypass()) })
+}
+
+fn of_entry(entry: &ListEntry, text: &RulesText) -> Value {
+    let Origin { file, line } = &entry.origin;
+    json!({
+        "when": describe::conditions(&entry.conditions, text),
+        "subject": entry.subject.as_ref().map(|subject| &subject.hash),
+        "until": entry.until.map(describe::instant),
+        "reason": entry.reason,
+        "live": *line == 0,
+        "file": file,
+        "line": line,
+    })
 }
 
 fn of_rule(rule: &Rule, overrides: &[Override], text: &RulesText) -> Value {
@@ -84,7 +106,11 @@ fn of_rule(rule: &Rule, overrides: &[Override], text: &RulesText) -> Value {
         "written": text.limit(&rule.limit, &rule.origin).text,
         "mode": mode(rule.mode),
         "rollout": describe::percentage(rule.rollout),
-        "overrides": overrides.iter().map(|change| of_override(change, text)).collect::<Value>(),
+        "overrides": overrides
+            .iter()
+            .filter(|change| !change.is_part)
+            .map(|change| of_override(change, text))
+            .collect::<Value>(),
     })
 }
 
@@ -97,6 +123,8 @@ pub(super) fn of_override(change: &Override, text: &RulesText) -> Value {
         "written": text.limit(&change.limit, &change.origin).text,
         "until": change.until.map(describe::instant),
         "reason": change.reason,
+        "live": change.live,
+        "scaled": change.scaled,
         "file": file,
         "line": line,
     })
