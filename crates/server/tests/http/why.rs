@@ -58,7 +58,7 @@ fn explain(client: &mut Client, reference: &Value) -> Value {
 }
 
 /// What the client received, and what a reference must reproduce.
-fn told(decision: &Value) -> Value {
+fn received(decision: &Value) -> Value {
     let refused: Vec<Value> = decision["rules"]
         .as_array()
         .expect("rules")
@@ -109,7 +109,7 @@ fn references_reproduce_a_thousand_refusals_exactly_after_the_rules_changed() {
         let count = explained["refused_by"].as_array().expect("rules").len();
         let found = json!({ "headline": of_rule(&explained), "refused": count, "source": explained["source"],
             "exactness": explained["exactness"] });
-        let mut expected = told(refusal);
+        let mut expected = received(refusal);
         if refusal["source"] == "rule" {
             // The rule refused before any rule counted.
             expected["refused"] = 1.into();

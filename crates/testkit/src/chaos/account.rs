@@ -114,7 +114,7 @@ struct Subject {
 
 impl Subject {
     fn add(&mut self, call: &Call) {
-        let is_new = |ids: &mut BTreeSet<u64>| call.question.id.is_none_or(|id| ids.insert(id));
+        let is_new = |ids: &mut BTreeSet<u64>| call.check.id.is_none_or(|id| ids.insert(id));
         if call.answer.is_admitted_by_store() && is_new(&mut self.ids_admitted) {
             self.admitted.push((call.sent, call.done));
         }
@@ -140,7 +140,7 @@ pub(super) fn figures(
     let mut figures = Figures { checks: calls.len() as u64, ..Figures::default() };
     let mut subjects: HashMap<(Class, u32), Subject> = HashMap::new();
     for call in calls {
-        subjects.entry((call.question.class, call.question.user)).or_default().add(call);
+        subjects.entry((call.check.class, call.check.user)).or_default().add(call);
         match call.answer {
             Answer::Lost | Answer::Unsent => figures.unanswered += 1,
             Answer::Overloaded => figures.overloaded += 1,
@@ -192,7 +192,7 @@ fn check_history(
     for class in Class::ALL {
         let history: History = calls
             .iter()
-            .filter(|call| call.question.class == class)
+            .filter(|call| call.check.class == class)
             .filter_map(|call| record(call, clock))
             .collect();
         if class == Class::Hot {
@@ -224,8 +224,8 @@ fn record(call: &Call, clock: &WallClock) -> Option<Record> {
     };
     let end = if call.answer.may_be_charged() { Time::MAX } else { Time::from_us(clock.us(call.done)) };
     let start = Time::from_us(clock.us(call.sent));
-    let record = Record::new(call.question.user.to_string(), 1, answer, start, end).by(call.server);
-    Some(match call.question.id {
+    let record = Record::new(call.check.user.to_string(), 1, answer, start, end).by(call.server);
+    Some(match call.check.id {
         Some(id) => record.with_id(id.into()),
         None => record,
     })
@@ -233,7 +233,7 @@ fn record(call: &Call, clock: &WallClock) -> Option<Record> {
 
 /// Returns what the hot key was admitted beyond its bucket, if that became full at once so often.
 fn over_bucket(calls: &[Call], refills: u64) -> u64 {
-    let hot = || calls.iter().filter(|call| call.question.class == Class::Hot);
+    let hot = || calls.iter().filter(|call| call.check.class == Class::Hot);
     let admitted = hot().filter(|call| call.answer.is_admitted_by_store()).count() as u64;
     admitted.saturating_sub(PER_SECOND * (1 + refills) + refilled(hot().collect::<Vec<_>>().as_slice()))
 }
@@ -252,7 +252,7 @@ fn by_policy(calls: &[Call], facts: &Facts) -> ByPolicy {
     let mut caps: BTreeMap<(u32, u32), Vec<&Call>> = BTreeMap::new();
     for call in calls {
         let Answer::Policy { allowed, degraded } = call.answer else { continue };
-        let is_right = match call.question.class {
+        let is_right = match call.check.class {
             Class::Open => {
                 found.open += 1;
                 allowed == degraded
@@ -260,7 +260,7 @@ fn by_policy(calls: &[Call], facts: &Facts) -> ByPolicy {
             Class::Local => {
                 found.local += 1;
                 if allowed {
-                    *shares.entry((call.server, call.life, call.question.user)).or_default() += 1;
+                    *shares.entry((call.server, call.life, call.check.user)).or_default() += 1;
                 }
                 true
             }
@@ -282,7 +282,7 @@ fn by_policy(calls: &[Call], facts: &Facts) -> ByPolicy {
                 found.opened += u64::from(allowed && call.sent >= from && call.done <= until);
             }
             // An open rule refuses nothing, if the store is only away.
-            None => found.wrong += u64::from(call.question.class == Class::Open && !allowed),
+            None => found.wrong += u64::from(call.check.class == Class::Open && !allowed),
         }
     }
     found.wrong += shares.values().map(|admitted| admitted.saturating_sub(SHARE)).sum::<u64>();
@@ -315,12 +315,12 @@ fn recovered_after(calls: &[Call], ended: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chaos::traffic::Question;
+    use crate::chaos::traffic::Check;
 
     fn call(class: Class, user: u32, id: Option<u64>, answer: Answer) -> Call {
         let now = Instant::now();
-        let question = Question { class, user, id, is_repetition: false };
-        Call { question, server: 0, life: 1, due: now, sent: now, done: now, answer }
+        let check = Check { class, user, id, is_repetition: false };
+        Call { check, server: 0, life: 1, due: now, sent: now, done: now, answer }
     }
 
     fn facts() -> Facts {

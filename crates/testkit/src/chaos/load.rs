@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
-use super::traffic::{Answer, Call, Class, Question};
+use super::traffic::{Answer, Call, Check, Class};
 use crate::drill::DrillError;
 use crate::servers::random::Random;
 use connection::Connection;
@@ -92,16 +92,16 @@ impl Load {
     pub(super) fn start(runtime: &Runtime, targets: &Arc<Vec<Target>>, shape: Shape) -> Load {
         let is_over = Arc::new(AtomicBool::new(false));
         let (repeat, repetitions) = mpsc::unbounded_channel();
-        let (mut lanes, mut connections) = (Vec::new(), Vec::new());
+        let (mut queues, mut connections) = (Vec::new(), Vec::new());
         for number in 0..targets.len() * CONNECTIONS {
-            let (sender, tickets) = mpsc::channel(QUEUE);
+            let (sender, checks) = mpsc::channel(QUEUE);
             let is_up = Arc::new(AtomicBool::new(false));
-            lanes.push(Lane { sender, is_up: Arc::clone(&is_up) });
+            queues.push(ConnectionQueue { sender, is_up: Arc::clone(&is_up) });
             let connection = Connection {
                 targets: Arc::clone(targets),
                 server: number % targets.len(),
                 seed: shape.seed,
-                tickets,
+                checks,
                 is_up,
                 is_over: Arc::clone(&is_over),
                 repeat: repeat.clone(),
@@ -109,7 +109,7 @@ impl Load {
             connections.push(runtime.spawn(connection.run()));
         }
         let scheduler = Scheduler {
-            lanes,
+            queues,
             servers: targets.len(),
             shape,
             random: Random::new(shape.seed),
@@ -136,30 +136,30 @@ impl Load {
 
 /// A check on its way to a connection.
 #[derive(Clone, Copy, Debug)]
-struct Ticket {
-    question: Question,
+struct DueCheck {
+    check: Check,
     due: Instant,
 }
 
 /// The way to a connection.
-struct Lane {
-    sender: mpsc::Sender<Ticket>,
+struct ConnectionQueue {
+    sender: mpsc::Sender<DueCheck>,
     is_up: Arc<AtomicBool>,
 }
 
 struct Scheduler {
-    lanes: Vec<Lane>,
+    queues: Vec<ConnectionQueue>,
     servers: usize,
     shape: Shape,
     random: Random,
-    repetitions: UnboundedReceiver<Question>,
+    repetitions: UnboundedReceiver<Check>,
     is_over: Arc<AtomicBool>,
     unsent: Vec<Call>,
     asked: u64,
 }
 
 impl Scheduler {
-    async fn run(mut self, repeat: UnboundedSender<Question>) -> Vec<Call> {
+    async fn run(mut self, repeat: UnboundedSender<Check>) -> Vec<Call> {
         // Only connections repeat. The channel must stay open until the scheduler has read everything.
         drop(repeat);
         let mut ticks = tokio::time::interval(TICK);
@@ -171,17 +171,17 @@ impl Scheduler {
             let due = (began.elapsed().as_nanos() / gap.as_nanos()) as u64;
             while self.asked < due {
                 self.asked += 1;
-                let question = self.question();
-                self.send(Ticket { question, due: began + gap * self.asked as u32 });
+                let check = self.random_check();
+                self.send(DueCheck { check, due: began + gap * self.asked as u32 });
             }
-            while let Ok(question) = self.repetitions.try_recv() {
-                self.send(Ticket { question, due: Instant::now() });
+            while let Ok(check) = self.repetitions.try_recv() {
+                self.send(DueCheck { check, due: Instant::now() });
             }
         }
         self.unsent
     }
 
-    fn question(&mut self) -> Question {
+    fn random_check(&mut self) -> Check {
         let class = Class::random(&mut self.random);
         let user = match class {
             Class::Hot => 0,
@@ -189,36 +189,26 @@ impl Scheduler {
             _ => f64::from(self.shape.subjects).powf(self.random.fraction()) as u32,
         };
         let id = (class == Class::Ids).then_some(self.asked);
-        Question { class, user, id, is_repetition: false }
+        Check { class, user, id, is_repetition: false }
     }
 
     /// Sends to any connection that is up.
-    fn send(&mut self, ticket: Ticket) {
-        let first = self.random.below(self.lanes.len());
-        for offset in 0..self.lanes.len() {
-            let lane = &self.lanes[(first + offset) % self.lanes.len()];
-            if lane.is_up.load(Ordering::SeqCst) && lane.sender.try_send(ticket).is_ok() {
+    fn send(&mut self, due_check: DueCheck) {
+        let first = self.random.below(self.queues.len());
+        for offset in 0..self.queues.len() {
+            let queue = &self.queues[(first + offset) % self.queues.len()];
+            if queue.is_up.load(Ordering::SeqCst) && queue.sender.try_send(due_check).is_ok() {
                 return;
             }
         }
-        let Ticket { question, due } = ticket;
+        let DueCheck { check, due } = due_check;
         let server = (first % self.servers) as u32;
         let now = Instant::now();
-        self.unsent.push(Call {
-            question,
-            server,
-            life: 0,
-            due,
-            sent: now,
-            done: now,
-            answer: Answer::Unsent,
-        });
+        self.unsent.push(Call { check, server, life: 0, due, sent: now, done: now, answer: Answer::Unsent });
     }
 }
 
 /// Whether a check with a request id is sent again after this answer.
-fn is_repeated(question: &Question, answer: Answer, random: &mut Random) -> bool {
-    question.id.is_some()
-        && !question.is_repetition
-        && (answer.may_be_charged() || random.below(REPEATED) == 0)
+fn is_repeated(check: &Check, answer: Answer, random: &mut Random) -> bool {
+    check.id.is_some() && !check.is_repetition && (answer.may_be_charged() || random.below(REPEATED) == 0)
 }

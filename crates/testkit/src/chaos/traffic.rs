@@ -105,7 +105,7 @@ impl Class {
 
 /// A check to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Question {
+pub(super) struct Check {
     pub(super) class: Class,
     pub(super) user: u32,
     /// The request id. A repetition has the same one.
@@ -113,7 +113,7 @@ pub(super) struct Question {
     pub(super) is_repetition: bool,
 }
 
-impl Question {
+impl Check {
     /// Appends the command. Users of another `seed` are other subjects.
     pub(super) fn write(&self, seed: u64, bytes: &mut Vec<u8>) {
         let (user, id) = (user_name(seed, self.user), self.id.map(|id| format!("{seed}-{id}")));
@@ -189,7 +189,7 @@ impl Answer {
 /// A check and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    pub(super) question: Question,
+    pub(super) check: Check,
     /// The number of the server, and of its process.
     pub(super) server: u32,
     pub(super) life: u32,

@@ -43,7 +43,7 @@ pub struct PostCounts {
 }
 
 pub(super) struct Posting {
-    book: Mutex<Book>,
+    backlog: Mutex<Backlog>,
     /// Whether something was admitted locally since the store has answered.
     is_away: AtomicBool,
     /// Whether a task is sending.
@@ -54,7 +54,7 @@ pub(super) struct Posting {
     reported: Mutex<PostCounts>,
 }
 
-struct Book {
+struct Backlog {
     /// Hashes ids with a key of this process.
     server: SubjectHasher,
     outage: u64,
@@ -94,7 +94,7 @@ enum Sent {
 
 impl Posting {
     pub(super) fn new() -> Posting {
-        let book = Book {
+        let backlog = Backlog {
             server: SubjectHasher::new(process_key()),
             outage: 0,
             last_noted: None,
@@ -102,7 +102,7 @@ impl Posting {
             sealed: VecDeque::new(),
         };
         Posting {
-            book: Mutex::new(book),
+            backlog: Mutex::new(backlog),
             is_away: AtomicBool::new(false),
             is_sending: AtomicBool::new(false),
             posted_units: AtomicU64::new(0),
@@ -138,8 +138,8 @@ impl Posting {
 
     pub(super) fn counts(&self) -> PostCounts {
         let waiting = {
-            let book = self.lock();
-            book.open.len() + book.sealed.len()
+            let backlog = self.lock();
+            backlog.open.len() + backlog.sealed.len()
         };
         PostCounts {
             posted_units: self.posted_units.load(Ordering::Relaxed),
@@ -192,9 +192,9 @@ impl Posting {
         (since != PostCounts::default()).then_some(since)
     }
 
-    /// A book is valid after a panic: every change is one insertion or removal.
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A backlog is valid after a panic: every change is one insertion or removal.
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -231,7 +231,7 @@ fn owed(plan: &Plan<'_>, item: &Item<'_>, answer: &Answer) -> Option<u64> {
     }
 }
 
-impl Book {
+impl Backlog {
     /// Adds an admission at `at`. Returns whether there was room.
     fn add(&mut self, item: &Item<'_>, units: u64, at: Time, now: Instant) -> bool {
         let key = item.key.fingerprint();

@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{sleep, sleep_until};
 
-use super::super::traffic::{Answer, Call, Question};
-use super::{Target, Ticket, is_repeated};
+use super::super::traffic::{Answer, Call, Check};
+use super::{DueCheck, Target, is_repeated};
 use crate::redis::Value;
 use crate::servers::random::Random;
 
@@ -26,15 +26,15 @@ pub(super) struct Connection {
     pub(super) targets: Arc<Vec<Target>>,
     pub(super) server: usize,
     pub(super) seed: u64,
-    pub(super) tickets: Receiver<Ticket>,
+    pub(super) checks: Receiver<DueCheck>,
     pub(super) is_up: Arc<AtomicBool>,
     pub(super) is_over: Arc<AtomicBool>,
-    pub(super) repeat: UnboundedSender<Question>,
+    pub(super) repeat: UnboundedSender<Check>,
 }
 
 /// A check without an answer yet.
 struct Sent {
-    ticket: Ticket,
+    due_check: DueCheck,
     at: Instant,
 }
 
@@ -69,8 +69,8 @@ impl Connection {
             for sent in std::mem::take(&mut exchange.sent) {
                 self.record(&mut exchange, sent, Answer::Lost);
             }
-            while let Ok(ticket) = self.tickets.try_recv() {
-                let sent = Sent { ticket, at: Instant::now() };
+            while let Ok(due_check) = self.checks.try_recv() {
+                let sent = Sent { due_check, at: Instant::now() };
                 self.record(&mut exchange, sent, Answer::Unsent);
             }
             calls.append(&mut exchange.calls);
@@ -98,17 +98,17 @@ impl Connection {
                         return;
                     }
                 }
-                ticket = self.tickets.recv(), if ends_at.is_none() => {
-                    let Some(ticket) = ticket else {
+                check = self.checks.recv(), if ends_at.is_none() => {
+                    let Some(check) = check else {
                         ends_at = Some(Instant::now() + LAST_ANSWERS);
                         continue;
                     };
                     output.clear();
-                    self.write(ticket, &mut output, exchange);
+                    self.write(check, &mut output, exchange);
                     while exchange.sent.len() < BATCH
-                        && let Ok(ticket) = self.tickets.try_recv()
+                        && let Ok(check) = self.checks.try_recv()
                     {
-                        self.write(ticket, &mut output, exchange);
+                        self.write(check, &mut output, exchange);
                     }
                     if writer.write_all(&output).await.is_err() {
                         return;
@@ -119,9 +119,9 @@ impl Connection {
         }
     }
 
-    fn write(&self, ticket: Ticket, output: &mut Vec<u8>, exchange: &mut Exchange) {
-        ticket.question.write(self.seed, output);
-        exchange.sent.push_back(Sent { ticket, at: Instant::now() });
+    fn write(&self, due_check: DueCheck, output: &mut Vec<u8>, exchange: &mut Exchange) {
+        due_check.check.write(self.seed, output);
+        exchange.sent.push_back(Sent { due_check, at: Instant::now() });
     }
 
     /// Reads all complete replies. Returns false if the bytes are no replies.
@@ -147,17 +147,17 @@ impl Connection {
     }
 
     fn record(&self, exchange: &mut Exchange, sent: Sent, answer: Answer) {
-        let Sent { ticket: Ticket { question, due }, at } = sent;
+        let Sent { due_check: DueCheck { check, due }, at } = sent;
         self.targets[self.server].count(answer);
-        if is_repeated(&question, answer, &mut exchange.random) {
-            let again = Question { is_repetition: true, ..question };
+        if is_repeated(&check, answer, &mut exchange.random) {
+            let again = Check { is_repetition: true, ..check };
             // The queue is closed when the load is over. Then nothing is repeated.
             if self.repeat.send(again).is_err() {
                 self.is_over.store(true, Ordering::SeqCst);
             }
         }
         exchange.calls.push(Call {
-            question,
+            check,
             server: self.server as u32,
             life: exchange.life,
             due,

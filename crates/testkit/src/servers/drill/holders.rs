@@ -84,15 +84,15 @@ pub fn crashing_holders<S: Store + Send + Sync + 'static>(
     holders: usize,
     seed: u64,
 ) -> Result<Holders, DrillError> {
-    let book = Arc::new(Book::new(held, holders, seed)?);
+    let drill = Arc::new(HolderDrill::new(held, holders, seed)?);
     let tasks: Vec<_> = (0..holders)
         .map(|number| {
-            let (book, store) = (Arc::clone(&book), Arc::clone(store));
+            let (drill, store) = (Arc::clone(&drill), Arc::clone(store));
             runtime.spawn(async move {
                 let mut random = Random::new(seed ^ (number as u64 + 1) << 32);
                 let life = Duration::from_millis(50 + random.below(LIFE_MS) as u64);
                 // Dropped wherever it is: before, during or after a request.
-                drop(timeout(life, book.hold_and_give_back(&*store, &mut random)).await);
+                drop(timeout(life, drill.hold_and_give_back(&*store, &mut random)).await);
             })
         })
         .collect();
@@ -103,25 +103,25 @@ pub fn crashing_holders<S: Store + Send + Sync + 'static>(
         Ok::<(), DrillError>(())
     })?;
     let crashed = Instant::now();
-    runtime.block_on(book.settle_again(&**store))?;
-    let free = book.limit.reported_limit() - book.lock().settled();
+    runtime.block_on(drill.settle_again(&**store))?;
+    let free = drill.limit.reported_limit() - drill.lock().settled();
     let mut back_after = None;
     while back_after.is_none() && crashed.elapsed() <= BACK_MAX {
         let remaining =
-            runtime.block_on(book.apply(&**store, Operation::Peek { cost: 0 })).map(|seen| seen.remaining);
+            runtime.block_on(drill.apply(&**store, Operation::Peek { cost: 0 })).map(|seen| seen.remaining);
         if remaining.is_some_and(|remaining| remaining == free) {
             back_after = Some(crashed.elapsed());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let log = book.lock();
+    let log = drill.lock();
     let found = Holders {
         admitted: log.holds.len() as u64,
         refused: log.refused,
         failed: log.failed,
         abandoned: log.holds.iter().filter(|hold| matches!(hold.end, End::Abandoned)).count() as u64,
         most: log.most(),
-        limit: book.limit.reported_limit(),
+        limit: drill.limit.reported_limit(),
         back_after,
     };
     println!("{held:?}: {found}");
@@ -129,7 +129,7 @@ pub fn crashing_holders<S: Store + Send + Sync + 'static>(
 }
 
 /// The limit, and everything that the holders know.
-struct Book {
+struct HolderDrill {
     held: Held,
     limit: Limit,
     keyspace: Keyspace,
@@ -202,8 +202,8 @@ impl Log {
     }
 }
 
-impl Book {
-    fn new(held: Held, holders: usize, seed: u64) -> Result<Book, DrillError> {
+impl HolderDrill {
+    fn new(held: Held, holders: usize, seed: u64) -> Result<HolderDrill, DrillError> {
         // Few enough that most holders wait. Settlements use up a quota for the rest of the drill.
         let limit = match held {
             Held::Leases => Limit::Concurrency(Concurrency::new((holders as u64 / 4).max(4), TTL)?),
@@ -211,7 +211,7 @@ impl Book {
                 Limit::Quota(Quota::new((holders as u64).max(8), 0, QuotaPeriod::Rolling(PERIOD))?)
             }
         };
-        Ok(Book {
+        Ok(HolderDrill {
             held,
             limit,
             keyspace: Keyspace::new("drill", "holders")?,

@@ -74,17 +74,17 @@ pub fn retried_returns(
     };
     let (direct, lossy) = (connect(&server.url())?, connect(&proxy.url())?);
     proxy.set(Faults { lose_reply, ..Faults::default() })?;
-    let book = Arc::new(Book::new(seed)?);
+    let drill = Arc::new(ReturnDrill::new(seed)?);
     let next = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
-            let (book, next, direct, lossy) =
-                (Arc::clone(&book), Arc::clone(&next), direct.clone(), lossy.clone());
+            let (drill, next, direct, lossy) =
+                (Arc::clone(&drill), Arc::clone(&next), direct.clone(), lossy.clone());
             runtime.spawn(async move {
                 let mut random = Random::new(seed ^ (task as u64 + 1) << 32);
                 // Each turn has one refund and one settlement.
                 while next.fetch_add(2, Ordering::Relaxed) < count {
-                    book.charge_and_return(&direct, &lossy, &mut random).await?;
+                    drill.charge_and_return(&direct, &lossy, &mut random).await?;
                 }
                 Ok::<(), DrillError>(())
             })
@@ -95,19 +95,19 @@ pub fn retried_returns(
     }
     proxy.set(Faults::default())?;
     let (mut counted, mut wrong_subjects) = (0, 0);
-    for account in &book.accounts {
-        let units = runtime.block_on(book.counted(&direct, account))?;
+    for account in &drill.accounts {
+        let units = runtime.block_on(drill.counted(&direct, account))?;
         wrong_subjects += u64::from(units != account.expected.load(Ordering::Relaxed));
         counted += units;
     }
     let sum = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let found = Returns {
-        returned: sum(&book.returned),
-        recorded: sum(&book.recorded),
-        retries: sum(&book.retries),
+        returned: sum(&drill.returned),
+        recorded: sum(&drill.recorded),
+        retries: sum(&drill.retries),
         lost: proxy.injected().lost_replies,
         counted,
-        expected: book.accounts.iter().map(|account| sum(&account.expected)).sum(),
+        expected: drill.accounts.iter().map(|account| sum(&account.expected)).sum(),
         wrong_subjects,
     };
     println!("returns: {found}");
@@ -115,7 +115,7 @@ pub fn retried_returns(
 }
 
 /// The rules, and what must be counted.
-struct Book {
+struct ReturnDrill {
     window: Limit,
     quota: Limit,
     keyspaces: [Keyspace; 2],
@@ -131,14 +131,14 @@ struct Account {
     expected: AtomicU64,
 }
 
-impl Book {
-    fn new(seed: u64) -> Result<Book, DrillError> {
+impl ReturnDrill {
+    fn new(seed: u64) -> Result<ReturnDrill, DrillError> {
         let hasher = SubjectHasher::new([9; 32]);
         let account = |number: usize| Account {
             subject: hasher.subject([("user", format!("{seed}-{number}").as_str())]),
             expected: AtomicU64::new(0),
         };
-        Ok(Book {
+        Ok(ReturnDrill {
             window: Limit::FixedWindow(FixedWindow::new(MOST, LONG)?),
             quota: Limit::Quota(Quota::new(MOST, 0, QuotaPeriod::Rolling(LONG))?),
             keyspaces: [Keyspace::new("drill", "window")?, Keyspace::new("drill", "quota")?],
