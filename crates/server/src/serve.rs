@@ -16,6 +16,7 @@ mod store;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
@@ -80,8 +81,13 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         Control::new(ControlSettings { url, cache, server: server_name() }).map(Arc::new)
     });
     let control = control.transpose()?;
-    let ledger = main.block_on(open_ledger(config.ledger, is_recorded(&source)))?;
+    let ledger =
+        main.block_on(open_ledger(config.ledger, config.request_id_horizon, is_recorded(&source)))?;
     let setup = setup.refuse_recorded(ledger.is_none());
+    let setup = match &ledger {
+        Some(ledger) => setup.account_names(ledger.account_names()),
+        None => setup,
+    };
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
     let required = config.require_store;
     let setup = match config.hashers {
@@ -264,9 +270,22 @@ async fn open(
 }
 
 /// Opens the ledger and posts what an earlier process has left in the journal.
-async fn open_ledger(config: Option<LedgerConfig>, is_needed: bool) -> Result<Option<Ledger>> {
-    let Some(LedgerConfig { url, journal, .. }) = config else { return Ok(None) };
-    let settings = WriterSettings { name: server_name(), ..WriterSettings::new(journal) };
+async fn open_ledger(
+    config: Option<LedgerConfig>,
+    request_id_horizon: Duration,
+    is_needed: bool,
+) -> Result<Option<Ledger>> {
+    let Some(LedgerConfig { url, journal, keep_journal, journal_max, queue_max, changes: _ }) = config else {
+        return Ok(None);
+    };
+    let settings = WriterSettings {
+        name: server_name(),
+        keep_journal,
+        journal_max,
+        queue_max,
+        request_id_horizon,
+        ..WriterSettings::new(journal)
+    };
     match Ledger::with_settings(&url, settings).await {
         Ok(ledger) => {
             let recovered = ledger.status().recovered;

@@ -10,7 +10,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_core::plan::request_id::HORIZON_DEFAULT;
 use tollgate_database::ledger::Settings;
 use tollgate_database::{Database, DatabaseUrl, Error, LedgerWriter, WriterSettings, WriterStatus};
 
@@ -67,7 +66,7 @@ impl Ledger {
     /// Opens a database with these settings.
     #[doc(hidden)]
     pub async fn with_settings(url: &DatabaseUrl, settings: WriterSettings) -> Result<Ledger, LedgerError> {
-        let horizon_us = HORIZON_DEFAULT.us() as i64;
+        let horizon_us = i64::try_from(settings.request_id_horizon.as_micros()).unwrap_or(i64::MAX);
         let database = Arc::new(Database::open(url, Settings { horizon_us }).await?);
         Ok(Ledger { writer: Arc::new(LedgerWriter::open(database, settings).await?) })
     }
@@ -80,6 +79,18 @@ impl Ledger {
     /// Posts what is left. What the database does not take stays in the journal, and is posted at the next start.
     pub async fn close(&self) {
         self.writer.close().await;
+    }
+
+    /// Returns what hands the names of accounts to the ledger, for [`Setup::account_names`](crate::engine::Setup).
+    #[doc(hidden)]
+    pub fn account_names(&self) -> crate::engine::AccountNames {
+        let writer = Arc::clone(&self.writer);
+        Arc::new(move |key, name| writer.note_name(&records::subject_of(key), name))
+    }
+
+    /// Returns the database: balances, entries and the heads of the hash chains.
+    pub fn database(&self) -> &Arc<Database> {
+        self.writer.database()
     }
 
     /// Returns the writer.

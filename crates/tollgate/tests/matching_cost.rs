@@ -122,6 +122,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         slices: None,
         shards: None,
         ledger: None,
+        ledger_name: None,
         on_failure: FailurePolicy::default(),
         layers: Layers::default(),
         mode: Mode::Enforce,

@@ -237,7 +237,9 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
 fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
     let password = secret(layers, "database_password", "database_password_file");
     let Some(url) = layers.get("database").and_then(|value| value.node.scalar()).map(str::to_owned) else {
-        for name in ["database_password_file", "journal", "data_dir"] {
+        for name in
+            ["database_password_file", "journal", "keep_journal", "journal_max", "queue_max", "data_dir"]
+        {
             if layers.get(name).is_some() {
                 let message = format!("unused setting `{name}`: there is no database");
                 let help = "remove it, or set database: sqlite:PATH";
@@ -267,7 +269,14 @@ fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
                     path.into()
                 }
             };
-            Some(LedgerConfig { url, journal, changes })
+            Some(LedgerConfig {
+                url,
+                changes,
+                keep_journal: duration(layers, "keep_journal"),
+                journal_max: number(layers, "journal_max"),
+                queue_max: duration(layers, "queue_max"),
+                journal,
+            })
         }
         None => {
             let message = "missing setting `journal`: PostgreSQL has no default folder";

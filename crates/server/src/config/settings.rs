@@ -219,6 +219,27 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         STATE,
+        "keep_journal",
+        Kind::Duration(60_000, 90 * DAY_MS),
+        "24h",
+        "How long recorded charges stay in the journal after they were posted, for a database that is restored to an earlier time",
+    ),
+    setting(
+        STATE,
+        "journal_max",
+        Kind::Number(1 << 20, 1 << 50),
+        "1073741824",
+        "Bytes in the journal that are not posted; beyond them, rules with `ledger` are answered by `on_failure`",
+    ),
+    setting(
+        STATE,
+        "queue_max",
+        Kind::Duration(1_000, DAY_MS),
+        "15min",
+        "How long rules with `ledger` go on while the database does not answer; then `on_failure` answers",
+    ),
+    setting(
+        STATE,
         "data_dir",
         Kind::File,
         "(beside the journal)",

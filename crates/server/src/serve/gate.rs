@@ -531,8 +531,8 @@ fn write_posts(page: &mut Exposition, counts: &PostCounts) {
 }
 
 fn write_ledger(page: &mut Exposition, status: &WriterStatus) {
-    let WriterStatus { entries, unposted, unposted_bytes, silent_for, recovered: _, failures, unrecorded } =
-        *status;
+    let WriterStatus { entries, unposted, unposted_bytes, silent_for, failures, unrecorded, .. } = *status;
+    let WriterStatus { lag, journal_bytes, late, voids, .. } = *status;
     let counters = [
         (
             "rate_limit_ledger_entries_total",
@@ -549,6 +549,12 @@ fn write_ledger(page: &mut Exposition, status: &WriterStatus) {
             "Events of recorded rules that the ledger did not get: the journal failed, or the answer was not awaited.",
             unrecorded,
         ),
+        ("rate_limit_ledger_late_total", "Settlements after the end of their reservation.", late),
+        (
+            "rate_limit_ledger_voids_total",
+            "Charges that were undone because their commit came too late for their answer.",
+            voids,
+        ),
     ];
     for (name, help, value) in counters {
         page.single(name, Kind::Counter, help, value);
@@ -560,6 +566,16 @@ fn write_ledger(page: &mut Exposition, status: &WriterStatus) {
             unposted,
         ),
         ("rate_limit_ledger_unposted_bytes", "Size of these events, about.", unposted_bytes),
+        (
+            "rate_limit_ledger_lag_seconds",
+            "Whole seconds that the oldest of these events has waited, at most.",
+            lag.as_secs(),
+        ),
+        (
+            "rate_limit_ledger_journal_bytes",
+            "Size of the journal on the disk, with what is kept after it was posted.",
+            journal_bytes,
+        ),
         (
             "rate_limit_ledger_silent_seconds",
             "Whole seconds since the database of the ledger last confirmed a commit or heartbeat.",

@@ -127,8 +127,8 @@ fn help_of_every_command_matches_its_snapshot() {
         assert_snapshot(&format!("help/{command}.txt"), &tollgate(&[command, "--help"]).stdout);
     }
     for (command, subcommands) in [
-        ("ledger", &["verify", "usage", "export", "correct", "grant"][..]),
-        ("database", &["status", "migrate", "backup"]),
+        ("ledger", &["verify", "usage", "export", "correct", "grant", "adopt"][..]),
+        ("database", &["status", "migrate", "backup", "restore", "retain"]),
     ] {
         for subcommand in subcommands {
             let help = tollgate(&[command, subcommand, "--help"]).stdout;

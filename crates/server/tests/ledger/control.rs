@@ -1,7 +1,7 @@
 //! Live changes and the audit trail of real servers.
 
 mod fleet;
-mod http;
+pub(super) mod http;
 mod restart;
 mod routes;
 

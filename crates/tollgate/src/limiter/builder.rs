@@ -198,6 +198,11 @@ impl LimiterBuilder {
         #[cfg(not(feature = "ledger"))]
         let has_ledger = false;
         let setup = setup.refuse_recorded(!has_ledger);
+        #[cfg(feature = "ledger")]
+        let setup = match &this.ledger {
+            Some(ledger) => setup.account_names(ledger.account_names()),
+            None => setup,
+        };
         let fleet = Arc::new(FleetSize::stated(servers));
         let backing = match store {
             StoreChoice::Memory => memory(setup)?,

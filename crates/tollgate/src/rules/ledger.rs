@@ -15,6 +15,11 @@ pub(super) fn read(rule: &Node) -> Option<Recording> {
     })
 }
 
+/// Reads the attribute that names the accounts of a rule.
+pub(super) fn name(rule: &Node) -> Option<String> {
+    rule.get("ledger")?.get("name")?.text().map(str::to_owned)
+}
+
 /// Reports why a rule cannot be recorded.
 pub(super) fn check(rule: &Rule, node: &Node, problems: &mut Problems) -> Option<()> {
     let Some(recording) = rule.ledger else { return Some(()) };

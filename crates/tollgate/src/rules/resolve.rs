@@ -70,6 +70,7 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
     let (deny, bypass) = (exceptions("deny"), exceptions("bypass"));
     let partition = root.get("partition").map_or(&[][..], Node::one_or_many);
     let partition = partition.iter().filter_map(|node| node.text().map(str::to_owned)).collect();
+    attributes::check_names(root, &file.preparation, problems);
     attributes::check_declared(root, &rules.attributes_of_presets(), problems);
     let slots = root.get("slots").and_then(Node::u64).and_then(|slots| u16::try_from(slots).ok());
     let unmatched = match root.get("unmatched").and_then(Node::text) {
@@ -168,6 +169,7 @@ impl<'s> FileReader<'s> {
             slices: slices::read(node),
             shards: shards::read(node),
             ledger: ledger::read(node),
+            ledger_name: ledger::name(node),
             on_failure: on_failure?,
             layers: layers(node),
             mode: mode(node).unwrap_or_default(),

@@ -78,6 +78,7 @@ impl<S: Store> Engine<S> {
             let mut plan = Plan::new();
             rules.rules.plan_follow_up(&request, &self.inner.hashers, now, operation, &mut plan)?;
             self.inner.store.place_subjects(&mut plan);
+            self.inner.note_names(&rules.rules, &request, &plan);
             Ok(plan.items().to_vec())
         };
         self.apply_once(id, plan).await

@@ -45,6 +45,10 @@ pub(super) enum Route {
     /// One live change.
     Change(ChangeKind),
     Audit,
+    LedgerUsage,
+    LedgerEntries,
+    LedgerHeads,
+    LedgerCorrections,
     /// A file of the dashboard.
     Dashboard(&'static Asset),
 }
@@ -102,6 +106,10 @@ impl Route {
             | Route::Dashboard(_)
             | Route::Changes(_)
             | Route::Change(_)
+            | Route::LedgerUsage
+            | Route::LedgerEntries
+            | Route::LedgerHeads
+            | Route::LedgerCorrections
             | Route::Audit => RouteKind::Control,
             Route::Explain
             | Route::Rules
@@ -165,6 +173,10 @@ impl Route {
             "/v1/deny" => Route::Changes(ChangeKind::Deny),
             "/v1/bypass" => Route::Changes(ChangeKind::Bypass),
             "/v1/audit" => Route::Audit,
+            "/v1/ledger/usage" => Route::LedgerUsage,
+            "/v1/ledger/entries" => Route::LedgerEntries,
+            "/v1/ledger/heads" => Route::LedgerHeads,
+            "/v1/ledger/corrections" => Route::LedgerCorrections,
             _ => return Route::of_change(path).or_else(|| dashboard::asset(path).map(Route::Dashboard)),
         })
     }
@@ -203,6 +215,7 @@ impl Route {
             | Route::MeterAdd
             | Route::MeterSubtract
             | Route::MeterReset
+            | Route::LedgerCorrections
             | Route::Reset => Methods::Post,
             Route::Rules
             | Route::Top
@@ -213,6 +226,9 @@ impl Route {
             | Route::History
             | Route::Events
             | Route::Audit
+            | Route::LedgerUsage
+            | Route::LedgerEntries
+            | Route::LedgerHeads
             | Route::Dashboard(_) => Methods::Get,
             Route::Changes(_) => Methods::GetPost,
             Route::Change(_) => Methods::GetPatchDelete,
@@ -244,9 +260,16 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events | Route::Audit => {
-                Scopes::READ
-            }
+            Route::Explain
+            | Route::Rules
+            | Route::Top
+            | Route::History
+            | Route::Events
+            | Route::Audit
+            | Route::LedgerUsage
+            | Route::LedgerEntries
+            | Route::LedgerHeads => Scopes::READ,
+            Route::LedgerCorrections => Scopes::ADMIN,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             // The files of the dashboard hold no data; the token form is one of them.
             Route::Health | Route::Ready | Route::OpenApi | Route::Dashboard(_) => return Needs::Nothing,

@@ -9,6 +9,7 @@ mod dashboard;
 mod explain;
 mod follow_up;
 mod holds;
+mod ledger;
 mod meters;
 mod pages;
 mod top;
@@ -55,6 +56,10 @@ pub(super) async fn respond(
         Route::Changes(kind) => changes::all(kind, parts, body, (peer, caller), state).await,
         Route::Change(kind) => changes::one(kind, parts, body, (peer, caller), state).await,
         Route::Audit => audit::page(parts, state).await,
+        Route::LedgerUsage => ledger::usage(parts, state).await,
+        Route::LedgerEntries => ledger::entries(parts, state).await,
+        Route::LedgerHeads => ledger::heads(parts, state).await,
+        Route::LedgerCorrections => ledger::correct(parts, body, (peer, caller), state).await,
         Route::Rules => Ok(pages::rules(state)),
         Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),

@@ -190,7 +190,7 @@ pub(super) fn query<'p>(parts: &'p Parts, known: &[&str]) -> Result<Vec<(String,
     Ok(found)
 }
 
-fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpError> {
+pub(super) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpError> {
     serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
             return HttpError::from(EdgeError::bad_request(error.to_string()));
