@@ -5,7 +5,10 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Error;
-use crate::ledger::{Account, Balance, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings};
+use crate::gate::{self, KnownAccount, Look, OpenWriter};
+use crate::ledger::{
+    Account, Balance, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, Subject,
+};
 use crate::migrations::{KNOWN, Status};
 use crate::postgres::Postgres;
 use crate::reports::{self, Filter, PostedEntry, Usage, Writer};
@@ -192,6 +195,26 @@ impl Database {
     /// Returns the balance of each account that has one.
     pub async fn balances(&self, accounts: Vec<Account>) -> Result<BTreeMap<Account, Balance>, Error> {
         transact!(self, |sql| transaction::balances(sql, accounts, ""))
+    }
+
+    /// Returns what is known of each subject at an instant, in microseconds since 1970: its newest account.
+    pub async fn known(&self, wanted: Vec<(Subject, i64)>) -> Result<Vec<Option<KnownAccount>>, Error> {
+        transact!(self, |sql| gate::known(sql, &wanted))
+    }
+
+    /// Returns the units that the gate should have counted at each look.
+    pub async fn counted(&self, looks: Vec<Look>) -> Result<Vec<i64>, Error> {
+        transact!(self, |sql| gate::counted(sql, &looks))
+    }
+
+    /// Returns the servers that have not ended.
+    pub async fn open_writers(&self) -> Result<Vec<OpenWriter>, Error> {
+        transact!(self, |sql| gate::open_writers(sql, [ADMINISTRATION, EXPIRY]))
+    }
+
+    /// Returns a position among corrections and grants, and the accounts that were changed after the position `after`.
+    pub async fn changed(&self, after: Option<i64>) -> Result<(i64, Vec<Account>), Error> {
+        transact!(self, |sql| gate::changed(sql, ADMINISTRATION, after))
     }
 
     /// Returns all writers, oldest first.

@@ -7,9 +7,11 @@
 //! - [`LedgerWriter`]: this process as a writer: its journal, and the task that posts it to the database.
 
 pub mod audit;
+mod calls;
 pub mod changes;
 mod database;
 mod error;
+mod gate;
 pub mod journal;
 pub mod ledger;
 mod migrations;
@@ -25,8 +27,10 @@ mod url;
 mod verification;
 mod writer;
 
+pub use calls::{Clock, OpenCall};
 pub use database::Database;
 pub use error::Error;
+pub use gate::{ACCOUNTS_MAX, KnownAccount, Look, OpenWriter};
 pub use migrations::Status;
 pub use reports::{Filter, PostedEntry, Usage, Writer};
 pub use retention::{Dropped, Month, Partition};

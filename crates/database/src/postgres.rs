@@ -94,6 +94,7 @@ impl Postgres {
 
 impl Sql for PostgresTransaction<'_> {
     const LOCK: &'static str = " FOR UPDATE";
+    const BYTES: &'static str = "BYTEA";
     const NOTIFY: Option<&'static str> = Some("SELECT pg_notify('tollgate_changes', $1)");
     const PARTITIONS: Option<&'static str> = Some(
         "SELECT CAST(child.relname AS TEXT), pg_get_expr(child.relpartbound, child.oid), \

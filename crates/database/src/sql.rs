@@ -19,6 +19,8 @@ pub(crate) type Row = Vec<Value>;
 pub(crate) trait Sql {
     /// What a SELECT appends to lock the rows that it returns.
     const LOCK: &'static str;
+    /// The type of a column of bytes.
+    const BYTES: &'static str;
     /// The statement that announces a commit to other servers, if the database can.
     const NOTIFY: Option<&'static str>;
 

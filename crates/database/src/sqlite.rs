@@ -148,6 +148,7 @@ pub(crate) async fn set_version(sql: &mut impl Sql, from: u32) -> Result<(), Err
 impl Sql for SqliteTransaction<'_> {
     /// Only one transaction writes at a time.
     const LOCK: &'static str = "";
+    const BYTES: &'static str = "BLOB";
     const NOTIFY: Option<&'static str> = None;
     const PARTITIONS: Option<&'static str> = None;
 

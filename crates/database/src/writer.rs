@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use crate::calls::{Calls, Clock, OpenCall};
 use crate::journal::{Journal, JournalError, JournalFolder};
 use crate::ledger::{Id, Kind, Record, Subject};
 use crate::names::Names;
@@ -17,7 +18,6 @@ use crate::{Database, Error};
 
 /// How often records are forced to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(10);
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// A database that has not answered for this long is down for rules that refuse then.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 const RETRY_MAX: Duration = Duration::from_secs(2);
@@ -39,6 +39,8 @@ pub struct WriterSettings {
     pub name: String,
     /// How long records wait to be posted together.
     pub ship_every: Duration,
+    /// How often this server reports that it lives, and which of its calls are posted.
+    pub heartbeat_every: Duration,
     /// How long recorded charges are accepted while the database does not answer.
     pub queue_max: Duration,
     /// Largest journal that is not posted yet, in bytes.
@@ -56,6 +58,7 @@ impl WriterSettings {
             journal: journal.into(),
             name: "tollgate".to_owned(),
             ship_every: Duration::from_millis(100),
+            heartbeat_every: Duration::from_secs(1),
             queue_max: Duration::from_secs(15 * 60),
             journal_max: 1024 * 1024 * 1024,
             keep_journal: Duration::from_secs(24 * 3600),
@@ -165,6 +168,7 @@ struct Shared {
     settings: WriterSettings,
     names: Names,
     wake: Notify,
+    calls: Calls,
     entries: AtomicU64,
     bytes: AtomicU64,
     failures: AtomicU64,
@@ -193,6 +197,7 @@ impl LedgerWriter {
             settings,
             names: Names::default(),
             wake: Notify::new(),
+            calls: Calls::default(),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -249,6 +254,27 @@ impl LedgerWriter {
             bytes if bytes >= self.shared.settings.journal_max => Err(Outage::JournalFull(bytes)),
             _ => Ok(()),
         }
+    }
+
+    /// Sets the clock of the store, by which the servers compare their calls.
+    pub fn set_clock(&self, clock: Clock) {
+        self.shared.calls.set_clock(clock);
+    }
+
+    /// Notes that a call is sent to the store at this instant of its clock. It counts as open until the value is dropped,
+    /// which must be after the append of its records.
+    pub fn begin_call(&self, sent_us: i64) -> OpenCall<'_> {
+        self.shared.calls.begin(sent_us)
+    }
+
+    /// Whether the database has answered lately.
+    pub fn is_silent(&self) -> bool {
+        self.progress.borrow().confirmed_at.elapsed() >= SILENT_MAX
+    }
+
+    /// Returns its settings.
+    pub fn settings(&self) -> &WriterSettings {
+        &self.shared.settings
     }
 
     /// Appends records to the journal, and returns the number of the last one. Then they survive the end of this process.
@@ -389,6 +415,8 @@ async fn run(
                 }
             };
             let mut confirmed = false;
+            // Taken before the journal is read to its end: what was sent earlier is then in the ledger.
+            let clean_at_us = shared.calls.clean_at(now_us());
             while shipper.ship(now_us()).await? > 0 {
                 confirmed = true;
                 report.send_replace(Progress {
@@ -398,12 +426,11 @@ async fn run(
                 });
             }
             whole_at = began;
-            if !confirmed && last_beat.elapsed() >= HEARTBEAT_EVERY {
-                shipper.heartbeat(now_us(), now_us()).await?;
-                confirmed = true;
+            if last_beat.elapsed() >= shared.settings.heartbeat_every {
+                shipper.heartbeat(clean_at_us, now_us()).await?;
+                (confirmed, last_beat) = (true, began);
             }
             if confirmed {
-                last_beat = began;
                 report.send_replace(Progress {
                     shipped_seq: shipper.cursor(),
                     confirmed_at: began,

@@ -16,8 +16,12 @@ pub(super) fn records_of(plan: &Plan<'_>, outcome: &Outcome) -> Vec<Record> {
     if is_refused {
         return Vec::new();
     }
-    let answered = plan.items().iter().zip(&outcome.answers);
-    answered.filter_map(|(item, answer)| record_of(plan, item, answer, outcome.now)).collect()
+    let answered = plan.items().iter().zip(&outcome.answers).enumerate();
+    let record = |(index, (item, answer))| {
+        let rev = outcome.revision(index).number();
+        record_of(plan, item, answer, outcome.now).map(|record| Record { rev, ..record })
+    };
+    answered.filter_map(record).collect()
 }
 
 /// Returns the records of a Plan that a failure policy has admitted.
@@ -89,6 +93,12 @@ pub(super) fn subject_of(key: &Key<'_>) -> Subject {
         namespace => format!("{namespace}/{}", keyspace.rule()).into(),
     };
     Subject { rule, id: Id(bytes(key.subject().to_u128())) }
+}
+
+/// Returns the account that an answer of the gate is about.
+pub(super) fn account_at(item: &Item<'_>, answer: &Answer, now: Time) -> Account {
+    let (start, _) = period(&item.limit, Mark::None, answer, now);
+    Account { subject: subject_of(&item.key), period_us: time(start) }
 }
 
 /// Returns a record with the account of an item at `now`, and without an event: the template of a correction or grant.

@@ -235,6 +235,10 @@ impl LimiterBuilder {
     #[cfg(feature = "ledger")]
     async fn recorded_by(self, ledger: &crate::ledger::Ledger) -> Result<LimiterBuilder, BuildError> {
         use crate::ledger::Recorded;
+        // With a random key, the accounts of the next process would be others.
+        if !self.setup.has_hash_key() {
+            return Err(BuildError::HashKeyMissing);
+        }
         let custom = match self.store {
             StoreChoice::Memory => recorded_memory(ledger),
             StoreChoice::Url(ref url) if scheme(url) == "memory" => recorded_memory(ledger),

@@ -156,12 +156,13 @@ impl<S: Store> Engine<S> {
         if let Some(under) = under {
             plan.set_request_id(under, id.horizon, id.rules_version);
         }
-        let Outcome { now, answers, replayed } = match self.inner.store.apply(&plan).await {
+        let outcome = match self.inner.store.apply(&plan).await {
             Ok(outcome) => outcome,
             Err(StoreError::IdReused) => return Err(CheckError::IdReused.into()),
             Err(error) => return Err(error.into()),
         };
-        let took_effect = replayed || Outcome { now, answers: answers.clone(), replayed }.took_effect(&plan);
+        let took_effect = outcome.replayed || outcome.took_effect(&plan);
+        let Outcome { now, answers, replayed, .. } = outcome;
         let answers = items.iter().zip(answers);
         let answers = answers.map(|(item, answer)| Answered { item: *item, answer, now, replayed });
         Ok((answers.collect(), took_effect))
