@@ -19,7 +19,7 @@ use crate::text::escape_control;
 // Arguments of commands that apply rules to a request.
 #[derive(clap::Args)]
 pub(crate) struct RequestArgs {
-    /// Rules file; `-` is standard input
+    /// Rules file, or folder of rules files; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Cost of the request, for rules without a `cost`: 1 if omitted, and 0 under postpaid rules
@@ -96,7 +96,7 @@ impl RequestArgs {
 ///
 /// If the file is invalid, prints its problems and returns an error that ends with `consequence`.
 pub(crate) fn load_rules(path: &Path, consequence: &str) -> Result<(Source, RuleSet), Failure> {
-    let source = files::read(path)?;
+    let source = files::read_rules(path)?;
     let mut problems = Problems::new();
     match load(&source, &mut problems) {
         Some(rules) => Ok((source, rules)),

@@ -118,7 +118,7 @@ pub const SETTINGS: &[Setting] = &[
         "rules",
         Kind::File,
         "(the starter rules)",
-        "Rules file; `tollgate lint` finds its problems",
+        "Rules file, or folder of rules files; `tollgate lint` finds their problems",
     ),
     Setting {
         details: "One server: redis://USER@HOST:PORT/DATABASE. Sentinels: redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME. \

@@ -130,7 +130,8 @@ impl<'s> FileReader<'s> {
 
     fn origin(&self, node: &Node) -> Origin {
         let line = self.source.position(node.span.start).line;
-        Origin { file: self.source.name().to_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) }
+        let file = self.source.name_at(node.span.start).to_owned();
+        Origin { file, line: u32::try_from(line).unwrap_or(u32::MAX) }
     }
 
     fn read_rule(&self, node: &Node, problems: &mut Problems) -> Option<Rule> {
