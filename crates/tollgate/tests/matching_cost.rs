@@ -157,7 +157,7 @@ fn run_figure(figure: &str) {
 /// The instructions that one request takes.
 fn instructions(style: &Style, rules: usize) -> u64 {
     let figure = format!("{rules} {}", style.name);
-    common::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
+    tollgate_testkit::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
 }
 
 #[test]

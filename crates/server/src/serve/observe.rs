@@ -382,6 +382,7 @@ impl Recorder {
 
 /// Notes the subjects of a check in the lists of its rules.
 #[cold]
+#[inline(never)]
 fn note_subjects(table: &Table, weight: u32, decision: &Decision, request: &Request<'_>) {
     let is_fallback = decision.source() == Source::Fallback;
     for rule in decision.rules() {

@@ -15,6 +15,7 @@ mod resharding;
 mod returns;
 mod stall;
 mod stop;
+mod upgrade;
 
 pub use blast::{Answers, BYSTANDER_LIMIT, Blast, SlowStore, Transport, blast};
 pub use failover::{Failover, Fault, cluster_failover, control, sentinel_failovers};
@@ -28,6 +29,7 @@ pub use resharding::{Resharding, move_slots};
 pub use returns::{Returns, retried_returns};
 pub(crate) use stall::StallWatch;
 pub use stop::{Stopped, stop_for};
+pub use upgrade::{Upgraded, upgrade};
 
 use std::error::Error;
 use std::time::Duration;
