@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Error;
+use crate::audit::append_ledger_change;
 use crate::ledger::{
     Account, Balance, Block, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, chain,
 };
@@ -132,7 +133,7 @@ impl Database {
         }
     }
 
-    /// Changes what an account may use, and returns the number of the change. `kind` is [`Kind::Correct`] or [`Kind::Grant`];
+    /// Changes what an account may use, with its audit row, and returns the number of the change. `kind` is [`Kind::Correct`] or [`Kind::Grant`];
     /// `template` names the account and its period.
     pub async fn change(
         &self,
@@ -150,8 +151,11 @@ impl Database {
         let mut tries = 1;
         loop {
             let record = record.clone();
-            let done =
-                transact!(self, |sql| transaction::change(sql, ADMINISTRATION, &record, settings, now_us));
+            let done = transact!(self, |sql| async {
+                let number = transaction::change(sql, ADMINISTRATION, &record, settings, now_us).await?;
+                append_ledger_change(sql, &record, number, now_us).await?;
+                Ok(number)
+            });
             match done {
                 Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
                 done => return done,

@@ -91,6 +91,7 @@ async fn postgres_passes_the_ledger_suite() {
 
 async fn control_suite<F: Fresh>(fresh: &mut F) {
     changes::each_change_has_one_row_that_says_what_differs(fresh).await;
+    changes::a_repeated_call_for_a_length_of_time_is_made_once(fresh).await;
     changes::a_change_without_its_row_is_not_made(fresh).await;
     changes::of_writers_with_the_same_version_one_wins(fresh).await;
     changes::ended_changes_are_dropped_after_a_week(fresh).await;
