@@ -14,6 +14,7 @@ mod failure;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hex;
 mod protocol;
 mod reference;
 mod serve;

@@ -9,7 +9,7 @@ pub(crate) mod listen;
 mod maintenance;
 mod observe;
 mod readiness;
-mod rules_in_force;
+pub(crate) mod rules_in_force;
 mod sampler;
 mod server_state;
 mod store;
@@ -147,7 +147,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     });
     let following = state.control.as_ref().map(|control| {
         state.gate.set_control(control);
-        main.block_on(control.start(&state.gate));
+        // Before the first look at the database, which also posts this row: the start comes before what callers do.
         control.note(Audited {
             actor: "(server)",
             action: "server.started",
@@ -155,6 +155,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
             after: &format!("rules {}", state.rules.in_force().fingerprint),
             ..Audited::default()
         });
+        main.block_on(control.start(&state.gate));
         main.spawn(Arc::clone(control).run(state.gate.clone(), state.ending.clone()))
     });
     let comparing = fleet.map(|fleet| {

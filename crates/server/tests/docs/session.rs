@@ -23,6 +23,8 @@ pub(crate) struct Session {
     /// Running servers, each with the HTTP port that the page shows.
     servers: Vec<(String, Serving)>,
     redis: Option<Server>,
+    /// Variables that the page exports.
+    variables: Vec<(String, String)>,
 }
 
 impl Session {
@@ -33,6 +35,7 @@ impl Session {
             addresses: Vec::new(),
             servers: Vec::new(),
             redis: None,
+            variables: Vec::new(),
         };
         let examples = root().join("examples").canonicalize().expect("the examples");
         symlink(examples, session.folder.path().join("examples")).expect("a link");
@@ -64,6 +67,11 @@ impl Session {
             .or(command.strip_prefix("cargo run -p tollgate-server -- serve"));
         if let Some(flags) = serve {
             self.serve(flags);
+            return;
+        }
+        if let Some((name, value)) = command.strip_prefix("export ").and_then(|rest| rest.split_once('=')) {
+            let value = self.with_real_addresses(value);
+            self.variables.push((name.to_owned(), value));
             return;
         }
         let output = self.shell(command);
@@ -128,6 +136,7 @@ impl Session {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
             shell.env_remove(name);
         }
+        shell.envs(self.variables.iter().map(|(name, value)| (name, value)));
         shell.env_remove("CLICOLOR_FORCE").stdin(Stdio::null()).output().expect("a shell")
     }
 

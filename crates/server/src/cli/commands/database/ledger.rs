@@ -13,7 +13,7 @@ use tollgate_database::{Database, Filter};
 use super::database_args::{DatabaseArgs, block_on, failure};
 use super::{Format, change, instant_text, subject_id, subject_text, verify};
 use crate::cli::request_args::instant;
-use crate::cli::{exit, terminal};
+use crate::cli::{csv, exit, terminal};
 
 /// Entries that are read at once.
 const PAGE: i64 = 1_000;
@@ -187,7 +187,7 @@ async fn export(args: &ExportArgs) -> Result<ExitCode> {
         for (writer, entry) in &page {
             match args.format {
                 ExportFormat::Json => writeln!(text, "{}", entry_json(*writer, entry))?,
-                ExportFormat::Csv => writeln!(text, "{}", entry_csv(*writer, entry))?,
+                ExportFormat::Csv => text += &entry_csv(*writer, entry),
             }
         }
         terminal::print(&text)?;
@@ -234,14 +234,5 @@ fn entry_csv(writer: Id, entry: &Entry) -> String {
     ];
     let texts = [entry.cause.clone(), entry.actor.clone()];
     let fields = fields.into_iter().chain(numbers).chain(texts);
-    fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",")
-}
-
-/// A field of CSV, as RFC 4180 says.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+    csv::line(fields)
 }

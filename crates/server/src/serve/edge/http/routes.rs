@@ -55,7 +55,7 @@ pub(super) async fn respond(
         Route::Changes(kind) => changes::all(kind, parts, body, (peer, caller), state).await,
         Route::Change(kind) => changes::one(kind, parts, body, (peer, caller), state).await,
         Route::Audit => audit::page(parts, state).await,
-        Route::Rules => Ok(pages::rules(state)),
+        Route::Rules => pages::rules(parts, state),
         Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),
         Route::Ready => Ok(pages::ready(state)),

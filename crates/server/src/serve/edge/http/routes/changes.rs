@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tollgate_database::changes::{ChangeKind, LiveChange};
 
+use crate::hex;
 use crate::serve::control::spec::ChangeBody;
-use crate::serve::control::{Author, Control, ControlError, WriteOutcome, hex, now_us};
+use crate::serve::control::{Author, Control, ControlError, WriteOutcome, now_us};
 use crate::serve::edge::auth::{Caller, Peer};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::http::error::HttpError;
@@ -39,7 +40,7 @@ pub(super) async fn all(
         let items = known.changes.iter().filter(|change| change.kind == kind);
         let list = json!({
             "version": known.version.number,
-            "head": hex(&known.version.head),
+            "head": hex::of(&known.version.head),
             "from": known.from.name(),
             "changes": items.map(|change| change_json(change, state)).collect::<Value>(),
         });
