@@ -45,6 +45,10 @@ pub(super) enum Route {
     /// One live change.
     Change(ChangeKind),
     Audit,
+    /// The name and the scopes of the caller.
+    Whoami,
+    /// The servers on the store.
+    Fleet,
     /// A file of the dashboard.
     Dashboard(&'static Asset),
 }
@@ -85,7 +89,6 @@ impl Route {
             | Route::Report
             | Route::Record
             | Route::Credit
-            | Route::Usage
             | Route::Reserve
             | Route::Extend
             | Route::Settle
@@ -102,8 +105,11 @@ impl Route {
             | Route::Dashboard(_)
             | Route::Changes(_)
             | Route::Change(_)
-            | Route::Audit => RouteKind::Control,
+            | Route::Audit
+            | Route::Whoami
+            | Route::Fleet => RouteKind::Control,
             Route::Explain
+            | Route::Usage
             | Route::Rules
             | Route::Metrics
             | Route::Health
@@ -115,7 +121,7 @@ impl Route {
     /// Whether it asks the store.
     pub(super) const fn asks_store(self) -> bool {
         matches!(self.kind(), RouteKind::Check)
-            || matches!(self, Route::Explain | Route::Reset | Route::MeterReset)
+            || matches!(self, Route::Explain | Route::Usage | Route::Reset | Route::MeterReset)
     }
 
     /// Whether it reports the health of the server.
@@ -165,6 +171,8 @@ impl Route {
             "/v1/deny" => Route::Changes(ChangeKind::Deny),
             "/v1/bypass" => Route::Changes(ChangeKind::Bypass),
             "/v1/audit" => Route::Audit,
+            "/v1/whoami" => Route::Whoami,
+            "/v1/fleet" => Route::Fleet,
             _ => return Route::of_change(path).or_else(|| dashboard::asset(path).map(Route::Dashboard)),
         })
     }
@@ -213,6 +221,8 @@ impl Route {
             | Route::History
             | Route::Events
             | Route::Audit
+            | Route::Whoami
+            | Route::Fleet
             | Route::Dashboard(_) => Methods::Get,
             Route::Changes(_) => Methods::GetPost,
             Route::Change(_) => Methods::GetPatchDelete,
@@ -225,6 +235,8 @@ impl Route {
         Needs::Scope(match self {
             Route::Changes(_) | Route::Change(_) if is_read => Scopes::READ,
             Route::Changes(_) | Route::Change(_) => Scopes::CHANGE,
+            // Operators look at what a subject has used, and charge nothing.
+            Route::Usage => return Needs::Either(Scopes::CHECK, Scopes::READ),
             // A caller that may take a lease may also release it. To read numbers needs no more than a peek.
             Route::Check
             | Route::Batch
@@ -234,7 +246,6 @@ impl Route {
             | Route::Release
             | Route::Reserve
             | Route::Extend
-            | Route::Usage
             | Route::Meters
             | Route::MeterAdd
             | Route::Authorize => Scopes::CHECK,
@@ -244,9 +255,14 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events | Route::Audit => {
-                Scopes::READ
-            }
+            Route::Explain
+            | Route::Rules
+            | Route::Top
+            | Route::History
+            | Route::Events
+            | Route::Audit
+            | Route::Whoami
+            | Route::Fleet => Scopes::READ,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             // The files of the dashboard hold no data; the token form is one of them.
             Route::Health | Route::Ready | Route::OpenApi | Route::Dashboard(_) => return Needs::Nothing,

@@ -10,6 +10,7 @@ mod explain;
 mod follow_up;
 mod holds;
 mod meters;
+mod operators;
 mod pages;
 mod top;
 
@@ -64,6 +65,8 @@ pub(super) async fn respond(
         Route::OpenApi => Ok(pages::openapi()),
         Route::History => dashboard::history(parts, state),
         Route::Events => dashboard::events(parts, state),
+        Route::Whoami => Ok(operators::whoami(caller)),
+        Route::Fleet => Ok(operators::fleet(state)),
         Route::Dashboard(asset) => Ok(dashboard::asset(asset)),
     }
 }
