@@ -1,11 +1,13 @@
 // Quotas and meters: who has used most, what reservations hold, and what the ledger has not posted yet.
 
-import { get, post } from "../api.js";
+import { get, getUnless, post } from "../api.js";
 import { el, replace } from "../dom.js";
 import { duration, fromNow, instant, pairs, whole } from "../format.js";
 import { empty, facts, failure, ruleLink, section, share, subjectName, table, title } from "../widgets.js";
 
 const COUNTED = ["quota", "meter"];
+/** Accounts of the ledger that are shown. */
+const ACCOUNTS_MAX = 50;
 let asked = "";
 
 export async function quotas(page) {
@@ -30,10 +32,14 @@ export async function quotas(page) {
   };
   const overview = el("div", {});
   const draw = async () => {
-    const [{ rules }, ready] = await Promise.all([get("/v1/rules"), get("/readyz")]);
+    const [{ rules }, ready, booked] = await Promise.all([
+      get("/v1/rules"),
+      get("/readyz"),
+      getUnless(`/v1/ledger/usage?limit=${ACCOUNTS_MAX}`, "no-database", "database-unavailable"),
+    ]);
     const counted = rules.filter(({ algorithm }) => COUNTED.includes(algorithm));
     const tops = await Promise.all(counted.map(({ id }) => get(`/v1/top?by=used&limit=5&rule=${encodeURIComponent(id)}`)));
-    replace(overview, content(counted, tops, ready.ledger));
+    replace(overview, [content(counted, tops, ready.ledger), balances(booked)]);
   };
   await draw();
   replace(
@@ -109,6 +115,31 @@ function content(rules, tops, ledger) {
             : table("Subjects nearest to their quota", near, used),
         ),
   ];
+}
+
+/** What the ledger says about each account and period. */
+function balances(found) {
+  if (!found || found.accounts.length === 0) return null;
+  const columns = [
+    ["Rule", false],
+    ["Account", false],
+    ["Period", false],
+    ["Granted", true],
+    ["Used", true],
+    ["Reserved", true],
+    ["Available", true],
+  ];
+  const rows = found.accounts.map((one) => [
+    ruleLink(one.rule),
+    one.name ?? el("code", {}, one.subject.slice(0, 10)),
+    one.period === "-" ? "no period" : `until ${instant(Date.parse(one.ends))}`,
+    whole(one.granted),
+    whole(one.used),
+    whole(one.held),
+    whole(one.available),
+  ]);
+  const more = found.next === null ? null : el("span", { class: "soft" }, `the first ${ACCOUNTS_MAX}`);
+  return section("Balances in the ledger", table("Balances in the ledger", columns, rows), more);
 }
 
 function ledgerState(ledger) {
