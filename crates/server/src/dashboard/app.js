@@ -40,6 +40,7 @@ let shown = {};
 let server = null;
 let heardAt = Date.now();
 let lostAt = null;
+let lostWhy = "";
 let paused = false;
 let following = null;
 let isFollowing = false;
@@ -89,7 +90,7 @@ async function show() {
 function problem(error) {
   shown = {};
   const isAuth = error instanceof ApiError && (error.status === 401 || error.status === 403);
-  replace(page, isAuth ? tokenForm(error, start) : [failure(error), button("Try again", show)]);
+  replace(page, isAuth ? tokenForm(error, start) : [failure(error), button("Try again", isFollowing ? show : start)]);
 }
 
 /** What is shown stays while the server does not answer: the banner states its age. */
@@ -147,19 +148,25 @@ function onEvent(event) {
 }
 
 function onState(error) {
+  // The token is not valid any more: the stream does not come back without another one.
+  if (error?.status === 401 || error?.status === 403) {
+    isFollowing = false;
+    turn += 1;
+    problem(error);
+    return;
+  }
   document.body.classList.toggle("lost", error !== null);
   // A page that could not be loaded is loaded when the server is back.
   if (error === null && lostAt !== null && shown.draw === undefined) show();
   if (error === null) lostAt = null;
   else lostAt ??= heardAt;
-  showBanner(error);
+  lostWhy = error?.status === 503 ? error.message : "No news from the server";
+  showBanner();
 }
 
-function showBanner(error) {
+function showBanner() {
   if (lostAt === null) return replace(banner);
-  const age = duration(Date.now() - lostAt);
-  const why = error?.status === 503 ? error.message : "No news from the server";
-  return replace(banner, el("p", {}, `${why}. The numbers are ${age} old.`));
+  return replace(banner, el("p", {}, `${lostWhy}. The numbers are ${duration(Date.now() - lostAt)} old.`));
 }
 
 async function start() {
@@ -167,7 +174,7 @@ async function start() {
   isFollowing = false;
   following = new AbortController();
   lostAt = null;
-  showBanner(null);
+  showBanner();
   try {
     await identify();
   } catch (error) {
@@ -197,7 +204,7 @@ addEventListener("keydown", (event) => {
   }
 });
 setInterval(() => {
-  if (lostAt !== null) showBanner(null);
+  if (lostAt !== null) showBanner();
   else if (isFollowing && Date.now() - heardAt > SILENT_MS) onState(new ApiError(0, "The server is silent."));
 }, 1_000);
 setInterval(() => {
