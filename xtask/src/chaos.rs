@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// How many charges are refunded or settled while replies are lost.
     #[arg(long, default_value_t = 100_000)]
     returns: u64,
+    /// How many keys the doctor scans.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
     /// The seed of names and random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,

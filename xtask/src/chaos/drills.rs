@@ -66,6 +66,11 @@ pub(super) const DRILLS: &[Drill] = &[
         about: "A long pipeline runs on the thread of another connection.",
         run: server::pipelines,
     },
+    Drill {
+        name: "doctor",
+        about: "`tollgate doctor` scans a million keys beside checks.",
+        run: server::key_scans,
+    },
 ];
 
 /// Broken bounds.
