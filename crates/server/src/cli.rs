@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use commands::database::{ledger, schema as database};
-use commands::operate::{top, usage, why};
+use commands::operate::{doctor, top, usage, why};
 use commands::program::{completions, man};
 use commands::rules::{estimate, explain, guide, import, lint, presets, schema, simulate, test, r#try};
 use commands::server::{check, config as config_command, reset, serve as serve_command, token};
@@ -54,6 +54,7 @@ enum Command {
     Usage(usage::Args),
     Why(why::Args),
     Top(top::Args),
+    Doctor(doctor::Args),
     Serve(serve_command::Args),
     Config(config_command::Args),
     Token(token::Args),
@@ -81,6 +82,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Usage(args) => usage::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve_command::run(&args),
         Command::Config(args) => config_command::run(&args),
         Command::Token(args) => token::run(&args),

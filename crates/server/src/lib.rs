@@ -7,6 +7,7 @@ mod access;
 mod cli;
 mod config;
 mod dashboard;
+mod doctor;
 #[doc(hidden)]
 pub mod drawing;
 mod explanation;

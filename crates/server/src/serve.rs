@@ -2,6 +2,7 @@
 
 mod announce;
 pub(crate) mod control;
+mod doctor;
 pub(crate) mod edge;
 pub(crate) mod fleet;
 mod gate;
@@ -50,6 +51,7 @@ use maintenance::Maintenance;
 use observe::history::History;
 use observe::{AuthFailures, Capture, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
+pub(crate) use rules_in_force::{STARTER, STARTER_NAME};
 use server_state::ServerState;
 use store::evictions::{self, Evictions};
 use store::watch::StoreState;
@@ -80,7 +82,12 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         Control::new(ControlSettings { url, cache, server: server_name() }).map(Arc::new)
     });
     let control = control.transpose()?;
+    let database = config.ledger.as_ref().map(|ledger| ledger.url.clone());
     let ledger = main.block_on(open_ledger(config.ledger, is_recorded(&source)))?;
+    let store_settings = match &config.store {
+        StoreConfig::Memory { .. } => None,
+        StoreConfig::Redis(settings) => Some(settings.fresh()),
+    };
     let setup = setup.refuse_recorded(ledger.is_none());
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
     let required = config.require_store;
@@ -94,7 +101,13 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let fleet = main.block_on(fleet::of(&limiter, required, store_state.is_up()))?;
     let (differences, others) = watch::channel(Others::default());
     let (evicted, evictions) = watch::channel(Evictions::default());
+    let (findings, doctor) = watch::channel(doctor::Findings::default());
     let shared_store = limiter.redis_store();
+    let patient = doctor::Doctor {
+        store: store_settings.zip(shared_store.clone()),
+        database,
+        deadline: config.store_deadline,
+    };
     let work = match shared_store.clone() {
         None => WorkShares::unlimited(),
         Some(store) => WorkShares::of_store(
@@ -143,6 +156,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         others: fleet.is_some().then_some(others),
         evictions: shared_store.is_some().then_some(evictions),
         history: History::default(),
+        doctor,
         ending: CancellationToken::new(),
     });
     let following = state.control.as_ref().map(|control| {
@@ -167,6 +181,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         };
         main.spawn(fleet.compare(in_force, differences, note, ending))
     });
+    doctor::start(Arc::clone(&state), patient, findings).context("cannot start the thread of the doctor")?;
     if let Some(store) = shared_store {
         main.spawn(state.gate.clone().book_late_usage(state.ending.clone()));
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));

@@ -13,6 +13,7 @@ use crate::cli::hash_key::HashKeyArgs;
 use crate::cli::terminal;
 use crate::failure::Failure;
 use crate::files;
+use crate::serve::{STARTER, STARTER_NAME};
 use crate::text::escape_control;
 
 // Not a doc comment: clap would use it as the help of every command with these arguments.
@@ -92,11 +93,25 @@ impl RequestArgs {
     }
 }
 
+/// Loads the rules of a server: those of its file, or the starter rules.
+pub(crate) fn load_source_and_rules(
+    path: Option<&Path>,
+    consequence: &str,
+) -> Result<(Source, RuleSet), Failure> {
+    match path {
+        Some(path) => load_rules(path, consequence),
+        None => load_source(Source::new(STARTER_NAME, STARTER.as_bytes()), consequence),
+    }
+}
+
 /// Loads a rules file and returns its text and its rules.
 ///
 /// If the file is invalid, prints its problems and returns an error that ends with `consequence`.
 pub(crate) fn load_rules(path: &Path, consequence: &str) -> Result<(Source, RuleSet), Failure> {
-    let source = files::read(path)?;
+    load_source(files::read(path)?, consequence)
+}
+
+fn load_source(source: Source, consequence: &str) -> Result<(Source, RuleSet), Failure> {
     let mut problems = Problems::new();
     match load(&source, &mut problems) {
         Some(rules) => Ok((source, rules)),

@@ -292,6 +292,11 @@ impl Recorder {
         }
     }
 
+    /// How many checks each rule has matched since the start.
+    pub(crate) fn matched(&self) -> Vec<(Arc<str>, u64)> {
+        self.rules.load().matched()
+    }
+
     /// Reads the counters for the history.
     pub(crate) fn sample(&self, at_s: u64) -> Sample {
         let rules = self.rules.load().sums();

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "lint",
     "test",
     "explain",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 22] = [
     "usage",
     "why",
     "top",
+    "doctor",
     "serve",
     "config",
     "token",

@@ -19,7 +19,7 @@ use session::Session;
 /// Their commands need sentinels and a cluster. The second page continues where the first one ends.
 const REDIS_PAGES: [&str; 2] = ["docs/guides/redis.md", "docs/reference/redis.md"];
 /// Pages that a reader follows from top to bottom, with servers and files that they start and write.
-const SESSION_PAGES: [&str; 10] = [
+const SESSION_PAGES: [&str; 11] = [
     "README.md",
     "docs/start.md",
     "docs/guides/billing.md",
@@ -30,6 +30,7 @@ const SESSION_PAGES: [&str; 10] = [
     "docs/operating/upgrade.md",
     "docs/operating/troubleshoot.md",
     "docs/operating/why.md",
+    "docs/operating/doctor.md",
 ];
 const PROGRAM: &str = include_str!("redis_program.rs");
 

@@ -34,6 +34,7 @@ pub(super) enum Route {
     Authorize,
     Rules,
     Top,
+    Doctor,
     Metrics,
     Health,
     Ready,
@@ -97,6 +98,7 @@ impl Route {
             Route::Reset
             | Route::MeterReset
             | Route::Top
+            | Route::Doctor
             | Route::History
             | Route::Events
             | Route::Dashboard(_)
@@ -155,6 +157,7 @@ impl Route {
             "/v1/reset" => Route::Reset,
             "/v1/rules" => Route::Rules,
             "/v1/top" => Route::Top,
+            "/v1/doctor" => Route::Doctor,
             "/metrics" => Route::Metrics,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
@@ -206,6 +209,7 @@ impl Route {
             | Route::Reset => Methods::Post,
             Route::Rules
             | Route::Top
+            | Route::Doctor
             | Route::Metrics
             | Route::Health
             | Route::Ready
@@ -244,9 +248,13 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events | Route::Audit => {
-                Scopes::READ
-            }
+            Route::Explain
+            | Route::Rules
+            | Route::Top
+            | Route::Doctor
+            | Route::History
+            | Route::Events
+            | Route::Audit => Scopes::READ,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             // The files of the dashboard hold no data; the token form is one of them.
             Route::Health | Route::Ready | Route::OpenApi | Route::Dashboard(_) => return Needs::Nothing,

@@ -56,6 +56,7 @@ pub(super) async fn respond(
         Route::Change(kind) => changes::one(kind, parts, body, (peer, caller), state).await,
         Route::Audit => audit::page(parts, state).await,
         Route::Rules => Ok(pages::rules(state)),
+        Route::Doctor => Ok(pages::doctor(state)),
         Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),
         Route::Ready => Ok(pages::ready(state)),

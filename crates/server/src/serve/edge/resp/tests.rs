@@ -67,6 +67,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
         others: None,
         evictions: None,
         history: History::default(),
+        doctor: tokio::sync::watch::channel(Default::default()).1,
         ending: CancellationToken::new(),
     })
 }

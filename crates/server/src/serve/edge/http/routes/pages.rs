@@ -47,6 +47,14 @@ pub(super) fn openapi() -> HttpResponse {
     response::json(OPENAPI)
 }
 
+/// What the doctor has found.
+pub(super) fn doctor(state: &ServerState) -> HttpResponse {
+    let findings = state.doctor.borrow().to_json(state.gate.references().server());
+    let mut response = response::json(findings.to_string());
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
 /// The rules in force, without their subjects.
 pub(super) fn rules(state: &ServerState) -> HttpResponse {
     let in_force = state.rules.in_force();
