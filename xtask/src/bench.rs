@@ -3,6 +3,7 @@
 //!
 //! The measurement itself is in the package `bench`. This file builds it, runs it and reports the result.
 
+mod dashboard;
 mod library;
 mod machine;
 mod page;
@@ -73,6 +74,9 @@ pub(crate) struct Options {
     /// Measure what the layers before Redis save instead, and print it.
     #[arg(long, conflicts_with_all = ["suite", "rounds", "again"])]
     layers: bool,
+    /// Measure what the dashboard costs a busy server instead, and print it.
+    #[arg(long, conflicts_with_all = ["suite", "rounds", "again", "layers"])]
+    dashboard: bool,
     /// Measure nothing; write page and pictures again from the last run on this machine.
     #[arg(long)]
     again: bool,
@@ -82,6 +86,9 @@ pub(crate) struct Options {
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     if options.layers {
         return layers(root, options.quick);
+    }
+    if options.dashboard {
+        return dashboard::run(root, options.quick);
     }
     let all = Suite::value_variants();
     let suites = if options.suite.is_empty() { all } else { &options.suite };

@@ -56,6 +56,18 @@ pub(crate) struct Options {
     /// How many charges are refunded or settled while replies are lost.
     #[arg(long, default_value_t = 100_000)]
     returns: u64,
+    /// How many subjects two builds count together.
+    #[arg(long, default_value_t = 200)]
+    subjects: u64,
+    /// The earlier commit that `upgrade` runs beside this one. Built with optimisations, in a worktree below `target`.
+    #[arg(long, value_name = "REV", conflicts_with = "previous_binary")]
+    previous: Option<String>,
+    /// The earlier binary `tollgate` that `upgrade` runs beside this one.
+    #[arg(long, value_name = "FILE")]
+    previous_binary: Option<String>,
+    /// How many keys the doctor scans.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
     /// The seed of names and random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,

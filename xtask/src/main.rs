@@ -9,6 +9,7 @@ mod generate;
 mod oracle;
 #[cfg(test)]
 mod scratch;
+mod screenshots;
 mod setup;
 mod simulate_faults;
 mod test;
@@ -85,6 +86,12 @@ enum Task {
         check: bool,
     },
 
+    /// Take the pictures of the dashboard, and write the example report of the simulator.
+    ///
+    /// Starts a server with a demonstration load, and opens it in Chromium. Look at the pictures before you commit them.
+    /// The font Inter (on Debian: fonts-inter) gives the look of the published ones.
+    Screenshots,
+
     /// Compare the algorithms with their oracles, step by step, every field of every answer.
     ///
     /// Histories are generated from the seed: charges, peeks, refunds, leases and reservations on clocks that
@@ -140,6 +147,7 @@ enum Task {
         cargo xtask bench                    everything; takes about a quarter of an hour and 8 GiB of memory\n  \
         cargo xtask bench --suite redis      only the cost of a check in Redis\n  \
         cargo xtask bench --suite serve      only the cost of a decision over the network\n  \
+        cargo xtask bench --dashboard        only what the dashboard costs a busy server; four minutes\n  \
         cargo xtask bench --quick            shows that the bench works; writes nothing\n  \
         cargo xtask bench --again            writes page and pictures again, from the last run")]
     Bench(bench::Options),
@@ -157,6 +165,7 @@ fn main() -> ExitCode {
         Task::SimulateFaults(options) => simulate_faults::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Bench(options) => bench::run(root, &options),
+        Task::Screenshots => screenshots::run(root),
         Task::Gen { check: true } => generate::check(root),
         Task::Gen { check: false } => generate::write(root),
     };

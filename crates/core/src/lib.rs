@@ -32,6 +32,7 @@ pub mod limit;
 pub mod plan;
 pub mod request;
 pub mod rules;
+pub mod stamped;
 pub mod state;
 pub mod store;
 pub mod time;
@@ -44,7 +45,7 @@ pub use key::{HoldKey, Key, Keyspace, StoredKey, Subject, SubjectHasher, Subject
 pub use limit::error::LimitError;
 pub use limit::{Algorithm, Limit};
 pub use plan::answer::{Answer, Decline, Retry, Verdict};
-pub use plan::evaluate::{Evaluation, evaluate, evaluate_holds, single_item_writes};
+pub use plan::evaluate::{Evaluation, evaluate, evaluate_holds, evaluate_stamped, single_item_writes};
 pub use plan::hold::{Generation, Hold, HoldChange, HoldLookup, HoldStatus, HoldWrite};
 pub use plan::layers::Layers;
 pub use plan::operation::{Mark, Operation, Report, Token};

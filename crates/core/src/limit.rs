@@ -149,6 +149,15 @@ impl Limit {
         }
     }
 
+    /// Returns a quota or meter with corrections and grants of the ledger. The limit may then be 0. Others are unchanged.
+    pub fn with_extra(&self, extra: i64) -> Limit {
+        match self {
+            Limit::Quota(quota) => Limit::Quota(quota.with_extra(extra)),
+            Limit::Meter(meter) => Limit::Meter(meter.with_extra(extra)),
+            limit => *limit,
+        }
+    }
+
     /// Returns the time to which its number refers: the window, the period that contains `at`, or the time that a full
     /// bucket takes to drain. `None` if no length of time brings units back.
     pub fn window(&self, at: Time) -> Option<Span> {

@@ -24,6 +24,7 @@ use crate::plan::receipt::Nonce;
 use crate::plan::recording::Recording;
 use crate::plan::request_id::RequestId;
 use crate::plan::slice::SliceHold;
+use crate::stamped::Revision;
 use crate::time::{EXACT_MAX, Span, Time};
 
 /// Number of items that are stored inline. Most requests match no more rules than this.
@@ -323,6 +324,22 @@ impl<'r> Plan<'r> {
         }
     }
 
+    /// Returns the same Plan, with the state of its recorded items under a [stamp](crate::stamped).
+    pub fn stamped(&self) -> Plan<'r> {
+        let mut plan = self.clone();
+        for recording in plan.items.iter_mut().filter_map(|item| item.ledger.as_mut()) {
+            recording.stamped = true;
+        }
+        plan
+    }
+
+    /// Returns the query for what its recorded subjects have used. It writes nothing.
+    pub fn usage(&self) -> Plan<'r> {
+        let recorded = self.items.iter().filter(|item| item.ledger.is_some());
+        let items = recorded.map(|item| Item { operation: Operation::Usage, ..*item }).collect();
+        Plan { items, request_id: None }
+    }
+
     /// Returns the items whose index `keep` accepts, under the same request id.
     pub fn subset(&self, keep: impl Fn(usize) -> bool) -> Plan<'r> {
         let kept = self.items.iter().enumerate().filter(|(index, _)| keep(*index));
@@ -425,6 +442,12 @@ impl<'r> Item<'r> {
         self.limit.hold_token(&self.operation).map(|token| self.key.hold_key(token))
     }
 
+    /// Whether the store keeps its state under a [stamp](crate::stamped).
+    #[inline]
+    pub const fn is_stamped(&self) -> bool {
+        matches!(self.ledger, Some(Recording { stamped: true, .. }))
+    }
+
     /// Whether it asks for admission: a charge, a peek, a reservation or its extension.
     pub const fn asks_for_admission(&self) -> bool {
         self.operation.cost().is_some()
@@ -440,6 +463,9 @@ pub struct Outcome {
     pub answers: SmallVec<[Answer; INLINE]>,
     /// Whether the store repeats what it answered before under the same request id.
     pub replayed: bool,
+    /// The revisions of recorded accounts, by index of the item. Empty if the Plan has no recorded items; items after the
+    /// last recorded one may be missing.
+    pub revisions: Vec<Revision>,
 }
 
 impl Outcome {
@@ -447,6 +473,10 @@ impl Outcome {
     pub fn took_effect(&self, plan: &Plan<'_>) -> bool {
         let mut changed = false;
         for (item, answer) in plan.items().iter().zip(&self.answers) {
+            // Then nothing of the Plan was written.
+            if answer.verdict == Verdict::Declined(Decline::Unverified) {
+                return false;
+            }
             if item.asks_for_admission() && item.blocking && !answer.is_admitted() {
                 return false;
             }
@@ -465,6 +495,11 @@ impl Outcome {
             };
         }
         changed
+    }
+
+    /// Returns the revision of the account of the item with this index; that of no account if it is not recorded.
+    pub fn revision(&self, index: usize) -> Revision {
+        self.revisions.get(index).copied().unwrap_or_default()
     }
 
     /// Returns the first declined item and the reason, if there is one.

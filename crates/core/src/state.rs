@@ -23,6 +23,7 @@
 //! | 9 | concurrency | seen, generation (2) | end, units |
 //! | 10 | quota | start, end, seen, used, generation (2) | end, units |
 //! | 12 | bucket ring | base, first + 2^24 * slots, bucket | start, running total |
+//! | 13 | stamped | node, epoch, revision, extra + 2^52, number of extra, adjustments; then a state of kind 7 or 10, or nothing | |
 //!
 //! Kind 11 is the record of a hold, which has a separate key (`plan/hold.rs`). Kinds 5 and 6 are retired: concurrency and
 //! quota with one record per lease or reservation. State of a retired kind is valid and does not count.
@@ -41,10 +42,14 @@ use crate::algorithm::quota::{Quota, QuotaChange, QuotaState};
 use crate::algorithm::sliding_log::{ENTRIES_MAX, Entry, LogChange, SlidingLog, SlidingLogState, distance};
 use crate::algorithm::sliding_window::{BUCKETS_MAX, SlidingWindow, SlidingWindowState};
 use crate::plan::hold::{Generation, HoldChange};
+use crate::stamped::{EXTRA_END, Stamp, StampedAccount, StampedChange, StampedState};
 use crate::time::{EXACT_MAX, Span, Time};
 
 const VERSION: u8 = 1;
 const WORD: usize = size_of::<u64>();
+/// The kind of a state under a stamp, and the bytes of its stamp.
+const STAMPED: u8 = 13;
+const STAMP_BYTES: usize = 7 * WORD;
 /// Bytes per number in an entry of a log.
 const SHORT: usize = 7;
 /// The index of the oldest record of a bucket ring is below this. The number of slots is stored above it.
@@ -63,6 +68,7 @@ pub enum State {
     Meter(MeterState),
     Penalty(PenaltyState),
     BucketRing(BucketRingState),
+    Stamped(Box<StampedState>),
 }
 
 /// What a decision asks to write under one key.
@@ -79,6 +85,7 @@ pub enum Change {
     Meter(MeterState),
     Penalty(Option<PenaltyState>),
     BucketRing(RingChange),
+    Stamped(StampedChange),
 }
 
 impl Change {
@@ -87,6 +94,7 @@ impl Change {
         match self {
             Change::Concurrency(change) => Concurrency::hold_change(change),
             Change::Quota(change) => Quota::hold_change(change),
+            Change::Stamped(change) => change.hold,
             _ => None,
         }
     }
@@ -143,6 +151,7 @@ impl State {
             Change::Meter(change) => commit!(Meter, Meter, change),
             Change::Penalty(change) => commit!(Penalty, Penalty, change),
             Change::BucketRing(change) => commit!(BucketRing, BucketRing, change),
+            Change::Stamped(change) => *slot = Some(State::Stamped(change.state)),
         }
     }
 
@@ -184,6 +193,19 @@ impl State {
             State::Penalty(state) => {
                 words.head(8, 0).number(state.failures).time(state.until);
             }
+            State::Stamped(state) => {
+                let Stamp { node, epoch, revision, extra, extra_no, adjusted } = state.stamp;
+                let extra = EXTRA_END.saturating_add(extra).unsigned_abs();
+                words.head(STAMPED, 0).number(node).number(epoch.into()).number(revision.into());
+                words.number(extra).number(extra_no).number(adjusted.into());
+                if let Some(account) = &state.account {
+                    let account = match account.clone() {
+                        StampedAccount::Quota(account) => State::Quota(account),
+                        StampedAccount::Meter(account) => State::Meter(account),
+                    };
+                    words.bytes.extend(account.encode());
+                }
+            }
             State::BucketRing(state) => {
                 let count = state.entries.len();
                 words.head(12, count).number(state.base).number(count as u64 * FIRST_END).span(state.bucket);
@@ -204,6 +226,9 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<State, CorruptState> {
         let mut reader = Reader::new(bytes)?;
         let (kind, count) = reader.head()?;
+        if kind == STAMPED {
+            return reader.stamped(count).map(|state| State::Stamped(Box::new(state)));
+        }
         let (fixed, repeated, count_max) = match kind {
             1 | 4 => (3, 0, 0),
             2 => (2, WORD, BUCKETS_MAX as usize + 1),
@@ -343,6 +368,37 @@ impl<'b> Reader<'b> {
         }
         // A count that does not fit into usize also exceeds every maximum.
         Ok((kind, usize::try_from(head >> 16).unwrap_or(usize::MAX)))
+    }
+
+    /// Reads the stamp, and the account that follows it.
+    fn stamped(&mut self, count: usize) -> Result<StampedState, CorruptState> {
+        if count > 0 {
+            return Err(CorruptState::Range { word: 0, found: count as u64 });
+        }
+        if self.bytes.len() < STAMP_BYTES {
+            return Err(CorruptState::Length { found: self.bytes.len(), expected: STAMP_BYTES });
+        }
+        let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let stamp = Stamp {
+            node: self.number()?,
+            epoch: short(self.between(WORD, 0, u32::MAX.into())?),
+            revision: short(self.between(WORD, 0, u32::MAX.into())?),
+            extra: self.number()?.cast_signed() - EXTRA_END,
+            extra_no: self.number()?,
+            adjusted: short(self.between(WORD, 0, u32::MAX.into())?),
+        };
+        let account = match &self.bytes[STAMP_BYTES..] {
+            [] => None,
+            // No state is nested twice, so that no bytes exhaust the stack.
+            rest @ [_, 7 | 10, ..] => match State::decode(rest)? {
+                State::Quota(account) => Some(StampedAccount::Quota(account)),
+                State::Meter(account) => Some(StampedAccount::Meter(account)),
+                _ => return Err(CorruptState::Kind(STAMPED)),
+            },
+            [_, kind, ..] => return Err(CorruptState::Kind(*kind)),
+            rest => return Err(CorruptState::Length { found: rest.len(), expected: WORD }),
+        };
+        Ok(StampedState { stamp, account })
     }
 
     fn expect(&self, expected: usize) -> Result<(), CorruptState> {

@@ -5,11 +5,14 @@ use sha2::{Digest, Sha256};
 use crate::Error;
 use crate::changes::Control;
 use crate::database::{Backend, Database, transact};
-use crate::ledger::Hash;
+use crate::ledger::{Account, Event, Hash, Record};
 use crate::sql::{Columns, Row, Sql, Value};
 
 /// Rows that are read in one step of a verification.
 const PAGE: i64 = 1_000;
+
+/// The server of rows that a command wrote to the database itself.
+const COMMAND: &str = "(command)";
 
 /// What happened, before it has a number in the trail.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -122,6 +125,36 @@ pub(crate) async fn append(
     Ok(row)
 }
 
+/// Appends a row about a correction or a grant of the ledger, in the transaction that makes it.
+pub(crate) async fn append_ledger_change<S: Sql>(
+    sql: &mut S,
+    record: &Record,
+    number: i64,
+    now_us: i64,
+) -> Result<(), Error> {
+    let (Event::Grant(change) | Event::Correct(change)) = &record.event else { return Ok(()) };
+    let Account { subject, period_us } = &record.account;
+    // Numbers and hexadecimal digits need no escapes.
+    let detail = format!(
+        "{{\"number\":{number},\"period_us\":{period_us},\"subject\":\"{}\",\"units\":{}}}",
+        subject.id, change.units
+    );
+    let event = AuditEvent {
+        at_us: now_us,
+        times: 1,
+        server: COMMAND.to_owned(),
+        actor: change.actor.clone(),
+        action: format!("ledger.{}", record.kind().name()),
+        target: subject.rule.to_string(),
+        reason: change.cause.clone(),
+        detail,
+        ..AuditEvent::default()
+    };
+    let mut control = Control::lock(sql).await?;
+    append(sql, &mut control, &event).await?;
+    control.save(sql).await
+}
+
 async fn page(sql: &mut impl Sql, after: i64, limit: i64) -> Result<Vec<AuditRow>, Error> {
     let select = "SELECT seq, at, times, server, actor, address, action, target, reason, detail, state_before, state_after, \
                   prev, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2";
@@ -177,39 +210,72 @@ impl Database {
         expected: Option<AuditHead>,
     ) -> Result<Result<AuditHead, AuditFault>, Error> {
         // The end is read first: rows that are appended meanwhile are later ones.
-        let recorded = self.audit_head().await?;
-        let mut last = AuditHead { seq: 0, hash: [0; 32] };
-        let mut expected = expected;
+        let mut chain = AuditChain::new(self.audit_head().await?, expected);
         loop {
-            let rows = self.audit_page(last.seq, PAGE).await?;
+            let rows = self.audit_page(chain.last.seq, PAGE).await?;
             let is_end = (rows.len() as i64) < PAGE;
-            for row in rows {
-                if row.seq != last.seq + 1 {
-                    return Ok(Err(AuditFault::Missing(last.seq + 1)));
+            for row in &rows {
+                if let Err(fault) = chain.follow(row) {
+                    return Ok(Err(fault));
                 }
-                if row.prev != last.hash || audit_hash(row.seq, &row.prev, &row.event) != row.hash {
-                    return Ok(Err(AuditFault::Changed(row.seq)));
-                }
-                if row.seq == recorded.seq && row.hash != recorded.hash {
-                    return Ok(Err(AuditFault::Changed(row.seq)));
-                }
-                if expected.is_some_and(|head| head.seq == row.seq)
-                    && expected.take().is_some_and(|head| head.hash != row.hash)
-                {
-                    return Ok(Err(AuditFault::Unexpected(row.seq)));
-                }
-                last = AuditHead { seq: row.seq, hash: row.hash };
             }
             if is_end {
-                break;
+                return Ok(chain.finish());
             }
         }
-        if last.seq < recorded.seq {
-            return Ok(Err(AuditFault::Cut { found: last.seq, recorded: recorded.seq }));
+    }
+}
+
+/// Verifies a trail row by row, from the first one.
+#[derive(Clone, Debug)]
+pub struct AuditChain {
+    /// The end of the trail when the verification began.
+    recorded: AuditHead,
+    /// A kept head, until its row was compared.
+    expected: Option<AuditHead>,
+    last: AuditHead,
+}
+
+impl AuditChain {
+    /// Starts before the first row. Rows after `recorded` are accepted: they were appended meanwhile.
+    pub const fn new(recorded: AuditHead, expected: Option<AuditHead>) -> AuditChain {
+        AuditChain { recorded, expected, last: AuditHead { seq: 0, hash: [0; 32] } }
+    }
+
+    /// Returns the number of the last row that was verified; 0 before the first.
+    pub const fn last_seq(&self) -> i64 {
+        self.last.seq
+    }
+
+    /// Verifies the next row.
+    pub fn follow(&mut self, row: &AuditRow) -> Result<(), AuditFault> {
+        if row.seq != self.last.seq + 1 {
+            return Err(AuditFault::Missing(self.last.seq + 1));
         }
-        match expected.filter(|head| head.seq > 0) {
-            Some(head) => Ok(Err(AuditFault::Cut { found: last.seq, recorded: head.seq })),
-            None => Ok(Ok(last)),
+        let is_recorded = row.seq == self.recorded.seq;
+        let is_intact = row.prev == self.last.hash
+            && row.hash == audit_hash(row.seq, &row.prev, &row.event)
+            && (!is_recorded || row.hash == self.recorded.hash);
+        if !is_intact {
+            return Err(AuditFault::Changed(row.seq));
         }
+        if let Some(head) = self.expected.take_if(|head| head.seq == row.seq)
+            && head.hash != row.hash
+        {
+            return Err(AuditFault::Unexpected(row.seq));
+        }
+        self.last = AuditHead { seq: row.seq, hash: row.hash };
+        Ok(())
+    }
+
+    /// Verifies that no row is missing at the end, and returns the last one.
+    pub fn finish(self) -> Result<AuditHead, AuditFault> {
+        let kept = self.expected.map_or(0, |head| head.seq);
+        for end in [self.recorded.seq, kept] {
+            if self.last.seq < end {
+                return Err(AuditFault::Cut { found: self.last.seq, recorded: end });
+            }
+        }
+        Ok(self.last)
     }
 }

@@ -15,6 +15,11 @@ pub(crate) const CHANNEL: &str = "tollgate_changes";
 /// How long an ended change stays in the table. The audit trail keeps it.
 const ENDED_KEPT_US: i64 = 7 * 86_400 * 1_000_000;
 
+/// How long after a call the same call is a repetition of it, although its end is later.
+const REPEATED_WITHIN_US: i64 = 10 * 60 * 1_000_000;
+/// By how much the lengths of a change and its repetition may differ: each reads the clock twice.
+const LENGTH_TOLERANCE_US: u64 = 1_000_000;
+
 /// What a live change does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ChangeKind {
@@ -195,8 +200,18 @@ async fn all(sql: &mut impl Sql) -> Result<(ChangesVersion, Vec<LiveChange>), Er
 
 /// Whether a call was repeated: the change is there, with the same content.
 fn is_same(found: &LiveChange, added: &LiveChange) -> bool {
-    (found.kind, &found.spec, found.until_us, &found.reason, &found.author)
-        == (added.kind, &added.spec, added.until_us, &added.reason, &added.author)
+    let says_the_same = (found.kind, &found.spec, &found.reason, &found.author)
+        == (added.kind, &added.spec, &added.reason, &added.author);
+    says_the_same && (found.until_us == added.until_us || ends_as_late(found, added))
+}
+
+/// Whether both were made for the same length of time, one soon after the other: the call `for: 2h` was repeated because its
+/// answer was lost.
+fn ends_as_late(found: &LiveChange, added: &LiveChange) -> bool {
+    let (Some(one), Some(other)) = (found.until_us, added.until_us) else { return false };
+    let lengths = (one - found.created_us, other - added.created_us);
+    let is_soon = (0..=REPEATED_WITHIN_US).contains(&(added.created_us - found.created_us));
+    is_soon && lengths.0.abs_diff(lengths.1) <= LENGTH_TOLERANCE_US
 }
 
 async fn write<S: Sql>(

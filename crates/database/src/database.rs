@@ -5,15 +5,20 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Error;
+use crate::audit::append_ledger_change;
+use crate::gate::{self, KnownAccount, Look, OpenWriter};
 use crate::ledger::{
-    Account, Balance, Block, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, chain,
+    Account, Balance, Change, Detail, Entry, Event, Hash, Id, Kind, Record, Settings, Subject,
 };
 use crate::migrations::{KNOWN, Status};
 use crate::postgres::Postgres;
-use crate::reports::{self, Filter, Writer};
+use crate::reports::{self, Filter, PostedEntry, Usage, Writer};
+use crate::retention::{self, Dropped, Month, Partition};
+use crate::sql::Sql;
 use crate::sqlite::Sqlite;
 use crate::transaction::{self, Batch, Receipt, Unbalanced};
 use crate::url::{DatabaseUrl, Location};
+use crate::verification::{self, Step, Verified};
 
 /// Writer of corrections and grants, which are written to the database first.
 const ADMINISTRATION: Id = Id([0; 16]);
@@ -97,6 +102,11 @@ impl Database {
         }
     }
 
+    /// Checks a copy that [`backup`](Database::backup) has written, without changing it. Returns the version of its schema.
+    pub fn inspect_backup(path: &Path) -> Result<u32, Error> {
+        Sqlite::inspect(path)
+    }
+
     /// Registers a writer with an empty journal. Registering it again changes nothing.
     pub async fn register(&self, writer: Id, name: &str, now_us: i64) -> Result<(), Error> {
         let name = name.to_owned();
@@ -132,7 +142,7 @@ impl Database {
         }
     }
 
-    /// Changes what an account may use, and returns the number of the change. `kind` is [`Kind::Correct`] or [`Kind::Grant`];
+    /// Changes what an account may use, with its audit row, and returns the number of the change. `kind` is [`Kind::Correct`] or [`Kind::Grant`];
     /// `template` names the account and its period.
     pub async fn change(
         &self,
@@ -145,13 +155,16 @@ impl Database {
             Kind::Correct => Event::Correct(change),
             _ => Event::Grant(change),
         };
-        let record = Record { event, detail: Detail::Entries, request: None, ..template.clone() };
+        let record = Record { event, detail: Detail::Entries, request: None, name: None, ..template.clone() };
         let settings = self.settings;
         let mut tries = 1;
         loop {
             let record = record.clone();
-            let done =
-                transact!(self, |sql| transaction::change(sql, ADMINISTRATION, &record, settings, now_us));
+            let done = transact!(self, |sql| async {
+                let number = transaction::change(sql, ADMINISTRATION, &record, settings, now_us).await?;
+                append_ledger_change(sql, &record, number, now_us).await?;
+                Ok(number)
+            });
             match done {
                 Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
                 done => return done,
@@ -188,15 +201,35 @@ impl Database {
         transact!(self, |sql| transaction::balances(sql, accounts, ""))
     }
 
+    /// Returns what is known of each subject at an instant, in microseconds since 1970: its newest account.
+    pub async fn known(&self, wanted: Vec<(Subject, i64)>) -> Result<Vec<Option<KnownAccount>>, Error> {
+        transact!(self, |sql| gate::known(sql, &wanted))
+    }
+
+    /// Returns the units that the gate should have counted at each look.
+    pub async fn counted(&self, looks: Vec<Look>) -> Result<Vec<i64>, Error> {
+        transact!(self, |sql| gate::counted(sql, &looks))
+    }
+
+    /// Returns the servers that have not ended.
+    pub async fn open_writers(&self) -> Result<Vec<OpenWriter>, Error> {
+        transact!(self, |sql| gate::open_writers(sql, [ADMINISTRATION, EXPIRY]))
+    }
+
+    /// Returns a position among corrections and grants, and the accounts that were changed after the position `after`.
+    pub async fn changed(&self, after: Option<i64>) -> Result<(i64, Vec<Account>), Error> {
+        transact!(self, |sql| gate::changed(sql, ADMINISTRATION, after))
+    }
+
     /// Returns all writers, oldest first.
     pub async fn writers(&self) -> Result<Vec<Writer>, Error> {
         transact!(self, |sql| reports::writers(sql))
     }
 
-    /// Returns the balances of the accounts that match, by rule, period and subject.
-    pub async fn usage(&self, filter: &Filter) -> Result<Vec<(Account, Balance)>, Error> {
+    /// Returns up to `max` balances of the accounts that match, after a number of them, by rule, period and subject.
+    pub async fn usage(&self, filter: &Filter, skip: i64, max: i64) -> Result<Vec<Usage>, Error> {
         let filter = filter.clone();
-        transact!(self, |sql| reports::usage(sql, &filter))
+        transact!(self, |sql| reports::usage(sql, &filter, skip, max))
     }
 
     /// Returns up to `max` entries that match after a position (writer, sequence number, index), in that order.
@@ -205,9 +238,15 @@ impl Database {
         filter: &Filter,
         after: (Id, i64, i64),
         max: i64,
-    ) -> Result<Vec<(Id, Entry)>, Error> {
+    ) -> Result<Vec<PostedEntry>, Error> {
         let filter = filter.clone();
         transact!(self, |sql| reports::page(sql, &filter, after, max))
+    }
+
+    /// Returns the number of entries that match.
+    pub async fn count(&self, filter: &Filter) -> Result<i64, Error> {
+        let filter = filter.clone();
+        transact!(self, |sql| reports::count(sql, &filter))
     }
 
     /// Returns the entries of a writer in order.
@@ -215,27 +254,71 @@ impl Database {
         transact!(self, |sql| transaction::entries(sql, writer))
     }
 
-    /// Returns the blocks of a writer with their hashes, in order.
-    pub async fn blocks(&self, writer: Id) -> Result<Vec<(Block, Hash)>, Error> {
-        transact!(self, |sql| transaction::blocks(sql, writer))
+    /// Returns the hash of a block, or `None` if the writer has no such block.
+    pub async fn block_hash(&self, writer: Id, number: i64) -> Result<Option<Hash>, Error> {
+        let found = transact!(self, |sql| transaction::blocks(sql, writer, number - 1, 1))?;
+        Ok(found.into_iter().next().filter(|(block, _)| block.number == number).map(|(_, hash)| hash))
     }
 
-    /// Recomputes the chain of a writer. Returns the number of the first block that does not match its rows or the block
-    /// before it.
+    /// Recomputes the chain of a writer. Returns the number of the first block that does not match its rows, the block
+    /// before it, or the head of the chain.
     pub async fn first_broken_block(&self, writer: Id) -> Result<Option<i64>, Error> {
-        let (blocks, entries) = (self.blocks(writer).await?, self.entries(writer).await?);
-        let (mut prev, mut next_seq) = ([0; 32], 1);
-        for (block, hash) in blocks {
-            let of = |entry: &&Entry| (block.first_seq..=block.last_seq).contains(&entry.seq);
-            let rows: Vec<Entry> = entries.iter().filter(of).cloned().collect();
-            let follows =
-                block.prev == prev && block.first_seq == next_seq && block.rows == rows.len() as i64;
-            if !follows || chain(&block, &rows) != hash {
-                return Ok(Some(block.number));
+        self.verify_chain(writer, None, |_| ()).await.map(Result::err)
+    }
+
+    /// Recomputes the chain of a writer, from the block `from` that was verified before, or from its beginning. Returns its
+    /// end, or the number of the first broken block. `progress` is called with the blocks of each step.
+    pub async fn verify_chain(
+        &self,
+        writer: Id,
+        from: Option<(i64, Hash)>,
+        mut progress: impl FnMut(Verified),
+    ) -> Result<Result<Verified, i64>, Error> {
+        let mut step = match from {
+            None => transact!(self, |sql| verification::begin(sql, writer))?,
+            Some(head) => transact!(self, |sql| verification::begin_at(sql, writer, head))?,
+        };
+        loop {
+            match step {
+                Step::Broken(block) => return Ok(Err(block)),
+                Step::Intact(verified) => return Ok(Ok(verified)),
+                Step::More(verified) => {
+                    progress(verified);
+                    step = transact!(self, |sql| verification::step(sql, writer, verified))?;
+                }
             }
-            (prev, next_seq) = (hash, block.last_seq + 1);
         }
-        Ok(None)
+    }
+
+    /// Returns the partitions of the entries. SQLite has none.
+    pub async fn partitions(&self) -> Result<Vec<Partition>, Error> {
+        transact!(self, |sql| retention::partitions(sql))
+    }
+
+    /// Creates the partition of a month. Returns whether it was missing. SQLite has no partitions.
+    pub async fn create_partition(&self, month: &Month) -> Result<bool, Error> {
+        let month = month.clone();
+        transact!(self, |sql| async {
+            sql.unlimited().await?;
+            retention::create_partition(sql, &month).await
+        })
+    }
+
+    /// Returns what [`drop_old`](Database::drop_old) would drop.
+    pub async fn count_old(&self, before_us: i64) -> Result<Dropped, Error> {
+        transact!(self, |sql| async {
+            sql.unlimited().await?;
+            retention::count_old(sql, before_us).await
+        })
+    }
+
+    /// Drops entries that were posted before an instant, with their blocks, and request ids and ended reservations of that
+    /// time. Balances stay, and chains remain verifiable from there on.
+    pub async fn drop_old(&self, before_us: i64) -> Result<Dropped, Error> {
+        transact!(self, |sql| async {
+            sql.unlimited().await?;
+            retention::drop_old(sql, before_us).await
+        })
     }
 }
 

@@ -63,6 +63,9 @@ pub enum Error {
     /// PostgreSQL is backed up by its own tools.
     #[error("this command copies SQLite only; use `pg_dump` or continuous archiving for PostgreSQL")]
     BackupNotSupported,
+    /// A file of SQLite is damaged.
+    #[error("the file {} is damaged", .0.display())]
+    FileDamaged(PathBuf),
     /// A commit would not wait for the disk.
     #[error("`synchronous_commit` is off: a commit could be lost after it was acknowledged")]
     CommitNotDurable,
@@ -73,6 +76,14 @@ pub enum Error {
         expected: i64,
         /// The cursor in the database; `None` if the writer is not registered.
         found: Option<i64>,
+    },
+    /// The blocks do not have as many rows as there are entries of their time.
+    #[error("the blocks of this time have {rows} entries, the database has {entries}; run `verify`")]
+    BlocksDiffer {
+        /// Entries by the blocks.
+        rows: i64,
+        /// Entries.
+        entries: i64,
     },
     /// A balance left the range of 64 bits.
     #[error("the balance of rule `{rule}` exceeds 64 bits")]

@@ -122,13 +122,35 @@ impl JournalFolder {
     /// Removes the segments of a series that has been posted whole. Segments younger than `keep` stay.
     pub fn remove(&self, writer: Id, keep: std::time::Duration) -> Result<(), JournalError> {
         let names = SegmentName::list(&self.path).map_err(JournalError::io("read", &self.path))?;
-        for name in names.into_iter().filter(|name| name.writer == writer) {
-            let written = std::fs::metadata(&name.path).and_then(|meta| meta.modified());
-            let written = written.map_err(JournalError::io("read", &name.path))?;
-            // A clock that was set back makes the file look new; it is removed later.
-            if written.elapsed().is_ok_and(|age| age >= keep) {
-                std::fs::remove_file(&name.path).map_err(JournalError::io("remove", &name.path))?;
+        names.iter().filter(|name| name.writer == writer).try_for_each(|name| remove_old(name, keep))
+    }
+
+    /// Returns the size of all segments.
+    pub fn bytes(&self) -> Result<u64, JournalError> {
+        let names = SegmentName::list(&self.path).map_err(JournalError::io("read", &self.path))?;
+        let len = |name: &SegmentName| std::fs::metadata(&name.path).map(|meta| meta.len());
+        names.iter().map(|name| len(name).map_err(JournalError::io("read", &name.path))).sum()
+    }
+
+    /// Removes what was posted and is older than `keep`: the segments of `writer`, which has posted up to the record
+    /// `posted`, before the one that it appends to, and all segments of other writers, whose journals were posted at the
+    /// start.
+    pub fn prune(&self, writer: Id, posted: i64, keep: std::time::Duration) -> Result<(), JournalError> {
+        let names = SegmentName::list(&self.path).map_err(JournalError::io("read", &self.path))?;
+        let others: std::collections::BTreeSet<Id> =
+            names.iter().map(|name| name.writer).filter(|other| *other != writer).collect();
+        for other in others {
+            self.remove(other, keep)?;
+        }
+        let own: Vec<&SegmentName> = names.iter().filter(|name| name.writer == writer).collect();
+        for (name, next) in own.iter().zip(own.iter().skip(1)) {
+            let read = JournalError::io("read", &next.path);
+            let follows = segment::first_seq(&next.path).map_err(read)?;
+            // The next segment repeats what a failed sync may have lost, so it counts from its first record.
+            if follows.is_none_or(|first| first > posted + 1) {
+                return Ok(());
             }
+            remove_old(name, keep)?;
         }
         Ok(())
     }
@@ -137,6 +159,16 @@ impl JournalFolder {
     pub fn begin(&self, writer: Id) -> Result<Journal, JournalError> {
         Journal::begin(&self.path, writer, SEGMENT_MAX)
     }
+}
+
+fn remove_old(name: &SegmentName, keep: std::time::Duration) -> Result<(), JournalError> {
+    let written = std::fs::metadata(&name.path).and_then(|meta| meta.modified());
+    let written = written.map_err(JournalError::io("read", &name.path))?;
+    // A clock that was set back makes the file look new; it is removed later.
+    if written.elapsed().is_ok_and(|age| age >= keep) {
+        std::fs::remove_file(&name.path).map_err(JournalError::io("remove", &name.path))?;
+    }
+    Ok(())
 }
 
 impl Journal {

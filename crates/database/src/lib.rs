@@ -7,25 +7,35 @@
 //! - [`LedgerWriter`]: this process as a writer: its journal, and the task that posts it to the database.
 
 pub mod audit;
+mod calls;
 pub mod changes;
 mod database;
 mod error;
+mod gate;
 pub mod journal;
 pub mod ledger;
 mod migrations;
+mod names;
 mod postgres;
 mod reports;
+mod retention;
 mod shipper;
 mod sql;
 mod sqlite;
 mod transaction;
 mod url;
+mod verification;
 mod writer;
 
+pub use calls::{Clock, OpenCall};
 pub use database::Database;
 pub use error::Error;
+pub use gate::{ACCOUNTS_MAX, KnownAccount, Look, OpenWriter};
 pub use migrations::Status;
-pub use reports::{Filter, Writer};
+pub use reports::{Filter, PostedEntry, Usage, Writer};
+pub use retention::{Dropped, Month, Partition};
+pub use shipper::Adopted;
 pub use transaction::{Batch, Receipt, Unbalanced};
 pub use url::{DatabaseUrl, UrlError};
-pub use writer::{LedgerWriter, Outage, WhenDown, WriterSettings, WriterStatus};
+pub use verification::Verified;
+pub use writer::{Bound, LedgerWriter, Outage, WhenDown, WriterSettings, WriterStatus};

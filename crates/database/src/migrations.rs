@@ -1,10 +1,28 @@
 //! Numbered migrations, one list for both databases.
 
+/// One step of the schema. Most steps have one text for both databases.
+pub(crate) struct Migration {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+impl Migration {
+    /// A text in which `{bytes}` and `{int}` stand for the type names of the database.
+    const fn both(text: &'static str) -> Migration {
+        Migration { sqlite: text, postgres: text }
+    }
+}
+
 /// The migrations in order. Version N is the schema after the first N. A released migration is never changed.
-///
-/// `{bytes}` and `{int}` stand for the type names of the database.
-pub(crate) const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001-ledger.sql"), include_str!("migrations/0002-changes.sql")];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration::both(include_str!("migrations/0001-ledger.sql")),
+    Migration::both(include_str!("migrations/0002-changes.sql")),
+    Migration {
+        sqlite: include_str!("migrations/0003-retention.sqlite.sql"),
+        postgres: include_str!("migrations/0003-retention.postgres.sql"),
+    },
+    Migration::both(include_str!("migrations/0004-names-and-seals.sql")),
+];
 
 /// Version of the schema that this program needs.
 pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
@@ -28,8 +46,14 @@ impl Status {
     }
 }
 
-/// Returns the text of the migrations after `applied` with the given type names.
-pub(crate) fn pending(applied: u32, bytes: &str, int: &str) -> Vec<String> {
+/// Returns the texts for SQLite of the migrations after `applied`.
+pub(crate) fn pending_sqlite(applied: u32) -> Vec<String> {
     let after = MIGRATIONS.iter().skip(applied as usize);
-    after.map(|text| text.replace("{bytes}", bytes).replace("{int}", int)).collect()
+    after.map(|step| step.sqlite.replace("{bytes}", "BLOB").replace("{int}", "INTEGER")).collect()
+}
+
+/// Returns the texts for PostgreSQL of the migrations after `applied`.
+pub(crate) fn pending_postgres(applied: u32) -> Vec<String> {
+    let after = MIGRATIONS.iter().skip(applied as usize);
+    after.map(|step| step.postgres.replace("{bytes}", "BYTEA").replace("{int}", "BIGINT")).collect()
 }

@@ -81,8 +81,9 @@ impl Postgres {
     pub(crate) async fn migrate(&self) -> Result<(), Error> {
         self.transact(async |transaction| {
             transaction.run("SELECT pg_advisory_xact_lock($1)", vec![vec![MIGRATION_LOCK.into()]]).await?;
+            transaction.unlimited().await?;
             let from = applied(transaction).await?;
-            for text in migrations::pending(from, "BYTEA", "BIGINT") {
+            for text in migrations::pending_postgres(from) {
                 transaction.0.batch_execute(&text).await.map_err(Error::postgres("migrate"))?;
             }
             set_version(transaction, from).await
@@ -93,7 +94,19 @@ impl Postgres {
 
 impl Sql for PostgresTransaction<'_> {
     const LOCK: &'static str = " FOR UPDATE";
+    const BYTES: &'static str = "BYTEA";
     const NOTIFY: Option<&'static str> = Some("SELECT pg_notify('tollgate_changes', $1)");
+    const PARTITIONS: Option<&'static str> = Some(
+        "SELECT CAST(child.relname AS TEXT), pg_get_expr(child.relpartbound, child.oid), \
+           CAST(child.reltuples AS BIGINT) \
+         FROM pg_inherits JOIN pg_class child ON child.oid = pg_inherits.inhrelid \
+         WHERE pg_inherits.inhparent = CAST('entry' AS regclass) ORDER BY child.relname",
+    );
+
+    async fn unlimited(&mut self) -> Result<(), Error> {
+        let text = "SET LOCAL statement_timeout = 0";
+        self.0.batch_execute(text).await.map_err(Error::postgres("set a timeout"))
+    }
 
     async fn run(&mut self, sql: &str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
         if sets.is_empty() {

@@ -1,7 +1,9 @@
 //! The shipper: posts a journal to the database, in order and exactly once.
 
-use crate::journal::{Frame, JournalError, JournalReader};
-use crate::ledger::Id;
+use std::path::Path;
+
+use crate::journal::{Frame, JournalError, JournalFolder, JournalReader};
+use crate::ledger::{Hash, Id};
 use crate::{Batch, Database, Error};
 
 /// Records in one transaction.
@@ -15,6 +17,8 @@ pub(crate) struct Shipper<'d> {
     name: String,
     /// The last record that is known to be posted.
     cursor: i64,
+    /// The last block that this shipper has posted, and its hash.
+    head: Option<(i64, Hash)>,
 }
 
 impl<'d> Shipper<'d> {
@@ -26,13 +30,18 @@ impl<'d> Shipper<'d> {
         now_us: i64,
     ) -> Result<Shipper<'d>, Error> {
         let writer = reader.writer();
-        let mut shipper = Shipper { database, reader, writer, name: name.to_owned(), cursor: 0 };
+        let mut shipper = Shipper { database, reader, writer, name: name.to_owned(), cursor: 0, head: None };
         shipper.find_cursor(now_us).await?;
         Ok(shipper)
     }
 
     pub(crate) fn cursor(&self) -> i64 {
         self.cursor
+    }
+
+    /// Returns the last block that it has posted, and its hash.
+    pub(crate) fn head(&self) -> Option<(i64, Hash)> {
+        self.head
     }
 
     /// Posts the next batch. Returns the number of records in it; 0 if the journal has no more.
@@ -47,6 +56,7 @@ impl<'d> Shipper<'d> {
         match self.database.post(batch).await {
             Ok(receipt) => {
                 self.cursor = receipt.shipped_seq;
+                self.head = Some((receipt.block, receipt.head));
                 Ok(count)
             }
             // The answer to an earlier commit was lost, or the database was set back. The journal has the records.
@@ -88,12 +98,52 @@ impl<'d> Shipper<'d> {
     }
 }
 
-/// Posts journals of earlier incarnations whole.
+/// What the journal of a server that does not return held.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Adopted {
+    /// Incarnations of the server.
+    pub writers: u64,
+    /// Records in their journals.
+    pub records: u64,
+    /// Records that the database did not have yet.
+    pub posted: u64,
+}
+
+impl Database {
+    /// Posts the journals in a folder whose server does not return, and closes their writers. The files stay. `progress` is
+    /// called with the records that are posted or known, and with all records.
+    pub async fn adopt(
+        &self,
+        folder: &Path,
+        now_us: i64,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Adopted, Error> {
+        let folder = JournalFolder::open(folder)?;
+        let readers = folder.recover()?;
+        let records = readers.iter().map(|reader| u64::try_from(reader.last_seq()).unwrap_or(0)).sum();
+        let mut adopted = Adopted { records, ..Adopted::default() };
+        let mut done = 0;
+        for reader in readers {
+            let (writer, last) = (reader.writer(), u64::try_from(reader.last_seq()).unwrap_or(0));
+            let ship = ship_whole(self, reader, "adopted", now_us, |cursor| {
+                progress(done + u64::try_from(cursor).unwrap_or(0).min(last), records);
+            });
+            adopted.posted += ship.await?;
+            done += last;
+            self.close(writer).await?;
+            adopted.writers += 1;
+        }
+        Ok(adopted)
+    }
+}
+
+/// Posts a journal of an earlier incarnation whole. `progress` is called with the cursor after each batch.
 pub(crate) async fn ship_whole(
     database: &Database,
     reader: JournalReader,
     name: &str,
     now_us: i64,
+    mut progress: impl FnMut(i64),
 ) -> Result<u64, Error> {
     let last = reader.last_seq();
     let mut shipper = Shipper::start(database, reader, name, now_us).await?;
@@ -103,6 +153,7 @@ pub(crate) async fn ship_whole(
     }
     let mut shipped = 0;
     loop {
+        progress(shipper.cursor());
         match shipper.ship(now_us).await {
             Ok(0) => break,
             Ok(count) => shipped += count as u64,

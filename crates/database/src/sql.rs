@@ -19,8 +19,17 @@ pub(crate) type Row = Vec<Value>;
 pub(crate) trait Sql {
     /// What a SELECT appends to lock the rows that it returns.
     const LOCK: &'static str;
+    /// The type of a column of bytes.
+    const BYTES: &'static str;
     /// The statement that announces a commit to other servers, if the database can.
     const NOTIFY: Option<&'static str>;
+
+    /// The query for the partitions of the entries, if the database has some.
+    const PARTITIONS: Option<&'static str>;
+
+    /// Lets the statements of this transaction take as long as they need: they are an administrator's. Waiting for a lock
+    /// stays bounded, because servers queue behind it.
+    async fn unlimited(&mut self) -> Result<(), Error>;
 
     /// Runs the statement once for each set of parameters, in order, and returns the rows of each run.
     async fn run(&mut self, sql: &str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error>;
@@ -82,6 +91,14 @@ impl Columns {
     pub(crate) fn text(&mut self, column: &'static str) -> Result<String, Error> {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(text),
+            other => Err(unexpected(column, other)),
+        }
+    }
+
+    pub(crate) fn optional_text(&mut self, column: &'static str) -> Result<Option<String>, Error> {
+        match self.0.next() {
+            Some(Value::Null) => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
             other => Err(unexpected(column, other)),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ToSql, Transaction, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, OpenFlags, ToSql, Transaction, TransactionBehavior, params_from_iter};
 use tokio::sync::oneshot;
 
 use crate::Error;
@@ -73,6 +73,22 @@ impl Sqlite {
         answer.await.map_err(|_| ended())?
     }
 
+    /// Reads a database file that no server uses, without changing it. Returns the version of its schema.
+    pub(crate) fn inspect(path: &Path) -> Result<u32, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let inspect = || {
+            let file = Connection::open_with_flags(path, flags)?;
+            let found: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+            let version = file.query_row("SELECT max(version) FROM schema_version", [], |row| row.get(0))?;
+            Ok::<_, rusqlite::Error>((found, version))
+        };
+        let (found, version) = inspect().map_err(Error::sqlite("read the file"))?;
+        match found.as_str() {
+            "ok" => Ok(version),
+            _ => Err(Error::FileDamaged(path.to_owned())),
+        }
+    }
+
     pub(crate) async fn applied(&self) -> Result<u32, Error> {
         self.transact(async |transaction| applied(transaction).await).await
     }
@@ -80,7 +96,7 @@ impl Sqlite {
     pub(crate) async fn migrate(&self) -> Result<(), Error> {
         let work = async |transaction: &mut SqliteTransaction<'_>| {
             let from = applied(transaction).await?;
-            for text in migrations::pending(from, "BLOB", "INTEGER") {
+            for text in migrations::pending_sqlite(from) {
                 transaction.0.execute_batch(&text).map_err(Error::sqlite("migrate"))?;
             }
             set_version(transaction, from).await
@@ -132,7 +148,13 @@ pub(crate) async fn set_version(sql: &mut impl Sql, from: u32) -> Result<(), Err
 impl Sql for SqliteTransaction<'_> {
     /// Only one transaction writes at a time.
     const LOCK: &'static str = "";
+    const BYTES: &'static str = "BLOB";
     const NOTIFY: Option<&'static str> = None;
+    const PARTITIONS: Option<&'static str> = None;
+
+    async fn unlimited(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     async fn run(&mut self, sql: &str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
         // `?1` has a fixed index; `$1` would be a name.

@@ -14,6 +14,8 @@ use crate::sql::{Columns, Row, Sql, Value};
 pub struct Receipt {
     /// The cursor after the batch.
     pub shipped_seq: i64,
+    /// The number of its block.
+    pub block: i64,
     /// The hash of its block: the new head of the writer's chain.
     pub head: Hash,
     /// Records that posted nothing because their request was already posted.
@@ -63,7 +65,7 @@ pub(crate) const ENTRY: &str = "seq, n, kind, rule, subject, period, at, rev, d_
 pub(crate) async fn commit(sql: &mut impl Sql, batch: &Batch, settings: Settings) -> Result<Receipt, Error> {
     let Batch { writer, after, ref records, now_us } = *batch;
     let shipped_seq = after + records.len() as i64;
-    let (blocks, prev) = move_cursor(sql, writer, after, shipped_seq, now_us).await?;
+    let (blocks, prev, at_us) = move_cursor(sql, writer, after, shipped_seq, now_us).await?;
     let mut keys = Keys::of(records);
     let mut rows = Rows { voided: load_voided(sql, writer, &keys).await?, ..Rows::default() };
     keys.add_voided(rows.voided.values());
@@ -71,18 +73,19 @@ pub(crate) async fn commit(sql: &mut impl Sql, batch: &Batch, settings: Settings
     let before = rows.clone();
     let Posted { entries, duplicates, changes } = post(&mut rows, after, records, settings, now_us)?;
     save(sql, &before, &rows).await?;
+    save_names(sql, records).await?;
     let block = Block {
         writer,
         number: blocks + 1,
         first_seq: after + 1,
         last_seq: shipped_seq,
         rows: entries.len() as i64,
-        at_us: now_us,
+        at_us,
         prev,
     };
     let head = chain(&block, &entries);
     append(sql, &block, &entries, head).await?;
-    Ok(Receipt { shipped_seq, head, duplicates, changes })
+    Ok(Receipt { shipped_seq, block: block.number, head, duplicates, changes })
 }
 
 /// Posts a correction or a grant after everything that its writer has posted, and returns the number of the change.
@@ -106,15 +109,16 @@ pub(crate) async fn change<S: Sql>(
 
 /// Returns the accounts whose stored balance is not the sum of their entries, or does not add up.
 pub(crate) async fn unbalanced(sql: &mut impl Sql) -> Result<Vec<Unbalanced>, Error> {
+    sql.unlimited().await?;
     let select = "SELECT rule, subject, period, extra, granted, available, pending, posted, sum_posted, sum_pending, \
                   sum_granted FROM ( \
                     SELECT b.rule, b.subject, b.period, b.extra, b.granted, b.available, b.pending, b.posted, \
-                      CAST(COALESCE(SUM(e.d_posted), 0) AS BIGINT) AS sum_posted, \
-                      CAST(COALESCE(SUM(e.d_pending), 0) AS BIGINT) AS sum_pending, \
-                      CAST(COALESCE(SUM(e.d_granted), 0) AS BIGINT) AS sum_granted \
+                      CAST(COALESCE(SUM(e.d_posted), 0) + b.sealed_posted AS BIGINT) AS sum_posted, \
+                      CAST(COALESCE(SUM(e.d_pending), 0) + b.sealed_pending AS BIGINT) AS sum_pending, \
+                      CAST(COALESCE(SUM(e.d_granted), 0) + b.sealed_granted AS BIGINT) AS sum_granted \
                     FROM balance b LEFT JOIN entry e \
                       ON e.rule = b.rule AND e.subject = b.subject AND e.period = b.period \
-                    GROUP BY b.rule, b.subject, b.period) AS account \
+                    GROUP BY b.rule, b.subject, b.period) AS sums \
                   WHERE granted <> available + pending + posted OR posted <> sum_posted \
                     OR pending <> sum_pending OR extra <> sum_granted \
                   ORDER BY rule, subject, period";
@@ -158,7 +162,7 @@ pub(crate) async fn expire<S: Sql>(
         let (ends_us, allowance) = (columns.int("ends")?, columns.int("allowance")?);
         let at_us = columns.int("allowance_at")?;
         let (detail, event) = (Detail::Entries, Event::Expire { token });
-        Ok(Record { account, ends_us, allowance, at_us, rev: 0, detail, request: None, event })
+        Ok(Record { account, ends_us, allowance, at_us, rev: 0, detail, request: None, name: None, event })
     };
     let records: Vec<Record> = due.into_iter().flatten().map(read).collect::<Result<_, Error>>()?;
     if records.is_empty() {
@@ -183,21 +187,25 @@ pub(crate) async fn close(sql: &mut impl Sql, writer: Id) -> Result<(), Error> {
     sql.run("UPDATE writer SET state = 'closed' WHERE id = $1", vec![vec![writer.into()]]).await.map(drop)
 }
 
-/// The compare-and-set of the cursor. Returns the number of blocks and the head of the chain.
+/// The compare-and-set of the cursor. Returns the number of blocks, the head of the chain, and the time of the next block.
+///
+/// The times of a writer's blocks never decrease, also if its clock is set back: what is older than an instant is the
+/// beginning of its chain.
 async fn move_cursor(
     sql: &mut impl Sql,
     writer: Id,
     expected: i64,
     to: i64,
     now_us: i64,
-) -> Result<(i64, Hash), Error> {
-    let update = "UPDATE writer SET shipped_seq = $1, last_seen = $2 WHERE id = $3 AND shipped_seq = $4 \
-                  RETURNING blocks, chain_head";
+) -> Result<(i64, Hash, i64), Error> {
+    let update = "UPDATE writer SET shipped_seq = $1, \
+                  last_seen = CASE WHEN last_seen > $2 THEN last_seen ELSE $2 END \
+                  WHERE id = $3 AND shipped_seq = $4 RETURNING blocks, chain_head, last_seen";
     let set = vec![to.into(), now_us.into(), writer.into(), expected.into()];
     match only(sql.run(update, vec![set]).await?) {
         Some(row) => {
             let mut columns = Columns::of(row);
-            Ok((columns.int("blocks")?, columns.bytes("chain_head")?))
+            Ok((columns.int("blocks")?, columns.bytes("chain_head")?, columns.int("last_seen")?))
         }
         None => Err(Error::CursorMoved { expected, found: cursor(sql, writer).await? }),
     }
@@ -225,8 +233,8 @@ pub(crate) async fn heartbeat(
     clean_at_us: i64,
     now_us: i64,
 ) -> Result<(), Error> {
-    let update =
-        "UPDATE writer SET last_seen = $1, clean_at = $2 WHERE id = $3 AND shipped_seq = $4 RETURNING blocks";
+    let update = "UPDATE writer SET last_seen = CASE WHEN last_seen > $1 THEN last_seen ELSE $1 END, clean_at = $2 \
+                  WHERE id = $3 AND shipped_seq = $4 RETURNING blocks";
     let set = vec![now_us.into(), clean_at_us.into(), writer.into(), expected.into()];
     match only(sql.run(update, vec![set]).await?) {
         Some(_) => Ok(()),
@@ -270,11 +278,29 @@ pub(crate) async fn entries(sql: &mut impl Sql, writer: Id) -> Result<Vec<Entry>
     rows.into_iter().flatten().map(entry).collect()
 }
 
-/// Returns the blocks of a writer with their hashes, in order.
-pub(crate) async fn blocks(sql: &mut impl Sql, writer: Id) -> Result<Vec<(Block, Hash)>, Error> {
+/// Returns the entries of a writer with these sequence numbers, in order.
+pub(crate) async fn entries_between(
+    sql: &mut impl Sql,
+    writer: Id,
+    first_seq: i64,
+    last_seq: i64,
+) -> Result<Vec<Entry>, Error> {
     let select =
-        "SELECT block, first_seq, last_seq, rows, at, prev, hash FROM block WHERE writer = $1 ORDER BY block";
-    let rows = sql.run(select, vec![vec![writer.into()]]).await?;
+        format!("SELECT {ENTRY} FROM entry WHERE writer = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq, n");
+    let set = vec![writer.into(), first_seq.into(), last_seq.into()];
+    sql.run(&select, vec![set]).await?.into_iter().flatten().map(entry).collect()
+}
+
+/// Returns up to `max` blocks of a writer after the block `after`, with their hashes, in order.
+pub(crate) async fn blocks(
+    sql: &mut impl Sql,
+    writer: Id,
+    after: i64,
+    max: i64,
+) -> Result<Vec<(Block, Hash)>, Error> {
+    let select = "SELECT block, first_seq, last_seq, rows, at, prev, hash FROM block \
+                  WHERE writer = $1 AND block > $2 ORDER BY block LIMIT $3";
+    let rows = sql.run(select, vec![vec![writer.into(), after.into(), max.into()]]).await?;
     let read = |row: Row| {
         let mut columns = Columns::of(row);
         let block = Block {
@@ -386,10 +412,22 @@ async fn save(sql: &mut impl Sql, before: &Rows, rows: &Rows) -> Result<(), Erro
     sql.run(update, changed).await.map(drop)
 }
 
+/// Remembers the names of accounts. The newest one of a batch wins.
+async fn save_names(sql: &mut impl Sql, records: &[Record]) -> Result<(), Error> {
+    let named = records.iter().filter_map(|record| Some((&record.account.subject, record.name.as_deref()?)));
+    let names: BTreeMap<&Subject, &str> = named.collect();
+    let upsert = "INSERT INTO account (rule, subject, name) VALUES ($1, $2, $3) \
+                  ON CONFLICT (rule, subject) DO UPDATE SET name = excluded.name WHERE account.name <> excluded.name";
+    let sets = names
+        .into_iter()
+        .map(|(subject, name)| vec![(&*subject.rule).into(), subject.id.into(), name.into()]);
+    sql.run(upsert, sets.collect()).await.map(drop)
+}
+
 async fn append(sql: &mut impl Sql, block: &Block, entries: &[Entry], head: Hash) -> Result<(), Error> {
     let insert = format!(
-        "INSERT INTO entry (writer, {ENTRY}) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+        "INSERT INTO entry (writer, {ENTRY}, posted_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
     );
     let row = |entry: &Entry| {
         let Account { subject, period_us } = &entry.account;
@@ -411,6 +449,7 @@ async fn append(sql: &mut impl Sql, block: &Block, entries: &[Entry], head: Hash
             entry.nonce.into(),
             entry.cause.as_str().into(),
             entry.actor.as_str().into(),
+            block.at_us.into(),
         ]
     };
     sql.run(&insert, entries.iter().map(row).collect()).await?;

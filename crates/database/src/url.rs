@@ -47,6 +47,25 @@ impl DatabaseUrl {
         }
     }
 
+    /// Returns the variables by which the programs of PostgreSQL find this database. A file has none.
+    pub fn postgres_variables(&self) -> Vec<(&'static str, String)> {
+        let Location::Postgres(config) = &self.0 else { return Vec::new() };
+        let host = config.get_hosts().first().map(|host| match host {
+            tokio_postgres::config::Host::Tcp(host) => host.clone(),
+            #[cfg(unix)]
+            tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+        });
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let found = [
+            ("PGHOST", host),
+            ("PGPORT", config.get_ports().first().map(u16::to_string)),
+            ("PGUSER", config.get_user().map(str::to_owned)),
+            ("PGPASSWORD", config.get_password().map(text)),
+            ("PGDATABASE", config.get_dbname().map(str::to_owned)),
+        ];
+        found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     /// Returns the folder of the journal that belongs to a database file; `None` for PostgreSQL.
     pub fn default_journal(&self) -> Option<PathBuf> {
         match &self.0 {

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use crate::calls::{Calls, Clock, OpenCall};
 use crate::journal::{Journal, JournalError, JournalFolder};
-use crate::ledger::{Id, Record};
+use crate::ledger::{Id, Kind, Record, Subject};
+use crate::names::Names;
 use crate::shipper::{Shipper, ship_whole};
 use crate::{Database, Error};
 
 /// How often records are forced to the disk.
 const SYNC_EVERY: Duration = Duration::from_millis(10);
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// A database that has not answered for this long is down for rules that refuse then.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 const RETRY_MAX: Duration = Duration::from_secs(2);
@@ -24,6 +25,10 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(5);
 /// How long after its end a reservation is closed in the ledger: clocks of store and server differ by less.
 const EXPIRE_AFTER: Duration = Duration::from_secs(10);
 const EXPIRE_MAX: i64 = 256;
+/// How often the head of the chain goes to the log, which administrators of the database cannot rewrite.
+const HEAD_EVERY: Duration = Duration::from_secs(3600);
+/// How often journals that are older than `keep_journal` are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// Settings of a writer.
 #[derive(Clone, Debug)]
@@ -34,12 +39,16 @@ pub struct WriterSettings {
     pub name: String,
     /// How long records wait to be posted together.
     pub ship_every: Duration,
+    /// How often this server reports that it lives, and which of its calls are posted.
+    pub heartbeat_every: Duration,
     /// How long recorded charges are accepted while the database does not answer.
     pub queue_max: Duration,
     /// Largest journal that is not posted yet, in bytes.
     pub journal_max: u64,
     /// How long posted journals are kept, in case that the database is set back.
     pub keep_journal: Duration,
+    /// How long the store remembers request ids.
+    pub request_id_horizon: Duration,
 }
 
 impl WriterSettings {
@@ -49,9 +58,11 @@ impl WriterSettings {
             journal: journal.into(),
             name: "tollgate".to_owned(),
             ship_every: Duration::from_millis(100),
+            heartbeat_every: Duration::from_secs(1),
             queue_max: Duration::from_secs(15 * 60),
             journal_max: 1024 * 1024 * 1024,
             keep_journal: Duration::from_secs(24 * 3600),
+            request_id_horizon: Duration::from_secs(60),
         }
     }
 }
@@ -86,6 +97,8 @@ struct Progress {
     shipped_seq: i64,
     /// When the last transaction that succeeded was begun.
     confirmed_at: Instant,
+    /// When the journal was last posted whole.
+    whole_at: Instant,
 }
 
 /// Numbers for metrics and readiness.
@@ -105,6 +118,35 @@ pub struct WriterStatus {
     pub failures: u64,
     /// Admissions by a failure policy that could not be journaled.
     pub unrecorded: u64,
+    /// How long the oldest record that is not posted has waited, at most; zero if all are posted.
+    pub lag: Duration,
+    /// Size of the journal on the disk, with what is kept after it was posted.
+    pub journal_bytes: u64,
+    /// Settlements after the end of their reservation.
+    pub late: u64,
+    /// Charges that were undone, because their commit came too late for their answer.
+    pub voids: u64,
+    /// The bound of an outage of which more than half is used, if one is.
+    pub near: Option<Bound>,
+}
+
+/// A bound after which recorded charges are refused while the database does not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The time without an answer.
+    QueueMax,
+    /// The size of what is not posted.
+    JournalMax,
+}
+
+impl Bound {
+    /// Returns the name of its setting.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bound::QueueMax => "queue_max",
+            Bound::JournalMax => "journal_max",
+        }
+    }
 }
 
 /// Appends records to the journal, and posts them in the background.
@@ -116,19 +158,24 @@ pub struct LedgerWriter {
     stop: watch::Sender<bool>,
     task: std::sync::Mutex<Option<JoinHandle<()>>>,
     recovered: u64,
-    /// Unlocked when the writer is dropped.
-    _folder: Arc<JournalFolder>,
+    /// Holds the lock of the folder for as long as the writer lives.
+    folder: Arc<JournalFolder>,
 }
 
 #[derive(Debug)]
 struct Shared {
     journal: Journal,
     settings: WriterSettings,
+    names: Names,
     wake: Notify,
+    calls: Calls,
     entries: AtomicU64,
     bytes: AtomicU64,
     failures: AtomicU64,
     unrecorded: AtomicU64,
+    late: AtomicU64,
+    voids: AtomicU64,
+    journal_bytes: AtomicU64,
 }
 
 impl LedgerWriter {
@@ -140,7 +187,7 @@ impl LedgerWriter {
         let mut recovered = 0;
         for reader in folder.recover()? {
             let writer = reader.writer();
-            recovered += ship_whole(&database, reader, &settings.name, now_us()).await?;
+            recovered += ship_whole(&database, reader, &settings.name, now_us(), |_| ()).await?;
             database.close(writer).await?;
             folder.remove(writer, settings.keep_journal)?;
         }
@@ -148,19 +195,26 @@ impl LedgerWriter {
         let shared = Arc::new(Shared {
             journal,
             settings,
+            names: Names::default(),
             wake: Notify::new(),
+            calls: Calls::default(),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             unrecorded: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            voids: AtomicU64::new(0),
+            journal_bytes: AtomicU64::new(folder.bytes()?),
         });
         let confirmed_at = Instant::now();
         // Registers the incarnation before anything is accepted.
         drop(Shipper::start(&database, shared.journal.reader(), &shared.settings.name, now_us()).await?);
-        let (report, progress) = watch::channel(Progress { shipped_seq: 0, confirmed_at });
+        let (report, progress) =
+            watch::channel(Progress { shipped_seq: 0, confirmed_at, whole_at: confirmed_at });
         let (stop, stopped) = watch::channel(false);
         sync_thread(Arc::downgrade(&shared))?;
-        let task = tokio::spawn(run(Arc::clone(&database), Arc::clone(&shared), report, stopped));
+        let work = run(Arc::clone(&database), Arc::clone(&shared), Arc::clone(&folder), report, stopped);
+        let task = tokio::spawn(work);
         Ok(LedgerWriter {
             database,
             shared,
@@ -168,7 +222,7 @@ impl LedgerWriter {
             stop,
             task: std::sync::Mutex::new(Some(task)),
             recovered,
-            _folder: folder,
+            folder,
         })
     }
 
@@ -191,7 +245,7 @@ impl LedgerWriter {
             WhenDown::Queue => self.shared.settings.queue_max,
             WhenDown::Refuse => SILENT_MAX.min(self.shared.settings.queue_max),
         };
-        let Progress { shipped_seq, confirmed_at } = *self.progress.borrow();
+        let Progress { shipped_seq, confirmed_at, .. } = *self.progress.borrow();
         let silent = confirmed_at.elapsed();
         if silent >= max {
             return Err(Outage::DatabaseSilent(silent));
@@ -202,12 +256,56 @@ impl LedgerWriter {
         }
     }
 
+    /// Sets the clock of the store, by which the servers compare their calls.
+    pub fn set_clock(&self, clock: Clock) {
+        self.shared.calls.set_clock(clock);
+    }
+
+    /// Notes that a call is sent to the store at this instant of its clock. It counts as open until the value is dropped,
+    /// which must be after the append of its records.
+    pub fn begin_call(&self, sent_us: i64) -> OpenCall<'_> {
+        self.shared.calls.begin(sent_us)
+    }
+
+    /// Whether the database has answered lately.
+    pub fn is_silent(&self) -> bool {
+        self.progress.borrow().confirmed_at.elapsed() >= SILENT_MAX
+    }
+
+    /// Returns its settings.
+    pub fn settings(&self) -> &WriterSettings {
+        &self.shared.settings
+    }
+
     /// Appends records to the journal, and returns the number of the last one. Then they survive the end of this process.
     pub fn append(&self, records: &[Record]) -> Result<i64, JournalError> {
-        let (last, bytes) = self.shared.journal.append(records)?;
+        let named = self.shared.names.attach(records);
+        let records = named.as_deref().unwrap_or(records);
+        let appended = self.shared.journal.append(records);
+        if appended.is_err() {
+            self.shared.names.detach(records);
+        }
+        let (last, bytes) = appended?;
         self.shared.entries.fetch_add(records.len() as u64, Ordering::Relaxed);
+        for record in records {
+            match record.kind() {
+                Kind::Late => self.shared.late.fetch_add(1, Ordering::Relaxed),
+                Kind::Void => self.shared.voids.fetch_add(1, Ordering::Relaxed),
+                _ => continue,
+            };
+        }
         self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(last)
+    }
+
+    /// Notes the name of an account. The next record of the account carries it to the database, if it is new.
+    pub fn note_name(&self, subject: &Subject, name: &str) {
+        self.shared.names.note(subject, name);
+    }
+
+    /// Returns the folder of the journal.
+    pub fn folder(&self) -> &JournalFolder {
+        &self.folder
     }
 
     /// Waits until the record `seq` is committed in the database, at most `within`. Returns whether it is.
@@ -225,9 +323,20 @@ impl LedgerWriter {
 
     /// Returns its numbers.
     pub fn status(&self) -> WriterStatus {
-        let Progress { shipped_seq, confirmed_at } = *self.progress.borrow();
+        let Progress { shipped_seq, confirmed_at, whole_at } = *self.progress.borrow();
         let (unposted, unposted_bytes) = self.shared.unposted(shipped_seq);
+        let settings = &self.shared.settings;
+        let near = match () {
+            () if confirmed_at.elapsed() > settings.queue_max / 2 => Some(Bound::QueueMax),
+            () if unposted_bytes > settings.journal_max / 2 => Some(Bound::JournalMax),
+            () => None,
+        };
         WriterStatus {
+            lag: if unposted == 0 { Duration::ZERO } else { whole_at.elapsed() },
+            journal_bytes: self.shared.journal_bytes.load(Ordering::Relaxed),
+            late: self.shared.late.load(Ordering::Relaxed),
+            voids: self.shared.voids.load(Ordering::Relaxed),
+            near,
             entries: self.shared.entries.load(Ordering::Relaxed),
             unposted,
             unposted_bytes,
@@ -280,14 +389,17 @@ fn sync_thread(shared: std::sync::Weak<Shared>) -> Result<(), Error> {
 async fn run(
     database: Arc<Database>,
     shared: Arc<Shared>,
+    folder: Arc<JournalFolder>,
     report: watch::Sender<Progress>,
     stopped: watch::Receiver<bool>,
 ) {
     let name = &shared.settings.name;
     let mut shipper: Option<Shipper<'_>> = None;
     let mut wait = shared.settings.ship_every;
-    let (mut last_expiry, mut last_beat) = (Instant::now(), Instant::now());
+    let (mut last_expiry, mut last_beat, mut last_prune) = (Instant::now(), Instant::now(), Instant::now());
     let mut is_down = false;
+    let mut last_head: Option<Instant> = None;
+    let mut whole_at = Instant::now();
     loop {
         let stops = *stopped.borrow();
         if !stops {
@@ -303,17 +415,31 @@ async fn run(
                 }
             };
             let mut confirmed = false;
+            // Taken before the journal is read to its end: what was sent earlier is then in the ledger.
+            let clean_at_us = shared.calls.clean_at(now_us());
             while shipper.ship(now_us()).await? > 0 {
                 confirmed = true;
-                report.send_replace(Progress { shipped_seq: shipper.cursor(), confirmed_at: began });
+                report.send_replace(Progress {
+                    shipped_seq: shipper.cursor(),
+                    confirmed_at: began,
+                    whole_at,
+                });
             }
-            if !confirmed && last_beat.elapsed() >= HEARTBEAT_EVERY {
-                shipper.heartbeat(now_us(), now_us()).await?;
-                confirmed = true;
+            whole_at = began;
+            if last_beat.elapsed() >= shared.settings.heartbeat_every {
+                shipper.heartbeat(clean_at_us, now_us()).await?;
+                (confirmed, last_beat) = (true, began);
             }
             if confirmed {
-                last_beat = began;
-                report.send_replace(Progress { shipped_seq: shipper.cursor(), confirmed_at: began });
+                report.send_replace(Progress {
+                    shipped_seq: shipper.cursor(),
+                    confirmed_at: began,
+                    whole_at,
+                });
+                // Only for people, who learn of a folder that cannot be read from the next append.
+                if let Ok(bytes) = folder.bytes() {
+                    shared.journal_bytes.store(bytes, Ordering::Relaxed);
+                }
             }
             if last_expiry.elapsed() >= EXPIRE_EVERY {
                 last_expiry = began;
@@ -322,7 +448,21 @@ async fn run(
             }
             Ok::<(), Error>(())
         };
-        match done.await {
+        let done = done.await;
+        if let Some(shipper) = shipper.as_ref().filter(|_| last_prune.elapsed() >= PRUNE_EVERY) {
+            last_prune = began;
+            // Also of a journal that grows: its posted segments are kept for `keep_journal` only.
+            let writer = shared.journal.writer();
+            if let Err(error) = folder.prune(writer, shipper.cursor(), shared.settings.keep_journal) {
+                tracing::warn!(event = "journal_not_pruned", %error, "old segments of the journal stay");
+            }
+        }
+        let due = last_head.is_none_or(|at: Instant| at.elapsed() >= HEAD_EVERY);
+        if let Some((block, head)) = shipper.as_ref().and_then(Shipper::head).filter(|_| due) {
+            last_head = Some(began);
+            log_head(shared.journal.writer(), block, &head);
+        }
+        match done {
             Ok(()) => {
                 wait = shared.settings.ship_every;
                 if std::mem::take(&mut is_down) {
@@ -352,6 +492,11 @@ async fn run(
             }
         }
     }
+}
+
+fn log_head(writer: Id, block: i64, head: &[u8]) {
+    let head: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
+    tracing::info!(event = "ledger_head", %writer, block, head, "the head of this server's chain in the ledger");
 }
 
 fn now_us() -> i64 {

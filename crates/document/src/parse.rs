@@ -3,6 +3,8 @@
 //! Only a subset of YAML is supported: one document of maps, lists and scalars. Anchors, aliases, tags, merge keys
 //! and directives are errors, because with them a value depends on text elsewhere in the file.
 
+mod merge;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -23,7 +25,16 @@ pub const NODES_MAX: usize = 200_000;
 /// Returns `None` after a syntax error, for bytes that are not UTF-8, and for a file that exceeds a limit; one problem
 /// says which. Anything else that is unsupported is reported and becomes [`Value::Invalid`], so that the rest of the
 /// file can be checked. An empty file is [`Value::Null`].
+///
+/// Of several files, each is parsed, and their trees are merged: lists are joined, and a key that is no list says the same in all of them.
 pub fn parse(source: &Source, problems: &mut Problems) -> Option<Node> {
+    match source.files() {
+        [] => parse_file(source, problems),
+        files => merge::parse_files(files, problems),
+    }
+}
+
+fn parse_file(source: &Source, problems: &mut Problems) -> Option<Node> {
     if let Some(problem) = unreadable(source) {
         problems.push(problem);
         return None;

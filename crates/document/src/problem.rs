@@ -162,6 +162,21 @@ impl Problems {
         }
     }
 
+    /// Adds the problems of a file whose text starts at `start`.
+    pub(super) fn append_shifted(&mut self, found: Problems, start: usize) {
+        (self.errors, self.left_out) = (self.errors + found.errors, self.left_out + found.left_out);
+        for mut problem in found.kept {
+            for label in std::iter::once(&mut problem.label).chain(&mut problem.more) {
+                label.span = label.span.shifted(start);
+            }
+            if self.kept.len() < self.capacity {
+                self.kept.push(problem);
+            } else {
+                self.left_out += 1;
+            }
+        }
+    }
+
     /// Whether the file must be rejected.
     pub fn has_errors(&self) -> bool {
         self.errors > 0

@@ -39,13 +39,15 @@ impl Problems {
     }
 
     /// Formats all problems as a list of
-    /// `{file, line, column, end: {line, column}, severity, code, message, label, help, related}`.
+    /// `{file, line, column, end: {line, column}, severity, code, message, label, help, related}`, with
+    /// `{file, line, column, end, label}` in `related`.
     ///
     /// Lines and columns count from 1. Columns count characters. `end` is the first character after the span.
     pub fn to_json(&self, source: &Source) -> Value {
         let related = |label: &Label| {
             let (start, end) = (source.position(label.span.start), source.position(label.span.end));
             json!({
+                "file": source.name_at(label.span.start),
                 "line": start.line,
                 "column": start.column,
                 "end": { "line": end.line, "column": end.column },
@@ -56,7 +58,7 @@ impl Problems {
             let start = source.position(problem.label.span.start);
             let end = source.position(problem.label.span.end);
             json!({
-                "file": source.name(),
+                "file": source.name_at(problem.label.span.start),
                 "line": start.line,
                 "column": start.column,
                 "end": { "line": end.line, "column": end.column },
@@ -120,7 +122,7 @@ fn sarif_location(source: &Source, label: &Label) -> Value {
     let (start, end) = (source.position(label.span.start), source.position(label.span.end));
     let mut location = json!({
         "physicalLocation": {
-            "artifactLocation": { "uri": uri(source.name()) },
+            "artifactLocation": { "uri": uri(source.name_at(label.span.start)) },
             "region": {
                 "startLine": start.line,
                 "startColumn": start.column,
@@ -164,8 +166,8 @@ fn report<'a>(problem: &'a Problem, source: &'a Source) -> Group<'a> {
             None => {
                 for Mark { label, .. } in near {
                     let start = source.position(label.span.start);
-                    group =
-                        group.element(Origin::path(source.name()).line(start.line).char_column(start.column));
+                    let path = Origin::path(source.name_at(label.span.start));
+                    group = group.element(path.line(start.line).char_column(start.column));
                     without_snippet.extend((!label.text.is_empty()).then_some(label.text.as_str()));
                 }
             }
@@ -179,6 +181,7 @@ fn report<'a>(problem: &'a Problem, source: &'a Source) -> Group<'a> {
 /// A label, its line, and how it is drawn.
 struct Mark<'a> {
     label: &'a Label,
+    /// Over all files.
     line: usize,
     kind: AnnotationKind,
 }
@@ -189,10 +192,14 @@ fn grouped_labels<'a>(problem: &'a Problem, source: &Source) -> Vec<Vec<Mark<'a>
     let context = problem.more.iter().map(|label| (label, AnnotationKind::Context));
     let mut groups: Vec<Vec<Mark<'a>>> = Vec::new();
     for (label, kind) in primary.chain(context) {
-        let line = source.position(label.span.start).line;
+        let (line, file) = (source.line_number(label.span.start), source.name_at(label.span.start));
         let mark = Mark { label, line, kind };
-        let is_near =
-            |group: &&mut Vec<Mark<'_>>| group.iter().any(|other| other.line.abs_diff(line) <= GAP_LINES_MAX);
+        let is_near = |group: &&mut Vec<Mark<'_>>| {
+            group.iter().any(|other| {
+                let is_same_file = source.name_at(other.label.span.start) == file;
+                is_same_file && other.line.abs_diff(line) <= GAP_LINES_MAX
+            })
+        };
         match groups.iter_mut().find(is_near) {
             Some(group) => group.push(mark),
             None => groups.push(vec![mark]),
@@ -222,7 +229,9 @@ fn snippet<'a>(marks: &[Mark<'a>], source: &'a Source) -> Option<Snippet<'a, Ann
         text.push_str(source.slice(line));
         text.push('\n');
     }
-    Some(Snippet::source(text).path(source.name()).line_start(first).annotations(annotations))
+    let start = marks.iter().map(|mark| mark.label.span.start).min()?;
+    let (path, line) = (source.name_at(start), source.position(start).line);
+    Some(Snippet::source(text).path(path).line_start(line).annotations(annotations))
 }
 
 #[cfg(test)]

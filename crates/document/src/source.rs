@@ -18,6 +18,11 @@ impl SourceSpan {
         SourceSpan { start, end: if end < start { start } else { end } }
     }
 
+    /// The range after `by` more bytes in front of it.
+    pub(super) const fn shifted(self, by: usize) -> SourceSpan {
+        SourceSpan { start: self.start + by, end: self.end + by }
+    }
+
     /// The smallest span that contains both.
     pub fn to(self, other: SourceSpan) -> SourceSpan {
         SourceSpan::new(self.start.min(other.start), self.end.max(other.end))
@@ -33,7 +38,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// A file's name and text.
+/// A file's name and text, or those of several files that make one document.
 ///
 /// Any bytes are accepted here. [`parse`](super::parse()) reports a file that is too large or not UTF-8.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +47,8 @@ pub struct Source {
     text: String,
     line_starts: Vec<usize>,
     defect: Option<Defect>,
+    /// The files that make the document, each with the offset of its text; empty for a single file.
+    files: Vec<(usize, Source)>,
 }
 
 /// Why the bytes of a source cannot be used as text.
@@ -71,7 +78,59 @@ impl Source {
                 }
             }
         };
-        Source { name: name.into(), line_starts: line_starts(&text), text, defect }
+        Source { name: name.into(), line_starts: line_starts(&text), text, defect, files: Vec::new() }
+    }
+
+    /// A source of several files, such as those of a folder. Their trees are merged; positions name the file.
+    pub fn of_files(name: impl Into<String>, files: impl IntoIterator<Item = Source>) -> Source {
+        let mut text = String::new();
+        let mut placed = Vec::new();
+        for file in files {
+            let start = text.len();
+            text.push_str(&file.text);
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            placed.push((start, file));
+        }
+        Source { name: name.into(), line_starts: line_starts(&text), text, defect: None, files: placed }
+    }
+
+    /// The files that make the document, each with the offset of its text; empty for a single file.
+    pub(super) fn files(&self) -> &[(usize, Source)] {
+        &self.files
+    }
+
+    /// The file that has a byte offset, and where its text starts.
+    fn file_at(&self, offset: usize) -> (usize, &Source) {
+        let after = self.files.partition_point(|(start, _)| *start <= offset);
+        self.files.get(after.saturating_sub(1)).map_or((0, self), |(start, file)| (*start, file))
+    }
+
+    /// The name of the file that has a byte offset.
+    pub fn name_at(&self, offset: usize) -> &str {
+        &self.file_at(offset).1.name
+    }
+
+    /// Whether this is the file of that name, or one of several.
+    pub fn has_file(&self, name: &str) -> bool {
+        self.name == name || self.files.iter().any(|(_, file)| file.name == name)
+    }
+
+    /// The source with other text at `span`, which is within one file.
+    #[must_use]
+    pub fn with(&self, span: SourceSpan, text: &str) -> Source {
+        if self.files.is_empty() {
+            let (before, after) = (self.text.get(..span.start), self.text.get(span.end..));
+            let changed = format!("{}{text}{}", before.unwrap_or_default(), after.unwrap_or_default());
+            return Source::new(self.name.as_str(), changed.as_bytes());
+        }
+        let changed = self.files.partition_point(|(start, _)| *start <= span.start) - 1;
+        let files = self.files.iter().enumerate().map(|(index, (start, file))| match index == changed {
+            true => file.with(SourceSpan::new(span.start - start, span.end - start), text),
+            false => file.clone(),
+        });
+        Source::of_files(self.name.as_str(), files)
     }
 
     /// The file name that problems are reported with.
@@ -89,17 +148,31 @@ impl Source {
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 
-    /// The line and column of a byte offset. An offset past the end is treated as the end.
+    /// The line and column of a byte offset in its file. An offset past the end is treated as the end.
     pub fn position(&self, offset: usize) -> Position {
+        if !self.files.is_empty() {
+            let (start, file) = self.file_at(offset);
+            return file.position(offset - start);
+        }
         let offset = self.text.floor_char_boundary(offset);
-        let line = self.line_starts.partition_point(|&start| start <= offset);
-        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let line = self.line_number(offset);
+        let start = self.line_starts.get(line - 1).copied().unwrap_or_default();
         let column = self.text.get(start..offset).unwrap_or_default().chars().count() + 1;
-        Position { line: line.max(1), column }
+        Position { line, column }
     }
 
-    /// The span of a line, counted from 1, without its line break. A line past the last one is empty.
-    pub fn line(&self, line: usize) -> SourceSpan {
+    /// The number of the line that has a byte offset, counted from 1 over all files.
+    pub(super) fn line_number(&self, offset: usize) -> usize {
+        self.line_starts.partition_point(|&start| start <= offset).max(1)
+    }
+
+    /// The span of the line that has a byte offset, without its line break.
+    pub fn line_at(&self, offset: usize) -> SourceSpan {
+        self.line(self.line_number(offset))
+    }
+
+    /// The span of a line, counted from 1 over all files, without its line break. A line past the last one is empty.
+    pub(super) fn line(&self, line: usize) -> SourceSpan {
         let start_of = |line: usize| self.line_starts.get(line).copied().unwrap_or(self.text.len());
         let start = start_of(line.saturating_sub(1));
         let text = self.text.get(start..start_of(line)).unwrap_or_default();
@@ -155,6 +228,25 @@ mod tests {
         let source = Source::new("f", b"one\r\ntwo\rthree\n");
         let lines: Vec<&str> = (1..=5).map(|line| source.slice(source.line(line))).collect();
         assert_eq!(lines, ["one", "two", "three", "", ""]);
+    }
+
+    #[test]
+    fn positions_in_several_files_name_the_file() {
+        let files = || [Source::new("a", b"one\ntwo"), Source::new("b", b""), Source::new("c", b"x\ny\n")];
+        let source = Source::of_files("d", files());
+        assert_eq!((source.name(), source.text()), ("d", "one\ntwo\nx\ny\n"));
+        for (offset, name, line, column, text) in
+            [(0, "a", 1, 1, "one"), (6, "a", 2, 3, "two"), (8, "c", 1, 1, "x"), (10, "c", 2, 1, "y")]
+        {
+            let position = Position { line, column };
+            assert_eq!((source.name_at(offset), source.position(offset)), (name, position), "{offset}");
+            assert_eq!(source.slice(source.line_at(offset)), text, "{offset}");
+        }
+        assert!(source.has_file("b") && source.has_file("d") && !source.has_file("e"));
+        let changed = source.with(SourceSpan::new(10, 11), "why");
+        assert_eq!((changed.text(), changed.name_at(10)), ("one\ntwo\nx\nwhy\n", "c"));
+        assert_eq!(files()[0].with(SourceSpan::new(0, 3), "1").text(), "1\ntwo");
+        assert_eq!(Source::of_files("d", []).position(0), Position { line: 1, column: 1 });
     }
 
     #[test]

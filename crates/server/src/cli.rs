@@ -2,8 +2,10 @@
 
 pub(crate) mod client;
 pub(crate) mod commands;
+pub(crate) mod csv;
 pub(crate) mod exit;
 pub(crate) mod hash_key;
+pub(crate) mod notation;
 pub(crate) mod request_args;
 pub(crate) mod store_args;
 pub(crate) mod terminal;
@@ -11,8 +13,9 @@ pub(crate) mod terminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use commands::control::{audit, changes, rules as rules_command};
 use commands::database::{ledger, schema as database};
-use commands::operate::{top, usage, why};
+use commands::operate::{doctor, top, usage, why};
 use commands::program::{completions, man};
 use commands::rules::{estimate, explain, guide, import, lint, presets, schema, simulate, test, r#try};
 use commands::server::{check, config as config_command, reset, serve as serve_command, token};
@@ -54,6 +57,12 @@ enum Command {
     Usage(usage::Args),
     Why(why::Args),
     Top(top::Args),
+    Override(changes::OverrideArgs),
+    Deny(changes::DenyArgs),
+    Bypass(changes::BypassArgs),
+    Rules(rules_command::Args),
+    Audit(audit::Args),
+    Doctor(doctor::Args),
     Serve(serve_command::Args),
     Config(config_command::Args),
     Token(token::Args),
@@ -81,6 +90,12 @@ pub(crate) fn run() -> ExitCode {
         Command::Usage(args) => usage::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Override(args) => changes::run_override(&args),
+        Command::Deny(args) => changes::run_deny(&args),
+        Command::Bypass(args) => changes::run_bypass(&args),
+        Command::Rules(args) => rules_command::run(&args),
+        Command::Audit(args) => audit::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve_command::run(&args),
         Command::Config(args) => config_command::run(&args),
         Command::Token(args) => token::run(&args),

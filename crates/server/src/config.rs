@@ -109,6 +109,12 @@ pub(crate) struct CaptureConfig {
 pub(crate) struct LedgerConfig {
     pub(crate) url: DatabaseUrl,
     pub(crate) journal: PathBuf,
+    /// How long posted charges stay in the journal.
+    pub(crate) keep_journal: Duration,
+    /// Bytes in the journal that are not posted, at most.
+    pub(crate) journal_max: u64,
+    /// How long charges are accepted while the database does not answer.
+    pub(crate) queue_max: Duration,
     /// The copy of the live changes, for a start while the database is away.
     pub(crate) changes: PathBuf,
 }

@@ -1,6 +1,7 @@
 //! How rules treat a request, in words. The command `explain`, the API and the dashboard use the same words.
 
 pub(crate) mod describe;
+pub(crate) mod document;
 pub(crate) mod json;
 pub(crate) mod rules_text;
 pub(crate) mod text;

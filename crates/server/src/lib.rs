@@ -7,6 +7,7 @@ mod access;
 mod cli;
 mod config;
 mod dashboard;
+mod doctor;
 #[doc(hidden)]
 pub mod drawing;
 mod explanation;
@@ -14,6 +15,8 @@ mod failure;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hex;
+mod ledger_form;
 mod protocol;
 mod reference;
 mod serve;

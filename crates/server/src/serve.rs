@@ -2,6 +2,7 @@
 
 mod announce;
 pub(crate) mod control;
+mod doctor;
 pub(crate) mod edge;
 pub(crate) mod fleet;
 mod gate;
@@ -9,13 +10,14 @@ pub(crate) mod listen;
 mod maintenance;
 mod observe;
 mod readiness;
-mod rules_in_force;
+pub(crate) mod rules_in_force;
 mod sampler;
 mod server_state;
 mod store;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
@@ -50,6 +52,7 @@ use maintenance::Maintenance;
 use observe::history::History;
 use observe::{AuthFailures, Capture, Recorder, StoreCalls, TimedStore, Traces, log};
 use rules_in_force::RulesOrigin;
+pub(crate) use rules_in_force::{STARTER, STARTER_NAME};
 use server_state::ServerState;
 use store::evictions::{self, Evictions};
 use store::watch::StoreState;
@@ -80,8 +83,18 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         Control::new(ControlSettings { url, cache, server: server_name() }).map(Arc::new)
     });
     let control = control.transpose()?;
-    let ledger = main.block_on(open_ledger(config.ledger, is_recorded(&source)))?;
+    let database = config.ledger.as_ref().map(|ledger| ledger.url.clone());
+    let ledger =
+        main.block_on(open_ledger(config.ledger, config.request_id_horizon, is_recorded(&source)))?;
+    let store_settings = match &config.store {
+        StoreConfig::Memory { .. } => None,
+        StoreConfig::Redis(settings) => Some(settings.fresh()),
+    };
     let setup = setup.refuse_recorded(ledger.is_none());
+    let setup = match &ledger {
+        Some(ledger) => setup.account_names(ledger.account_names()),
+        None => setup,
+    };
     let fleet_size = Arc::new(FleetSize::stated(config.servers));
     let required = config.require_store;
     let setup = match config.hashers {
@@ -94,7 +107,13 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
     let fleet = main.block_on(fleet::of(&limiter, required, store_state.is_up()))?;
     let (differences, others) = watch::channel(Others::default());
     let (evicted, evictions) = watch::channel(Evictions::default());
+    let (findings, doctor) = watch::channel(doctor::Findings::default());
     let shared_store = limiter.redis_store();
+    let patient = doctor::Doctor {
+        store: store_settings.zip(shared_store.clone()),
+        database,
+        deadline: config.store_deadline,
+    };
     let work = match shared_store.clone() {
         None => WorkShares::unlimited(),
         Some(store) => WorkShares::of_store(
@@ -143,11 +162,12 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         others: fleet.is_some().then_some(others),
         evictions: shared_store.is_some().then_some(evictions),
         history: History::default(),
+        doctor,
         ending: CancellationToken::new(),
     });
     let following = state.control.as_ref().map(|control| {
         state.gate.set_control(control);
-        main.block_on(control.start(&state.gate));
+        // Before the first look at the database, which also posts this row: the start comes before what callers do.
         control.note(Audited {
             actor: "(server)",
             action: "server.started",
@@ -155,6 +175,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
             after: &format!("rules {}", state.rules.in_force().fingerprint),
             ..Audited::default()
         });
+        main.block_on(control.start(&state.gate));
         main.spawn(Arc::clone(control).run(state.gate.clone(), state.ending.clone()))
     });
     let comparing = fleet.map(|fleet| {
@@ -167,6 +188,7 @@ pub(crate) fn run(loaded: Loaded, reread: impl Fn() -> Result<Loaded, LoadError>
         };
         main.spawn(fleet.compare(in_force, differences, note, ending))
     });
+    doctor::start(Arc::clone(&state), patient, findings).context("cannot start the thread of the doctor")?;
     if let Some(store) = shared_store {
         main.spawn(state.gate.clone().book_late_usage(state.ending.clone()));
         main.spawn(store::watch::watch(store.clone(), store_state, state.ending.clone()));
@@ -264,9 +286,22 @@ async fn open(
 }
 
 /// Opens the ledger and posts what an earlier process has left in the journal.
-async fn open_ledger(config: Option<LedgerConfig>, is_needed: bool) -> Result<Option<Ledger>> {
-    let Some(LedgerConfig { url, journal, .. }) = config else { return Ok(None) };
-    let settings = WriterSettings { name: server_name(), ..WriterSettings::new(journal) };
+async fn open_ledger(
+    config: Option<LedgerConfig>,
+    request_id_horizon: Duration,
+    is_needed: bool,
+) -> Result<Option<Ledger>> {
+    let Some(LedgerConfig { url, journal, keep_journal, journal_max, queue_max, changes: _ }) = config else {
+        return Ok(None);
+    };
+    let settings = WriterSettings {
+        name: server_name(),
+        keep_journal,
+        journal_max,
+        queue_max,
+        request_id_horizon,
+        ..WriterSettings::new(journal)
+    };
     match Ledger::with_settings(&url, settings).await {
         Ok(ledger) => {
             let recovered = ledger.status().recovered;

@@ -26,7 +26,11 @@ const STORE_TESTS: &str = include_str!("../../tollgate/tests/redis/connections.r
 fn lines() -> [Vec<String>; 4] {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/redis.md");
     let page = fs::read_to_string(page).expect("the page can be read");
-    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("user ")).collect();
+    let lines: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("user tollgate "))
+        .filter_map(|line| line.strip_prefix("user "))
+        .collect();
     assert!(STORE_TESTS.contains(&format!("{:?}", lines[0])), "the store is tested with another line");
     assert!(page.contains(&quoted(lines[0])), "the command on the page is another one");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();

@@ -31,7 +31,7 @@ use fleet::{Fleet, Options};
 use inject::{Scene, inject};
 use load::{Load, Shape, Target};
 use place::{Names, Place, PlaceOptions};
-use shifted_clock::ShiftedClock;
+pub use shifted_clock::ShiftedClock;
 use traffic::WallClock;
 
 /// The password of Redis in drills that change it.

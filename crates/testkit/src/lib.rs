@@ -17,5 +17,5 @@ mod servers;
 pub mod simulation;
 mod store;
 
-pub use servers::{drill, fault_proxy, http2, postgres, random, redis, serving, tools};
+pub use servers::{callgrind, drill, fault_proxy, http1, http2, postgres, random, redis, serving, tools};
 pub use store::{conformance, model, naive, twin};

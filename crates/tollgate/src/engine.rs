@@ -3,6 +3,7 @@
 //! [`Limiter`](crate::Limiter) and [`LocalLimiter`](crate::LocalLimiter) are this engine with a store chosen. Our own
 //! crates use it directly where they need the type of the store. It is not part of the documented API.
 
+mod account_names;
 mod acquire;
 mod active_rules;
 mod batch;
@@ -29,6 +30,7 @@ use tollgate_core::{
 };
 use tollgate_document::Source;
 
+pub use account_names::AccountNames;
 pub use acquire::AcquireError;
 pub use check_error::CheckError;
 pub use decision::{Decision, RuleDecision};
@@ -69,6 +71,8 @@ struct Inner<S> {
     horizon: Span,
     /// How long receipts can be used, and their returns are remembered.
     receipt_life: Span,
+    /// Receives the names of accounts, if there is a ledger.
+    account_names: Option<AccountNames>,
     /// Reloads the rules file for as long as the engine exists.
     _watcher: Option<RulesWatcher>,
 }
@@ -174,6 +178,7 @@ impl<'q, S: Store> CheckInProgress<'q, S> {
             Intent::Reserve { hold } => plan.reserve(hold),
         }
         self.engine.store.place_subjects(plan);
+        self.engine.note_names(&active.rules, &self.request, plan);
         if let (Some(id), Intent::Charge | Intent::Reserve { .. }) = (self.request.id, self.intent) {
             let id = self.engine.hashers.current().subject([("request", id)]);
             plan.set_request_id(id, self.engine.horizon, active.text_hash);

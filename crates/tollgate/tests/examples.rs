@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Examples and what they must print.
-const EXAMPLES: [(&str, &[&str]); 4] = [
+const EXAMPLES: [(&str, &[&str]); 5] = [
     (
         "axum",
         &[
@@ -27,6 +27,7 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
             "search: ok",
         ],
     ),
+    ("billing", &["job-2: admitted", "job-3: refused", "job-1: admitted", "acme: 900 used, 100 left"]),
     ("worker", &["worker 3 sends", "ms away: not sent"]),
     (
         "llm_budget",

@@ -120,8 +120,9 @@ fn a_decision_takes_as_many_instructions_as_recorded() {
     if let Ok(path) = env::var(FIGURE) {
         return run_path(&path);
     }
-    let count =
-        |path: &Path| common::callgrind::instructions(TEST, "measured_path", (FIGURE, path.name)) / DECISIONS;
+    let count = |path: &Path| {
+        tollgate_testkit::callgrind::instructions(TEST, "measured_path", (FIGURE, path.name)) / DECISIONS
+    };
     let found: Vec<(&str, u64)> = PATHS.iter().map(|path| (path.name, count(path))).collect();
     found.iter().for_each(|(name, count)| println!("{name}: {count}"));
     if common::blessing::is_blessing() {

@@ -122,6 +122,7 @@ fn rule(number: usize, conditions: Vec<Condition>) -> Rule {
         slices: None,
         shards: None,
         ledger: None,
+        ledger_name: None,
         on_failure: FailurePolicy::default(),
         layers: Layers::default(),
         mode: Mode::Enforce,
@@ -157,7 +158,7 @@ fn run_figure(figure: &str) {
 /// The instructions that one request takes.
 fn instructions(style: &Style, rules: usize) -> u64 {
     let figure = format!("{rules} {}", style.name);
-    common::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
+    tollgate_testkit::callgrind::instructions(TEST, "measured_matching", (FIGURE, &figure)) / REQUESTS as u64
 }
 
 #[test]

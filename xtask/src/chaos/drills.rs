@@ -1,5 +1,6 @@
 //! The drills: faults on one store of the library, or on one server, with bounds on time and repeated rounds.
 
+mod control;
 mod server;
 
 use super::Options;
@@ -65,6 +66,21 @@ pub(super) const DRILLS: &[Drill] = &[
         name: "pipeline",
         about: "A long pipeline runs on the thread of another connection.",
         run: server::pipelines,
+    },
+    Drill {
+        name: "changes",
+        about: "200 live changes on three servers, a database that crashes, and 10,000 calls against a model.",
+        run: control::changes,
+    },
+    Drill {
+        name: "upgrade",
+        about: "Two builds side by side on one Redis and one PostgreSQL; --previous names the earlier one.",
+        run: control::upgrades,
+    },
+    Drill {
+        name: "doctor",
+        about: "`tollgate doctor` scans a million keys beside checks.",
+        run: server::key_scans,
     },
 ];
 

@@ -53,6 +53,11 @@ impl Meter {
         self.expiry
     }
 
+    /// Returns the meter with corrections and grants. Its limit may be 0.
+    pub(crate) fn with_extra(&self, extra: i64) -> Meter {
+        Meter { limit: self.limit.saturating_add_signed(extra).min(EXACT_MAX), ..*self }
+    }
+
     fn current(&self, state: Option<&MeterState>, now: Time) -> MeterState {
         let touched = state.map_or(now, |state| now.max(state.touched));
         let live = state.filter(|state| touched < state.touched.plus(self.expiry));

@@ -99,6 +99,20 @@ impl Quota {
         self.period
     }
 
+    /// Returns the quota with corrections and grants of the period. Its allowance may be 0.
+    pub(crate) fn with_extra(&self, extra: i64) -> Quota {
+        let allowance = self.allowance.saturating_add_signed(extra).min(EXACT_MAX - self.grace);
+        Quota { allowance, ..*self }
+    }
+
+    /// Returns the end of a rolling period that begins now; of calendar periods, that of the one at `now`.
+    pub(crate) fn end_of_period(&self, now: Time) -> Time {
+        match self.period {
+            QuotaPeriod::Rolling(length) => now.plus(length),
+            QuotaPeriod::Calendar(periods) => periods.containing(now).map_or(now, |(_, end)| end),
+        }
+    }
+
     fn ceiling(&self) -> u64 {
         self.allowance + self.grace
     }

@@ -116,14 +116,17 @@ impl SlidingWindow {
     /// Returns the same limit in a tick in which a bucket holds `times` the limit, so that records have room.
     pub fn with_room(self, times: u64) -> Result<SlidingWindow, LimitError> {
         let room = self.limit.saturating_mul(times);
-        let coarser = SlidingWindow { tick: Tick::Milli, ..self };
         if room <= self.count_max() {
             return Ok(self);
         }
-        if self.bucket.us().is_multiple_of(Tick::Milli.us()) && room <= coarser.count_max() {
+        // Only a bucket of whole milliseconds can be counted in them.
+        let coarser = SlidingWindow { tick: Tick::Milli, ..self };
+        let is_whole = self.bucket.us().is_multiple_of(Tick::Milli.us());
+        if is_whole && room <= coarser.count_max() {
             return Ok(coarser);
         }
-        let max = self.count_max().max(coarser.count_max()) / times;
+        let widest = if is_whole { coarser } else { self };
+        let max = widest.count_max() / times;
         Err(LimitError::TooLarge { what: "limit", found: self.limit, max })
     }
 

@@ -85,6 +85,19 @@ mod tests {
         let fits = Limit::Bucket(Bucket::tokens(7, Span::from_secs(30 * 86_400), max).unwrap());
         assert!(fits.with_room_for_records().is_ok(), "{error}");
     }
+
+    /// A bucket that is shorter than a millisecond has no coarser tick.
+    #[test]
+    fn a_short_bucket_without_room_is_an_error_with_the_largest_limit() {
+        let buckets_of_half_a_ms = |limit| {
+            let window = SlidingWindow::new(limit, Span::from_ms(1), 2, Counting::Interpolated).unwrap();
+            Limit::SlidingWindow(window).with_room_for_records()
+        };
+        let error = buckets_of_half_a_ms(1 << 42).unwrap_err();
+        let LimitError::TooLarge { max, .. } = error else { panic!("{error}") };
+        assert!(buckets_of_half_a_ms(max).is_ok() && buckets_of_half_a_ms(max + 1).is_err(), "{error}");
+    }
+
     /// Two full buckets do not fit into one running total. The older one is cut.
     #[test]
     fn a_ring_keeps_the_newest_of_counts_that_are_too_many() {

@@ -207,6 +207,9 @@ pub enum Decline {
     /// The sum would exceed the largest exact integer.
     #[error("the counter would exceed 2^53 - 1")]
     Overflow,
+    /// The rule is recorded, and the store has no state of the subject that it can trust: it must be restored first.
+    #[error("the state of a recorded rule is not verified: it must be restored from the ledger")]
+    Unverified,
 }
 
 impl Answer {

@@ -3,10 +3,11 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::machine::{Step, Write};
-use crate::plan::answer::{Answer, Verdict};
+use crate::plan::answer::{Answer, Decline, Verdict};
 use crate::plan::hold::HoldLookup;
 use crate::plan::operation::{Mark, Operation};
 use crate::plan::{INLINE, Item, Outcome, Plan};
+use crate::stamped::{self, NODE_UNKNOWN, Revision, StampedStep};
 use crate::state::{Change, State};
 use crate::time::{Span, Time};
 
@@ -35,26 +36,48 @@ pub fn evaluate_holds<'s>(
     state_of: impl Fn(usize) -> Option<&'s State>,
     hold_of: impl Fn(usize) -> HoldLookup<'s>,
 ) -> Evaluation {
+    evaluate_stamped(plan, now, NODE_UNKNOWN, state_of, hold_of)
+}
+
+/// Like [`evaluate_holds`], on the node of this number, which stamps the state of recorded rules.
+///
+/// If the state of any item is not verified, nothing of the Plan is written, whether the item blocks or not.
+pub fn evaluate_stamped<'s>(
+    plan: &Plan<'_>,
+    now: Time,
+    node: u64,
+    state_of: impl Fn(usize) -> Option<&'s State>,
+    hold_of: impl Fn(usize) -> HoldLookup<'s>,
+) -> Evaluation {
     let mut answers = SmallVec::<[Answer; INLINE]>::new();
     let mut writes = SmallVec::<[(usize, Write<Change>); INLINE]>::new();
-    let mut blocked = false;
+    let (mut blocked, mut revisions) = (false, Vec::new());
     for (index, item) in plan.items().iter().enumerate() {
-        let Step { answer, write } =
-            item.limit.decide_hold(state_of(index), hold_of(index), now, &item.operation);
+        let (state, hold) = (state_of(index), hold_of(index));
+        let Step { answer, write } = if item.is_stamped() {
+            let StampedStep { step, revision } =
+                stamped::decide(&item.limit, node, state, hold, now, &item.operation);
+            revisions.resize(index, Revision::default());
+            revisions.push(revision);
+            step
+        } else {
+            item.limit.decide_hold(state, hold, now, &item.operation)
+        };
         blocked |= item.asks_for_admission() && item.blocking && !answer.is_admitted();
+        blocked |= answer.verdict == Verdict::Declined(Decline::Unverified);
         answers.push(answer);
         writes.extend(write.map(|write| (index, write)));
     }
     if blocked {
         for (index, item) in plan.items().iter().enumerate() {
-            uncharge(&mut answers[index], item, state_of(index), now);
+            uncharge(&mut answers[index], item, node, state_of(index), now);
         }
     }
     writes.retain(|(index, _)| {
         let refused = answers[*index].is_refused();
         if refused { plan.items()[*index].blocking } else { !blocked }
     });
-    Evaluation { outcome: Outcome { now, answers, replayed: false }, writes }
+    Evaluation { outcome: Outcome { now, answers, replayed: false, revisions }, writes }
 }
 
 /// Whether a store writes the change of a Plan's only item. The exception is a non-blocking penalty that refuses.
@@ -63,9 +86,14 @@ pub const fn single_item_writes(item: &Item<'_>, answer: &Answer) -> bool {
 }
 
 /// Replaces an admission by one that charged nothing: the item alone would have been admitted.
-fn uncharge(answer: &mut Answer, item: &Item<'_>, state: Option<&State>, now: Time) {
+fn uncharge(answer: &mut Answer, item: &Item<'_>, node: u64, state: Option<&State>, now: Time) {
     if answer.is_admitted() {
-        let status = item.limit.decide(state, now, &Operation::Peek { cost: 0 }).answer;
+        let peek = Operation::Peek { cost: 0 };
+        let status = if item.is_stamped() {
+            stamped::decide(&item.limit, node, state, HoldLookup::None, now, &peek).step.answer
+        } else {
+            item.limit.decide(state, now, &peek).answer
+        };
         *answer = Answer { verdict: Verdict::Admitted { delay: Span::ZERO }, mark: Mark::None, ..status };
     }
 }

@@ -59,7 +59,7 @@ pub fn answer_by_policies(
         },
         kind => same_for_all(item, kind, now),
     });
-    Outcome { now, answers: answers.collect(), replayed: false }
+    Outcome { now, answers: answers.collect(), replayed: false, revisions: Vec::new() }
 }
 
 /// The answer of a policy that does not count. It has no numbers.

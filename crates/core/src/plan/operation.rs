@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::limit::Limit;
+use crate::stamped::{Adjust, Extra, Restore};
 use crate::time::{Span, Time};
 
 /// One operation on one limit's state.
@@ -115,6 +116,12 @@ pub enum Operation {
         /// How long a store remembers the reset. Until then it declines receipts of earlier charges.
         receipt_life: Span,
     },
+    /// Write what the ledger knows of a recorded account, if the store has no current state of it.
+    Restore(Restore),
+    /// Take over corrections and grants of a recorded account, if their number is higher.
+    Extra(Extra),
+    /// Correct the count of a recorded account, if it is in the same epoch and was not adjusted since.
+    Adjust(Adjust),
 }
 
 impl Operation {
@@ -148,7 +155,10 @@ impl Operation {
             | Operation::Credit { .. }
             | Operation::Refund { .. }
             | Operation::Report { .. }
-            | Operation::Reset { .. } => None,
+            | Operation::Reset { .. }
+            | Operation::Restore(_)
+            | Operation::Extra(_)
+            | Operation::Adjust(_) => None,
         }
     }
 

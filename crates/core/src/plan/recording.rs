@@ -1,6 +1,6 @@
 //! How the ledger records what a rule admits.
 
-/// How the ledger records the charges of an item. Stores do not read it.
+/// How the ledger records the charges of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Recording {
     /// Whether events of one second are folded into one row.
@@ -9,6 +9,8 @@ pub struct Recording {
     pub wait: bool,
     /// Whether the failure policy answers while the database does not. Otherwise the journal queues.
     pub refuse_when_down: bool,
+    /// Whether the store keeps the state under a [stamp](crate::stamped). The store in front of the ledger sets it.
+    pub stamped: bool,
 }
 
 impl Recording {
@@ -36,6 +38,6 @@ impl Recording {
             return None;
         }
         let (wait, totals) = (flags & Recording::WAIT != 0, flags & Recording::TOTALS != 0);
-        Some(Recording { totals, wait, refuse_when_down: false })
+        Some(Recording { totals, wait, refuse_when_down: false, stamped: false })
     }
 }

@@ -131,6 +131,10 @@ fn write_content(hasher: &mut SipHasher24, operation: &Operation) {
         Operation::LeaveAtMost { remaining } => (14, remaining, 0),
         Operation::Usage => (15, 0, 0),
         Operation::RecordIn { cost, start } => (16, cost, start.us().into()),
+        // The following never have a request id.
+        Operation::Restore(_) => (17, 0, 0),
+        Operation::Extra(_) => (18, 0, 0),
+        Operation::Adjust(_) => (19, 0, 0),
     };
     hasher.write_u8(kind);
     hasher.write_u64(amount);

@@ -196,7 +196,9 @@ impl RuleSet {
     pub fn only(&self, id: &str) -> Option<RuleSet> {
         let (at, rule) = self.find(id)?;
         let placement = self.placement.clone();
-        let mut set = RuleSet::new(vec![rule.clone()], Vec::new(), Vec::new(), Vec::new(), placement).ok()?;
+        let set = RuleSet::new(vec![rule.clone()], Vec::new(), Vec::new(), Vec::new(), placement).ok()?;
+        // Without normal forms, other subjects would be found.
+        let mut set = set.with_preparation(self.preparation().clone());
         set.compiled[0].overrides.clone_from(&self.compiled[at].overrides);
         set.derive();
         Some(set)

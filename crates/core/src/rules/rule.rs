@@ -46,6 +46,8 @@ pub struct Rule {
     pub shards: Option<Shards>,
     /// How the ledger records what the rule admits. `None` if it does not.
     pub ledger: Option<Recording>,
+    /// The attribute whose value names the account in the ledger. `None` if the ledger keeps hashes only.
+    pub ledger_name: Option<String>,
     /// What to answer if the store cannot decide.
     pub on_failure: FailurePolicy,
     /// Which layers may answer before a remote store is asked.

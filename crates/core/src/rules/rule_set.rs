@@ -41,6 +41,7 @@ pub struct RuleSet {
     takes_leases: bool,
     has_postpaid: bool,
     has_shards: bool,
+    has_names: bool,
     time_independent: bool,
     index: Index,
 }
@@ -148,6 +149,7 @@ impl RuleSet {
         let index = Index::new(rules.iter().map(|rule| rule.conditions.as_slice()));
         let has_postpaid = rules.iter().any(|rule| rule.postpaid);
         let has_shards = rules.iter().any(|rule| rule.shards.is_some());
+        let has_names = rules.iter().any(|rule| rule.ledger_name.is_some());
         let partition = &placement.partition;
         let compile = |(rule, overrides): (&Rule, Vec<Override>)| Compiled {
             overrides,
@@ -171,6 +173,7 @@ impl RuleSet {
             takes_leases: false,
             has_postpaid,
             has_shards,
+            has_names,
             time_independent: false,
             index,
         };
@@ -296,6 +299,12 @@ impl RuleSet {
     #[inline]
     pub const fn has_postpaid(&self) -> bool {
         self.has_postpaid
+    }
+
+    /// Whether some rule names its accounts in the ledger.
+    #[inline]
+    pub const fn has_names(&self) -> bool {
+        self.has_names
     }
 
     /// Whether some rule is sharded, so that a request needs a seed.

@@ -7,16 +7,18 @@ use tollgate_core::request::client_address::{
     Cidr, Prefixes, ProxyHeader, StopReason, TrustedProxies, client_address,
 };
 use tollgate_core::request::path::{PathCase, assert_readings_hold};
+use tollgate_core::{Operation, Receipt, State, Time, Verdict};
 
 /// Panics if the property does not hold for these bytes.
 type Property = fn(&[u8]);
 
 /// What can be fed with bytes, by the name of its fuzz target and of the folder of its corpus.
-pub const PROPERTIES: [(&str, Property); 5] = [
+pub const PROPERTIES: [(&str, Property); 6] = [
     ("cidr", cidr),
     ("forwarded", forwarded),
     ("key", key),
     ("path", path),
+    ("receipt", receipt),
     ("x_forwarded_for", x_forwarded_for),
 ];
 
@@ -57,6 +59,26 @@ pub fn key(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(stored) = text.parse::<StoredKey>() {
         assert_eq!(stored.key().to_string(), text, "a key has one text");
+    }
+}
+
+/// The bytes are a receipt. It round-trips, and at no time gives back more than it says.
+pub fn receipt(bytes: &[u8]) {
+    let Ok(receipt) = Receipt::decode(bytes) else { return };
+    assert_eq!(Receipt::decode(&receipt.encode()).as_ref(), Ok(&receipt), "one receipt, one encoding");
+    let mut state = None;
+    let charge = Operation::charge(receipt.cost.min(receipt.limit.capacity()));
+    if let Some(write) = receipt.limit.decide(None, receipt.charged_at, &charge).write {
+        State::commit(&mut state, write.change);
+    }
+    for amount in [0, 1, receipt.cost, u64::MAX] {
+        let undo = receipt.undo(amount);
+        for now in [Time::ZERO, receipt.charged_at, Time::MAX] {
+            let answer = receipt.limit.decide(state.as_ref(), now, &undo).answer;
+            if let (Operation::Refund { .. }, Verdict::Done { amount: given }) = (undo, answer.verdict) {
+                assert!(given <= amount.min(receipt.cost), "{undo:?}: {answer:?}");
+            }
+        }
     }
 }
 

@@ -4,6 +4,9 @@ use crate::ledger::{Account, Change, Detail, Event, Id, Record, Request, Subject
 
 /// Version of the format. A frame of another version cannot be read.
 const VERSION: u8 = 1;
+/// Bits of the second byte.
+const TOTALS: u8 = 1;
+const NAMED: u8 = 2;
 
 /// The bytes are not a record of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -12,9 +15,10 @@ pub struct DecodeError;
 
 /// Appends the record with its sequence number.
 pub(crate) fn encode(out: &mut Vec<u8>, seq: i64, record: &Record) {
-    let Record { account, ends_us, allowance, at_us, rev, detail, request, event } = record;
+    let Record { account, ends_us, allowance, at_us, rev, detail, request, name, event } = record;
     out.push(VERSION);
-    out.push(u8::from(*detail == Detail::Totals));
+    let (totals, named) = (u8::from(*detail == Detail::Totals) * TOTALS, u8::from(name.is_some()) * NAMED);
+    out.push(totals | named);
     for number in [seq, account.period_us, *ends_us, *allowance, *at_us, *rev] {
         out.extend(number.to_le_bytes());
     }
@@ -25,6 +29,9 @@ pub(crate) fn encode(out: &mut Vec<u8>, seq: i64, record: &Record) {
         out.extend(id.0);
         out.extend(nonce.0);
         out.extend(content.to_le_bytes());
+    }
+    if let Some(name) = name {
+        text(out, name);
     }
     let (code, id, numbers): (u8, Option<Id>, &[i64]) = match event {
         Event::Use { cost } => (0, None, &[*cost]),
@@ -64,7 +71,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(i64, Record), DecodeError> {
     if bytes.byte()? != VERSION {
         return Err(DecodeError);
     }
-    let detail = if bytes.flag()? { Detail::Totals } else { Detail::Entries };
+    let bits = bytes.byte()?;
+    if bits & !(TOTALS | NAMED) != 0 {
+        return Err(DecodeError);
+    }
+    let detail = if bits & TOTALS != 0 { Detail::Totals } else { Detail::Entries };
     let seq = bytes.int()?;
     let period_us = bytes.int()?;
     let (ends_us, allowance) = (bytes.int()?, bytes.int()?);
@@ -75,10 +86,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(i64, Record), DecodeError> {
         true => Some(Request { id: bytes.id()?, nonce: bytes.id()?, content: bytes.int()? }),
         false => None,
     };
+    let name = if bits & NAMED != 0 { Some(bytes.text()?.into()) } else { None };
     let event = event(&mut bytes)?;
     let account = Account { subject, period_us };
     match bytes.0 {
-        [] => Ok((seq, Record { account, ends_us, allowance, at_us, rev, detail, request, event })),
+        [] => Ok((seq, Record { account, ends_us, allowance, at_us, rev, detail, request, name, event })),
         _ => Err(DecodeError),
     }
 }
@@ -187,6 +199,7 @@ mod tests {
                 rev: i64::MIN,
                 detail: if number % 2 == 0 { Detail::Entries } else { Detail::Totals },
                 request: (number % 3 == 0).then_some(request),
+                name: (number % 4 == 0).then(|| "Acme é".into()),
                 event,
             };
             let mut bytes = Vec::new();

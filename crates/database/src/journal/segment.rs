@@ -125,6 +125,16 @@ pub(super) fn read(path: &Path, offset: u64, max: usize) -> io::Result<Vec<Frame
     }
 }
 
+/// Returns the first sequence number of a segment. `None` while its header is being written.
+pub(super) fn first_seq(path: &Path) -> io::Result<Option<i64>> {
+    let mut header = Vec::new();
+    File::open(path)?.take(HEADER_LEN).read_to_end(&mut header)?;
+    let Some(header) = header.get(..HEADER_LEN as usize).filter(|header| header.starts_with(MAGIC)) else {
+        return Ok(None);
+    };
+    Ok(Some(i64::from_le_bytes(header[24..32].try_into().map_err(io::Error::other)?)))
+}
+
 /// What a segment holds after a crash.
 pub(super) struct Contents {
     pub(super) first_seq: i64,

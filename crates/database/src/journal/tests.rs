@@ -19,6 +19,7 @@ fn record(cost: i64) -> Record {
         rev: 0,
         detail: Detail::Entries,
         request: None,
+        name: None,
         event: Event::Use { cost },
     }
 }
@@ -154,4 +155,27 @@ fn records_that_are_missing_before_the_first_segment_are_an_error() {
     std::fs::remove_file(&segments(&folder)[0]).expect("it removes");
     let error = journal.reader().next(9).expect_err("record 1 is gone");
     assert!(matches!(error, JournalError::CursorTooOld { cursor: 0 }), "{error}");
+}
+
+#[test]
+fn posted_segments_are_kept_as_long_as_asked_and_no_longer() {
+    let folder = TempDir::new().expect("a folder");
+    let held = JournalFolder::open(folder.path()).expect("it opens");
+    drop(held.begin(Id([4; 16])).expect("an earlier incarnation"));
+    let journal = Journal::begin(folder.path(), WRITER, 1).expect("it begins");
+    for cost in 1..=4 {
+        journal.append(&[record(cost)]).expect("it appends");
+    }
+    let whole = segments(&folder);
+    assert!(whole.len() >= 5, "each record begins a segment: {whole:?}");
+    held.prune(WRITER, 4, Duration::from_secs(3600)).expect("it prunes");
+    assert_eq!(segments(&folder), whole, "nothing is old enough");
+    held.prune(WRITER, 2, Duration::ZERO).expect("it prunes");
+    let mut reader = journal.reader();
+    reader.seek(2);
+    let left: Vec<i64> = reader.next(9).expect("it reads").into_iter().map(|frame| frame.seq).collect();
+    assert_eq!(left.first(), Some(&3), "what is not posted stays");
+    assert!(segments(&folder).len() < whole.len());
+    held.prune(WRITER, 4, Duration::ZERO).expect("it prunes");
+    assert_eq!(segments(&folder), whole[whole.len() - 1..], "the segment that is appended to stays");
 }

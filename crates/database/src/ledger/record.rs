@@ -65,6 +65,8 @@ pub struct Record {
     pub detail: Detail,
     /// The request id under which the event was answered.
     pub request: Option<Request>,
+    /// The name of the account, if it is new to this server.
+    pub name: Option<Arc<str>>,
     /// What happened.
     pub event: Event,
 }

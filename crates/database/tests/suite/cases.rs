@@ -118,6 +118,14 @@ pub(crate) async fn changes_are_numbered_upwards_and_leave_posted_alone<F: Fresh
     let balance = database.balances(vec![account(0)]).await.expect("it reads").remove(&account(0));
     let balance = balance.expect("it has a balance");
     assert_eq!((balance.granted(), balance.posted, balance.available()), (130, 30, 100));
+    // Each change is in the audit trail, in its own transaction.
+    let rows = database.audit_page(0, 10).await.expect("it reads");
+    let found: Vec<(&str, &str, &str)> =
+        rows.iter().map(|row| (&*row.event.action, &*row.event.actor, &*row.event.reason)).collect();
+    let of = |action: &'static str| (action, "ada", "goodwill");
+    assert_eq!(found, [of("ledger.grant"), of("ledger.correct"), of("ledger.correct")]);
+    assert!(rows[0].event.detail.contains("\"units\":50"), "{:?}", rows[0]);
+    database.verify_audit(None).await.expect("it reads").expect("the trail is intact");
 }
 
 /// The number is the one of the own change, also when many change the same account at once.

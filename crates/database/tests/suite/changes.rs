@@ -106,6 +106,35 @@ pub(crate) async fn each_change_has_one_row_that_says_what_differs<F: Fresh>(fre
     assert_eq!(database.audit_page(1, 1).await.expect("it reads"), rows[1..2]);
 }
 
+/// A change for two hours ends later when its call is repeated, and is still the same one for a while.
+pub(crate) async fn a_repeated_call_for_a_length_of_time_is_made_once<F: Fresh>(fresh: &mut F) {
+    let database = opened(&fresh.url()).await;
+    let (second, hour) = (1_000_000, 3_600_000_000);
+    let made = |after_us: i64, length_us: i64| {
+        let (created_us, until_us) = (NOW_US + after_us, Some(NOW_US + after_us + length_us));
+        Edit::Add(LiveChange { created_us, changed_us: created_us, until_us, ..change("o-1", "one") })
+    };
+    let first = write(&database, made(0, hour)).await.expect("it writes");
+    for (after_us, length_us, is_repetition) in [
+        (5 * second, hour, true),
+        (5 * second, hour + 1_000, true),
+        (599 * second, hour, true),
+        (601 * second, hour, false),
+        (5 * second, 2 * hour, false),
+        (-second, hour, false),
+    ] {
+        let again = write(&database, made(after_us, length_us)).await;
+        match is_repetition {
+            true => assert_eq!(again.expect("a repetition"), first),
+            false => {
+                assert!(matches!(again, Err(Error::ChangeExists(_))), "{after_us} {length_us}: {again:?}")
+            }
+        }
+    }
+    let (_, changes) = database.live_changes().await.expect("it reads");
+    assert_eq!(changes[0].until_us, Some(NOW_US + hour), "the first call counts");
+}
+
 /// A change whose row cannot be written is not made.
 pub(crate) async fn a_change_without_its_row_is_not_made<F: Fresh>(fresh: &mut F) {
     let url = fresh.url();

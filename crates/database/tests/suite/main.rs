@@ -2,6 +2,7 @@
 
 mod cases;
 mod changes;
+mod retention;
 mod rules;
 mod story;
 mod writer;
@@ -76,6 +77,10 @@ async fn suite<F: Fresh>(fresh: &mut F) {
     writer::a_record_is_committed_when_its_wait_ends(fresh).await;
     writer::a_database_that_was_set_back_gets_the_journal_again(fresh).await;
     writer::reservations_expire_in_the_database(fresh).await;
+    retention::what_is_dropped_leaves_balances_and_a_chain_that_can_be_verified(fresh).await;
+    retention::entries_that_contradict_their_blocks_are_not_dropped(fresh).await;
+    retention::a_tail_that_was_cut_off_is_found(fresh).await;
+    retention::names_are_shown_with_their_accounts_and_the_newest_one_wins(fresh).await;
     cases::concurrent_writers_lose_nothing(fresh).await;
 }
 
@@ -91,6 +96,7 @@ async fn postgres_passes_the_ledger_suite() {
 
 async fn control_suite<F: Fresh>(fresh: &mut F) {
     changes::each_change_has_one_row_that_says_what_differs(fresh).await;
+    changes::a_repeated_call_for_a_length_of_time_is_made_once(fresh).await;
     changes::a_change_without_its_row_is_not_made(fresh).await;
     changes::of_writers_with_the_same_version_one_wins(fresh).await;
     changes::ended_changes_are_dropped_after_a_week(fresh).await;

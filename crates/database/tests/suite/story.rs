@@ -89,6 +89,7 @@ pub(crate) fn record(account: Account, event: Event) -> Record {
         rev: 1,
         detail: Detail::Entries,
         request: None,
+        name: None,
         event,
     }
 }

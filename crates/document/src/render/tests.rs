@@ -178,7 +178,7 @@ fn json_has_every_field() {
             "file": "rules.yaml", "line": 3, "column": 27, "end": { "line": 3, "column": 29 }, "severity": "error",
             "code": "duplicate-key", "message": "duplicate key \"id\"", "label": "repeated here",
             "help": null,
-            "related": [{ "line": 3, "column": 7, "end": { "line": 3, "column": 9 }, "label": "first here" }],
+            "related": [{ "file": "rules.yaml", "line": 3, "column": 7, "end": { "line": 3, "column": 9 }, "label": "first here" }],
         },
     ]);
     assert_eq!(problems(&source).to_json(&source), expected);

@@ -112,6 +112,11 @@ impl Access {
         found
     }
 
+    /// All tokens, in the order of the configuration.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Token> {
+        self.tokens.iter().map(|token| &**token)
+    }
+
     /// Names and scopes of all tokens.
     pub(crate) fn names(&self) -> Vec<String> {
         self.tokens.iter().map(|token| format!("{} ({})", token.name, token.scopes)).collect()

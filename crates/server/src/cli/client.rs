@@ -16,9 +16,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 
 use crate::failure::Failure;
-#[allow(unused_imports, reason = "for commands that change something")]
-pub(crate) use args::DryRun;
-pub(crate) use args::{ClientArgs, Format};
+pub(crate) use args::{ClientArgs, DryRun, Format};
 pub(crate) use call::{Answer, Call};
 pub(crate) use server_url::ServerUrl;
 
@@ -91,7 +89,7 @@ impl Client {
             Ok(answered) => answered.map_err(|error| errors::unanswered(server, &error))?,
             Err(_) => return Err(errors::late(server, self.timeout)),
         };
-        if answered.status.is_success() || call.is_refusal(&answered) {
+        if answered.status.is_success() || call.accepts(&answered) {
             Ok(answered)
         } else {
             Err(errors::of_status(server, call, &answered, self.token.is_some()))

@@ -13,13 +13,14 @@ use crate::cli::hash_key::HashKeyArgs;
 use crate::cli::terminal;
 use crate::failure::Failure;
 use crate::files;
+use crate::serve::{STARTER, STARTER_NAME};
 use crate::text::escape_control;
 
 // Not a doc comment: clap would use it as the help of every command with these arguments.
 // Arguments of commands that apply rules to a request.
 #[derive(clap::Args)]
 pub(crate) struct RequestArgs {
-    /// Rules file; `-` is standard input
+    /// Rules file, or folder of rules files; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Cost of the request, for rules without a `cost`: 1 if omitted, and 0 under postpaid rules
@@ -92,11 +93,25 @@ impl RequestArgs {
     }
 }
 
+/// Loads the rules of a server: those of its file, or the starter rules.
+pub(crate) fn load_source_and_rules(
+    path: Option<&Path>,
+    consequence: &str,
+) -> Result<(Source, RuleSet), Failure> {
+    match path {
+        Some(path) => load_rules(path, consequence),
+        None => load_source(Source::new(STARTER_NAME, STARTER.as_bytes()), consequence),
+    }
+}
+
 /// Loads a rules file and returns its text and its rules.
 ///
 /// If the file is invalid, prints its problems and returns an error that ends with `consequence`.
 pub(crate) fn load_rules(path: &Path, consequence: &str) -> Result<(Source, RuleSet), Failure> {
-    let source = files::read(path)?;
+    load_source(files::read_rules(path)?, consequence)
+}
+
+fn load_source(source: Source, consequence: &str) -> Result<(Source, RuleSet), Failure> {
     let mut problems = Problems::new();
     match load(&source, &mut problems) {
         Some(rules) => Ok((source, rules)),

@@ -18,7 +18,8 @@ use super::settings::{Kind, RENAMED, SETTINGS, Setting, flag_name, variable_name
 use super::{CONFIG_VARIABLE, shapes};
 
 /// Variables that client commands read. A server ignores them.
-const CLIENT_VARIABLES: [&str; 3] = ["TOLLGATE_SERVER", "TOLLGATE_TOKEN", "TOLLGATE_TOKEN_FILE"];
+const CLIENT_VARIABLES: [&str; 4] =
+    ["TOLLGATE_SERVER", "TOLLGATE_TOKEN", "TOLLGATE_TOKEN_FILE", "TOLLGATE_STORE_USER_PASSWORD"];
 
 /// Where a value comes from. A later variant overrides an earlier one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -36,7 +36,7 @@ pub(super) fn resolve(layers: &mut Layers, cores: usize) -> Config {
     let connections_max = size(layers, "connections_max");
     let http = address(layers, "http");
     let config = Config {
-        rules: file(layers, "rules"),
+        rules: path(layers, "rules", true),
         store: store(layers, hashers.is_some()),
         store_deadline: duration(layers, "store_deadline"),
         require_store: scalar(layers, "require_store") == "true",
@@ -144,11 +144,16 @@ fn scopes(layers: &mut Layers, name: &str) -> Scopes {
     scopes.without(Scopes::NAMED_ONLY)
 }
 
-/// Returns the path in a setting. Reports a problem if the file cannot be opened.
+/// Returns the path of the file in a setting. Reports a problem if the file cannot be opened.
 fn file(layers: &mut Layers, name: &str) -> Option<PathBuf> {
+    path(layers, name, false)
+}
+
+/// Returns the path in a setting. Reports a problem if the file cannot be opened, or is a folder and must not be one.
+fn path(layers: &mut Layers, name: &str, may_be_folder: bool) -> Option<PathBuf> {
     let path = layers.path(name)?;
     let opened = File::open(&path).and_then(|file| file.metadata()).and_then(|metadata| {
-        if metadata.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) }
+        if metadata.is_dir() && !may_be_folder { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) }
     });
     if let Err(error) = opened {
         let folder = match layers.origin(name) {
@@ -237,7 +242,9 @@ fn store(layers: &mut Layers, has_hash_key: bool) -> StoreConfig {
 fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
     let password = secret(layers, "database_password", "database_password_file");
     let Some(url) = layers.get("database").and_then(|value| value.node.scalar()).map(str::to_owned) else {
-        for name in ["database_password_file", "journal", "data_dir"] {
+        for name in
+            ["database_password_file", "journal", "keep_journal", "journal_max", "queue_max", "data_dir"]
+        {
             if layers.get(name).is_some() {
                 let message = format!("unused setting `{name}`: there is no database");
                 let help = "remove it, or set database: sqlite:PATH";
@@ -267,7 +274,14 @@ fn ledger(layers: &mut Layers, has_hash_key: bool) -> Option<LedgerConfig> {
                     path.into()
                 }
             };
-            Some(LedgerConfig { url, journal, changes })
+            Some(LedgerConfig {
+                url,
+                changes,
+                keep_journal: duration(layers, "keep_journal"),
+                journal_max: number(layers, "journal_max"),
+                queue_max: duration(layers, "queue_max"),
+                journal,
+            })
         }
         None => {
             let message = "missing setting `journal`: PostgreSQL has no default folder";

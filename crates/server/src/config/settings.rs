@@ -118,7 +118,7 @@ pub const SETTINGS: &[Setting] = &[
         "rules",
         Kind::File,
         "(the starter rules)",
-        "Rules file; `tollgate lint` finds its problems",
+        "Rules file, or folder of rules files; `tollgate lint` finds their problems",
     ),
     Setting {
         details: "One server: redis://USER@HOST:PORT/DATABASE. Sentinels: redis+sentinel://USER@HOST:PORT,HOST:PORT/NAME. \
@@ -216,6 +216,27 @@ pub const SETTINGS: &[Setting] = &[
         Kind::File,
         "(for SQLite: the path of its file and .journal)",
         "Folder in which this server keeps recorded charges until the database has them",
+    ),
+    setting(
+        STATE,
+        "keep_journal",
+        Kind::Duration(60_000, 90 * DAY_MS),
+        "24h",
+        "How long recorded charges stay in the journal after they were posted, for a database that is restored to an earlier time",
+    ),
+    setting(
+        STATE,
+        "journal_max",
+        Kind::Number(1 << 20, 1 << 50),
+        "1073741824",
+        "Bytes in the journal that are not posted; beyond them, rules with `ledger` are answered by `on_failure`",
+    ),
+    setting(
+        STATE,
+        "queue_max",
+        Kind::Duration(1_000, DAY_MS),
+        "15min",
+        "How long rules with `ledger` go on while the database does not answer; then `on_failure` answers",
     ),
     setting(
         STATE,

@@ -378,7 +378,7 @@ fn every_problem_of_a_file_is_reported_with_its_position_and_a_hint() {
         ("keys_max: many", "1:11", "bad-number", "a whole number"),
         ("keys_max: '5'", "1:11", "bad-number", "remove the quotes: 5"),
         ("rules: no/such.yaml", "1:8", "unreadable-file", "relative paths start in the folder of this file"),
-        ("rules: .", "1:8", "unreadable-file", "is a directory"),
+        ("hash_key_file: .", "1:16", "unreadable-file", "is a directory"),
         ("hash_key_file: short-key", "1:16", "bad-hash-key", "64 hexadecimal digits"),
         ("hash_key_id: 1", "1:14", "no-hash-key", "TOLLGATE_HASH_KEY"),
         ("{ hash_key_file: key, hash_key_id: 256 }", "1:36", "number-out-of-range", "from 0 to 255"),

@@ -6,11 +6,12 @@ const IDLE_MS = 30 * 60 * 1_000;
 /** A lost stream is opened again after this time. */
 const RETRY_MS = 2_000;
 
-/** A response that is not a success. `status` is 0 if there was none. */
+/** A response that is not a success. `status` is 0 if there was none; `code` is that of the problem document. */
 export class ApiError extends Error {
-  constructor(status, detail) {
+  constructor(status, detail, code = null) {
     super(detail);
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -45,10 +46,27 @@ export function get(path) {
   return request(path, { method: "GET" }).then((response) => response.json());
 }
 
+/** Returns the JSON of a path; `null` if the server answers one of these codes, or 404. */
+export async function getUnless(path, ...codes) {
+  try {
+    return await get(path);
+  } catch (error) {
+    if (error.status === 404 || codes.includes(error.code)) return null;
+    throw error;
+  }
+}
+
 /** Sends JSON and returns JSON. */
 export function post(path, body) {
+  return send("POST", path, body);
+}
+
+/** Sends JSON with a method, if need be for the version of a live change that was seen. Returns JSON. */
+export async function send(method, path, body, version = null) {
   const headers = { "content-type": "application/json" };
-  return request(path, { method: "POST", headers, body: JSON.stringify(body) }).then((response) => response.json());
+  if (version !== null) headers["if-match"] = `"${version}"`;
+  const response = await request(path, { method, headers, body: JSON.stringify(body) });
+  return response.json();
 }
 
 async function request(path, options) {
@@ -64,7 +82,7 @@ async function request(path, options) {
   }
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
-  throw new ApiError(response.status, problem.detail ?? `The server answered ${response.status}.`);
+  throw new ApiError(response.status, problem.detail ?? `The server answered ${response.status}.`, problem.code ?? null);
 }
 
 /**

@@ -14,7 +14,12 @@ export function svg(name, properties = {}, ...children) {
 
 /** Replaces all children of an element. */
 export function replace(parent, ...children) {
-  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined).map(node));
+  parent.replaceChildren(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined)
+      .map(node),
+  );
 }
 
 function fill(element, properties, children) {

@@ -1,9 +1,12 @@
 //! The text of limits and paths in the rules file. A rule set keeps their meaning, but not how they were written.
 
+use serde_json::Value as Json;
 use tollgate::core::rules::condition::PathPattern;
-use tollgate::core::rules::{Origin, RuleLimit};
+use tollgate::core::rules::{Origin, RuleLimit, RuleSet};
 use tollgate::rules::{load_limit, presets};
 use tollgate_document::{Node, Problems, Source, Value, parse};
+
+use super::document::document;
 
 /// The rules file, and the presets that it uses.
 pub(crate) struct RulesText {
@@ -31,11 +34,17 @@ impl RulesText {
 
     /// Returns the text of the limit of the rule or override at `origin`.
     pub(crate) fn limit(&self, limit: &RuleLimit, origin: &Origin) -> LimitText {
-        let file = self.files.iter().find(|(source, _)| source.name() == origin.file);
+        let file = self.files.iter().find(|(source, _)| source.has_file(&origin.file));
         file.and_then(|(source, root)| find_limit(source, root, limit, origin)).unwrap_or_else(|| {
             let name = limit.algorithm().map_or("deny", |algorithm| algorithm.name());
             LimitText { text: name.to_owned(), origin: origin.clone() }
         })
+    }
+
+    /// Returns all that the rules file says, without comments and without the values of secrets.
+    pub(crate) fn document(&self, rules: &RuleSet) -> Json {
+        let is_secret = |attribute: &str| rules.preparation().is_secret(attribute);
+        self.files.first().map_or(Json::Null, |(_, root)| document(root, &is_secret))
     }
 
     /// Returns the text of a path pattern.
@@ -47,8 +56,8 @@ impl RulesText {
 fn find_limit(source: &Source, root: &Node, limit: &RuleLimit, origin: &Origin) -> Option<LimitText> {
     let line = |node: &Node| u32::try_from(source.position(node.span.start).line).unwrap_or(u32::MAX);
     let lists = ["rules", "overrides"].into_iter().filter_map(|key| root.get(key)?.list());
-    let mut limits =
-        lists.flatten().filter(|item| line(item) == origin.line).filter_map(|item| item.get("limit"));
+    let is_there = |item: &&Node| line(item) == origin.line && source.name_at(item.span.start) == origin.file;
+    let mut limits = lists.flatten().filter(is_there).filter_map(|item| item.get("limit"));
     limits.find_map(|node| {
         let text = one_line(node)?;
         // One line may contain several limits.

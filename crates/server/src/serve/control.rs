@@ -23,7 +23,6 @@ use tollgate_database::{Database, DatabaseUrl};
 use super::observe::{Exposition, Kind};
 pub(crate) use audit::Audited;
 use audit::{PendingRows, Refusals};
-pub(crate) use cache::hex;
 pub(crate) use write::{Author, ControlError, WriteOutcome};
 
 /// Calls of one caller: a burst, and what is added each second.

@@ -23,7 +23,7 @@ use tollgate::store::redis::RedisStore;
 use super::gate::Backed;
 use super::observe::{Exposition, Kind};
 use crate::failure::{Failure, error_chain};
-use register::{FleetKey, Register, SCRIPT, Verdict};
+use register::{FleetKey, Member, Register, SCRIPT, Verdict};
 
 /// How often a server reads the register, and how much longer this is for each server in it.
 const EVERY: Duration = Duration::from_secs(1);
@@ -110,6 +110,15 @@ pub(crate) struct Others {
     pub(crate) is_outvoted: bool,
     /// Whether the last exchange failed, so that the rest may be out of date.
     pub(crate) unheard: bool,
+    /// All servers in the register, the one that joined first at the head.
+    pub(crate) servers: Vec<FleetServer>,
+}
+
+/// A server of the fleet, as the register describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FleetServer {
+    pub(crate) is_self: bool,
+    pub(crate) member: Member,
 }
 
 impl Others {
@@ -159,6 +168,22 @@ impl Others {
                 ),
             }
         }
+    }
+
+    /// The servers of the fleet, for operators.
+    pub(crate) fn servers_json(&self) -> Value {
+        let each = self.servers.iter().map(|FleetServer { is_self, member }| {
+            json!({
+                "id": member.number(),
+                "self": is_self,
+                "version": member.version(),
+                "rules": (member.rules != RULES_UNKNOWN).then_some(&member.rules),
+                "hash_keys": member.hash_keys.split(',').collect::<Value>(),
+                "joined_ms": member.joined_us / 1_000,
+                "announced_ms": member.announced_us / 1_000,
+            })
+        });
+        json!({ "unheard": self.unheard, "servers": each.collect::<Value>() })
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -390,8 +415,18 @@ impl Fleet {
             other_hash_key: register.other_hash_keys(&self.fingerprints, self.joined_us),
             is_outvoted,
             unheard: false,
+            servers: self.servers(members),
         };
         Ok((others, members.len()))
+    }
+
+    fn servers(&self, members: &[Member]) -> Vec<FleetServer> {
+        let of = |member: &Member| FleetServer { is_self: member.id == self.id, member: member.clone() };
+        let mut servers: Vec<FleetServer> = members.iter().map(of).collect();
+        servers.sort_by(|one, other| {
+            (one.member.joined_us, &one.member.id).cmp(&(other.member.joined_us, &other.member.id))
+        });
+        servers
     }
 
     /// Writes the line of this server if it is old, and the hash key of the fleet if `with_hash_key`.

@@ -18,7 +18,6 @@ use tollgate::ledger::{Ledger, Recorded};
 use tollgate::limiter::{CheckError, Explanation};
 use tollgate::store::redis::RedisStore;
 use tollgate::{Decision, MemoryStore};
-use tollgate_database::WriterStatus;
 
 use self::layers::Layers;
 use super::control::Control;
@@ -166,6 +165,7 @@ macro_rules! either {
 mod follow_up;
 mod late_usage;
 mod layers;
+mod ledger_metrics;
 
 impl Gate {
     pub(crate) fn new(
@@ -407,7 +407,7 @@ impl Gate {
         self.inner.recorder.write(page);
         self.store_status().write(page);
         if let Some(ledger) = &self.inner.ledger {
-            write_ledger(page, &ledger.status());
+            ledger_metrics::write(page, &ledger.status(), &ledger.follow_status());
         }
         if let Backed::Redis(limiter) = &self.inner.limiter {
             self.inner.late_usage.write(page);
@@ -528,45 +528,4 @@ fn write_posts(page: &mut Exposition, counts: &PostCounts) {
     family.sample(&[("outcome", "lost")], lost_units);
     let help = "Sums of units that quotas and meters admitted without the store, and that wait for it.";
     page.single("rate_limit_local_sums_waiting", Kind::Gauge, help, waiting);
-}
-
-fn write_ledger(page: &mut Exposition, status: &WriterStatus) {
-    let WriterStatus { entries, unposted, unposted_bytes, silent_for, recovered: _, failures, unrecorded } =
-        *status;
-    let counters = [
-        (
-            "rate_limit_ledger_entries_total",
-            "Events that were appended to the journal of the ledger.",
-            entries,
-        ),
-        (
-            "rate_limit_ledger_failures_total",
-            "Failed attempts to post the journal to the database.",
-            failures,
-        ),
-        (
-            "rate_limit_ledger_unrecorded_total",
-            "Events of recorded rules that the ledger did not get: the journal failed, or the answer was not awaited.",
-            unrecorded,
-        ),
-    ];
-    for (name, help, value) in counters {
-        page.single(name, Kind::Counter, help, value);
-    }
-    let gauges = [
-        (
-            "rate_limit_ledger_unposted",
-            "Events in the journal that the database does not have yet.",
-            unposted,
-        ),
-        ("rate_limit_ledger_unposted_bytes", "Size of these events, about.", unposted_bytes),
-        (
-            "rate_limit_ledger_silent_seconds",
-            "Whole seconds since the database of the ledger last confirmed a commit or heartbeat.",
-            silent_for.as_secs(),
-        ),
-    ];
-    for (name, help, value) in gauges {
-        page.single(name, Kind::Gauge, help, value);
-    }
 }

@@ -292,6 +292,11 @@ impl Recorder {
         }
     }
 
+    /// How many checks each rule has matched since the start.
+    pub(crate) fn matched(&self) -> Vec<(Arc<str>, u64)> {
+        self.rules.load().matched()
+    }
+
     /// Reads the counters for the history.
     pub(crate) fn sample(&self, at_s: u64) -> Sample {
         let rules = self.rules.load().sums();
@@ -382,6 +387,7 @@ impl Recorder {
 
 /// Notes the subjects of a check in the lists of its rules.
 #[cold]
+#[inline(never)]
 fn note_subjects(table: &Table, weight: u32, decision: &Decision, request: &Request<'_>) {
     let is_fallback = decision.source() == Source::Fallback;
     for rule in decision.rules() {

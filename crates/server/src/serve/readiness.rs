@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tollgate_database::Bound;
 
 use super::server_state::ServerState;
 use super::store::status::StoreStatus;
@@ -31,7 +32,11 @@ pub(crate) fn readiness(state: &ServerState) -> (bool, Value) {
         "store": { "kind": kind, "up": store.down_reason().is_none(), "evicting": is_evicting },
         "ledger": state.gate.ledger().map(|ledger| {
             let status = ledger.status();
-            json!({ "up": status.silent_for < LEDGER_SILENT_MAX, "unposted": status.unposted })
+            json!({
+                "up": status.silent_for < LEDGER_SILENT_MAX,
+                "unposted": status.unposted,
+                "near": status.near.map(Bound::name),
+            })
         }),
         "live_changes": state.control.as_ref().map(|control| {
             let known = control.known();

@@ -26,7 +26,7 @@ pub(crate) struct RulesInForce {
     /// Identifies the text.
     pub(crate) fingerprint: String,
     pub(crate) loaded_at: Timestamp,
-    /// The file, or `starter rules`.
+    /// The file or folder, or `starter rules`.
     pub(crate) name: String,
     /// Why the newest version of the file is not in force.
     pub(crate) refused: Option<String>,
@@ -36,6 +36,7 @@ pub(crate) struct RulesInForce {
 
 /// The source of the rules, and the rules in force.
 pub(crate) struct RulesOrigin {
+    /// A file or a folder.
     file: Option<PathBuf>,
     in_force: ArcSwap<RulesInForce>,
     /// The fault of the file that was logged last, so that it is logged once.
@@ -127,7 +128,7 @@ impl RulesOrigin {
 
 fn source(file: Option<&Path>) -> Result<Source, Failure> {
     match file {
-        Some(path) => files::read(path),
+        Some(path) => files::read_rules(path),
         None => Ok(Source::new(STARTER_NAME, STARTER.as_bytes())),
     }
 }

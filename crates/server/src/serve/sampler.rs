@@ -34,7 +34,11 @@ pub(crate) fn sample(state: &ServerState) {
 
 /// The latest second and the state of the server, in the form of server-sent events. Written once for all viewers.
 pub(crate) fn event(state: &ServerState) -> Bytes {
-    let (_, server) = readiness(state);
+    let (_, mut server) = readiness(state);
+    let rules = state.rules.in_force();
+    server["name"] = state.gate.references().server().into();
+    server["rules"]["name"] = rules.name.as_str().into();
+    server["rules"]["loaded_at"] = rules.loaded_at.to_string().into();
     let event = json!({ "second": state.history.latest_second(), "server": server });
     Bytes::from(format!("data: {event}\n\n"))
 }

@@ -9,6 +9,7 @@ use tollgate::core::{Prefixes, TrustedProxies};
 use tollgate::headers::Dialect;
 
 use super::control::Control;
+use super::doctor::Findings;
 use super::edge::auth::AccessPolicy;
 use super::edge::resp::OutputBudget;
 use super::fleet::Others;
@@ -56,6 +57,8 @@ pub(crate) struct ServerState {
     pub(crate) evictions: Option<watch::Receiver<Evictions>>,
     /// What happened lately.
     pub(crate) history: History,
+    /// What the doctor has found.
+    pub(crate) doctor: watch::Receiver<Findings>,
     /// Cancelled on shutdown: no new work is accepted, and requests in flight are answered.
     pub(crate) ending: CancellationToken,
 }
@@ -102,6 +105,7 @@ impl ServerState {
         if let Some(evictions) = &self.evictions {
             evictions.borrow().write(&mut page);
         }
+        self.doctor.borrow().write(&mut page, self.evictions.is_some());
         let mut family =
             page.family("tollgate_build_info", Kind::Gauge, "Always 1; the version is in the label.");
         family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);

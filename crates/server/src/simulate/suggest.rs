@@ -81,17 +81,17 @@ fn propose(source: &Source, root: Option<&Node>, rule: &str, trace: &Trace, perc
     for (span, number) in numbers {
         found = true;
         let share = |number: u64| {
-            let changed = with_number(source, span, number);
+            let changed = source.with(span, &number.to_string());
             let rules = load(&changed, &mut Problems::new())?;
             Some(percent(&limit_of(&rules, rule)?, trace))
         };
         if let Some((number, percent)) = smallest(number, percent_max, share) {
             let line = source.position(span.start).line;
-            let changed = with_number(source, span, number);
+            let changed = source.with(span, &number.to_string());
             return Proposal::Change {
                 line,
-                before: source.slice(source.line(line)).to_owned(),
-                after: changed.slice(changed.line(line)).to_owned(),
+                before: source.slice(source.line_at(span.start)).to_owned(),
+                after: changed.slice(changed.line_at(span.start)).to_owned(),
                 percent,
             };
         }
@@ -143,12 +143,6 @@ fn number_in(source: &Source, node: &Node) -> Option<(SourceSpan, u64)> {
     let number = text[start..start + len].replace('_', "").parse().ok()?;
     let start = node.span.start + start;
     Some((SourceSpan::new(start, start + len), number))
-}
-
-fn with_number(source: &Source, span: SourceSpan, number: u64) -> Source {
-    let text = source.text();
-    let changed = format!("{}{number}{}", &text[..span.start], &text[span.end..]);
-    Source::new(source.name(), changed.as_bytes())
 }
 
 /// The share of the checks that the limit refuses, in percent.

@@ -13,6 +13,41 @@ fn lint_finds_all_problems_of_all_files() {
 }
 
 #[test]
+fn a_folder_is_checked_as_one_file_and_a_duplicate_names_both_places() {
+    let folder = crate::scratch("lint-folder");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("a file");
+    let path = folder.to_str().expect("text");
+    let rule = "rules:\n  - { id: a, per: user, missing: refuse, limit: { sliding-log: 9/min } }\n";
+    write("a.yaml", &format!("version: 1\n{rule}"));
+    write(
+        "overrides.yaml",
+        "overrides:\n  - { when: { plan: pro }, rule: a, limit: { sliding-log: 99/min } }\n",
+    );
+    let together = tollgate(&["lint", path]);
+    assert_eq!(
+        (together.code, together.last_line()),
+        (Some(0), "1 file, no problems"),
+        "{}",
+        together.stdout
+    );
+    let limit = ["check", "--peek", "--rules", path, "--format", "json", "plan=pro", "user=u"];
+    assert!(tollgate(&limit).stdout.contains("\"limit\":99"));
+    assert!(
+        tollgate(&["explain", "--rules", path, "plan=pro", "user=u"]).stdout.contains("overrides.yaml:2")
+    );
+
+    write("z.yaml", &format!("# twice\n{rule}"));
+    let twice = tollgate(&["lint", path]);
+    assert_eq!(twice.code, Some(1), "{}", twice.stdout);
+    for part in ["duplicate rule id", "z.yaml:3:", "a.yaml:3:", "first here"] {
+        assert!(twice.stdout.contains(part), "{part}: {}", twice.stdout);
+    }
+    let sarif = tollgate(&["lint", "--format", "sarif", path]).stdout;
+    assert!(sarif.contains("z.yaml\"") && sarif.contains("a.yaml\""), "{sarif}");
+}
+
+#[test]
 fn lint_continues_after_an_unreadable_file() {
     let run = tollgate(&["lint", "no/such/file.yaml", TYPOS]);
     assert_eq!((run.code, run.last_line()), (Some(2), "1 file, 3 errors"));

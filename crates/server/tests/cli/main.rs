@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 28] = [
     "lint",
     "test",
     "explain",
@@ -22,6 +22,12 @@ const COMMANDS: [&str; 22] = [
     "usage",
     "why",
     "top",
+    "override",
+    "deny",
+    "bypass",
+    "rules",
+    "audit",
+    "doctor",
     "serve",
     "config",
     "token",
@@ -127,8 +133,14 @@ fn help_of_every_command_matches_its_snapshot() {
         assert_snapshot(&format!("help/{command}.txt"), &tollgate(&[command, "--help"]).stdout);
     }
     for (command, subcommands) in [
-        ("ledger", &["verify", "usage", "export", "correct", "grant"][..]),
-        ("database", &["status", "migrate", "backup"]),
+        ("ledger", &["verify", "usage", "export", "correct", "grant", "adopt"][..]),
+        ("database", &["status", "migrate", "backup", "restore", "retain"]),
+        ("override", &["add", "list", "show", "remove"]),
+        ("deny", &["add"]),
+        ("bypass", &["add"]),
+        ("rules", &["diff", "history", "fingerprint"]),
+        ("audit", &["list", "verify"]),
+        ("token", &["new", "list"]),
     ] {
         for subcommand in subcommands {
             let help = tollgate(&[command, subcommand, "--help"]).stdout;
@@ -289,8 +301,10 @@ fn man_writes_a_page_for_every_command() {
         let page = std::fs::read_to_string(folder.join(format!("tollgate-{command}.1"))).expect(command);
         assert!(page.contains(".SH NAME") && page.contains("Exit codes:"), "{command}");
     }
-    // And one for `tollgate`, one for each format of `import`, and those of `ledger` and `database`.
-    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + 3 + 8);
+    // And one for `tollgate`, one for each format of `import`, those of `ledger` and `database`, of each kind of live changes, of
+    // `rules`, `audit` and `token`.
+    let more = 3 + 8 + 3 * 4 + 3 + 2 + 2;
+    assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + more);
 }
 
 #[test]

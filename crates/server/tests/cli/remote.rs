@@ -262,12 +262,24 @@ fn text_of_a_server_cannot_control_the_terminal() {
 
 #[test]
 fn help_of_remote_commands_names_the_variables_and_exit_codes() {
-    for command in ["usage", "why", "top"] {
-        let help = tollgate(&[command, "--help"]).stdout;
+    for command in [
+        &["usage"][..],
+        &["why"],
+        &["top"],
+        &["reset"],
+        &["override", "add"],
+        &["deny", "list"],
+        &["bypass", "remove"],
+        &["rules", "diff"],
+        &["rules", "history"],
+        &["audit", "list"],
+        &["audit", "verify"],
+    ] {
+        let help = tollgate(&[command, &["--help"]].concat()).stdout;
         for word in
             ["--server", "--token-file", "--ca-file", "--timeout", "TOLLGATE_SERVER", "  3  ", "  4  "]
         {
-            assert!(help.contains(word), "{command}: {word}");
+            assert!(help.contains(word), "{command:?}: {word}");
         }
     }
 }

@@ -19,17 +19,21 @@ use session::Session;
 /// Their commands need sentinels and a cluster. The second page continues where the first one ends.
 const REDIS_PAGES: [&str; 2] = ["docs/guides/redis.md", "docs/reference/redis.md"];
 /// Pages that a reader follows from top to bottom, with servers and files that they start and write.
-const SESSION_PAGES: [&str; 10] = [
+const SESSION_PAGES: [&str; 14] = [
     "README.md",
     "docs/start.md",
     "docs/guides/billing.md",
+    "docs/guides/live-changes.md",
     "docs/guides/server.md",
     "docs/guides/simulate.md",
     "docs/operating/deploy.md",
+    "docs/operating/ledger.md",
     "docs/operating/monitor.md",
+    "docs/operating/runbook.md",
     "docs/operating/upgrade.md",
     "docs/operating/troubleshoot.md",
     "docs/operating/why.md",
+    "docs/operating/doctor.md",
 ];
 const PROGRAM: &str = include_str!("redis_program.rs");
 
@@ -100,6 +104,11 @@ fn simulate_guide_can_be_followed() {
 #[test]
 fn billing_guide_can_be_followed() {
     Session::follow("docs/guides/billing.md");
+}
+
+#[test]
+fn guide_to_live_changes_can_be_followed() {
+    Session::follow("docs/guides/live-changes.md");
 }
 
 #[test]

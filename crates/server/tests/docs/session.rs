@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
+use tollgate_testkit::postgres::Postgres;
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::serving::Serving;
 
@@ -13,6 +14,8 @@ use super::page::{Action, Step, is_shown, masked, root, steps};
 
 /// Commands that run all tests or administer the machine.
 const NOT_RUN: [&str; 2] = ["cargo xtask", "sudo "];
+/// Ends the servers of the page.
+const STOP: &str = "sudo systemctl stop tollgate";
 /// A command that hangs fails the test after this many seconds.
 const SECONDS_MAX: &str = "60";
 
@@ -23,6 +26,9 @@ pub(crate) struct Session {
     /// Running servers, each with the HTTP port that the page shows.
     servers: Vec<(String, Serving)>,
     redis: Option<Server>,
+    /// Variables that the page exports.
+    variables: Vec<(String, String)>,
+    postgres: Option<Postgres>,
 }
 
 impl Session {
@@ -33,6 +39,8 @@ impl Session {
             addresses: Vec::new(),
             servers: Vec::new(),
             redis: None,
+            variables: Vec::new(),
+            postgres: None,
         };
         let examples = root().join("examples").canonicalize().expect("the examples");
         symlink(examples, session.folder.path().join("examples")).expect("a link");
@@ -56,6 +64,13 @@ impl Session {
             assert_installs_the_binary(position, arguments);
             return;
         }
+        if command == STOP {
+            for (_, mut server) in self.servers.drain(..) {
+                server.signal("TERM");
+                assert_eq!(server.exit_code(), Some(0), "{position}");
+            }
+            return;
+        }
         if NOT_RUN.iter().any(|prefix| command.starts_with(prefix)) {
             return;
         }
@@ -64,6 +79,11 @@ impl Session {
             .or(command.strip_prefix("cargo run -p tollgate-server -- serve"));
         if let Some(flags) = serve {
             self.serve(flags);
+            return;
+        }
+        if let Some((name, value)) = command.strip_prefix("export ").and_then(|rest| rest.split_once('=')) {
+            let value = self.with_real_addresses(value);
+            self.variables.push((name.to_owned(), value));
             return;
         }
         let output = self.shell(command);
@@ -128,10 +148,11 @@ impl Session {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
             shell.env_remove(name);
         }
+        shell.envs(self.variables.iter().map(|(name, value)| (name, value)));
         shell.env_remove("CLICOLOR_FORCE").stdin(Stdio::null()).output().expect("a shell")
     }
 
-    /// Starts Redis when a command needs it for the first time.
+    /// Starts Redis or PostgreSQL when a command needs it for the first time.
     fn with_real_addresses(&mut self, command: &str) -> String {
         const REDIS: [&str; 2] = ["localhost:6379", "redis.example.com:6379"];
         if self.redis.is_none() && REDIS.iter().any(|address| command.contains(address)) {
@@ -139,6 +160,14 @@ impl Session {
             let real = format!("127.0.0.1:{}", redis.port());
             self.addresses.extend(REDIS.map(|address| (address.to_owned(), real.clone())));
             self.redis = Some(redis);
+        }
+        const POSTGRES: &str = "db.internal:5432/postgres";
+        if self.postgres.is_none() && command.contains(POSTGRES) {
+            let postgres = Postgres::start().expect("a PostgreSQL server");
+            let url = postgres.url("postgres");
+            let (_, real) = url.split_once('@').expect("a user");
+            self.addresses.push((POSTGRES.to_owned(), real.to_owned()));
+            self.postgres = Some(postgres);
         }
         self.addresses.iter().fold(command.to_owned(), |command, (shown, real)| command.replace(shown, real))
     }

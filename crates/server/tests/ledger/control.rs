@@ -1,7 +1,8 @@
 //! Live changes and the audit trail of real servers.
 
+mod commands;
 mod fleet;
-mod http;
+pub(super) mod http;
 mod restart;
 mod routes;
 
@@ -125,6 +126,39 @@ fn an_override_is_in_force_when_the_call_returns_and_ends_when_it_says() {
     assert_eq!(removed.status, 200, "{removed:?}");
     let gone = operators.send(&server, "GET", &path, &Value::Null);
     assert_eq!((gone.status, &gone.json["code"]), (404, &json!("no-such-change")));
+}
+
+/// Two writers that have seen the same version: one of them wins, and the other one gets 412.
+#[test]
+fn of_two_writers_that_race_one_gets_412() {
+    let operators = Operators::new();
+    let server = operators.serve(&[]);
+    let body = json!({ "id": "o-1", "rule": "search", "when": { "tenant": "acme" }, "scale": 2, "for": "2h", "reason": "x" });
+    assert_eq!(operators.send(&server, "POST", "/v1/overrides", &body).status, 201);
+    for version in 1..=20 {
+        let etag = format!("\"{version}\"");
+        let authorization = format!("Bearer {}", operators.change);
+        let fields = [("authorization", authorization.as_str()), ("if-match", etag.as_str())];
+        let address = server.http;
+        let write = |scale: u64| {
+            let body = json!({ "scale": scale, "reason": "race" });
+            call(address, "PATCH", "/v1/overrides/o-1", &fields, &body)
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| write(10 + version));
+            let other = write(100 + version);
+            (one.join().expect("it ends"), other)
+        });
+        let mut statuses = [one.status, other.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 412], "{one:?} {other:?}");
+        let winner = if one.status == 200 { one } else { other };
+        let found = operators.get(&server, "/v1/overrides/o-1");
+        assert_eq!((&found["scale"], &found["version"]), (&winner.json["scale"], &json!(version + 1)));
+    }
+    let rows = operators.get(&server, "/v1/audit?limit=1000")["rows"].clone();
+    let changed = rows.as_array().expect("rows").iter().filter(|row| row["action"] == "override.change");
+    assert_eq!(changed.count(), 20, "each change has one row, and a refused one has none");
 }
 
 #[test]

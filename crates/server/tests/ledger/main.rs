@@ -4,6 +4,8 @@ mod client;
 mod commands;
 mod control;
 mod crash;
+mod http;
+mod operations;
 
 use std::fs;
 use std::path::Path;
@@ -39,8 +41,10 @@ impl Workplace {
 
     fn serve(&self, more: &[&str]) -> Serving {
         let (rules, key, database) = (self.path("rules.yaml"), self.path("key"), self.database());
-        let args = ["--rules", &rules, "--hash-key-file", &key, "--database", &database];
-        Serving::start(BINARY, &[&args, more].concat())
+        let own = ["--database", database.as_str()];
+        let own = if more.contains(&own[0]) { &[][..] } else { &own[..] };
+        let args = ["--rules", &rules, "--hash-key-file", &key];
+        Serving::start(BINARY, &[&args, own, more].concat())
     }
 
     /// Runs a command on the database and returns its exit code and its output.

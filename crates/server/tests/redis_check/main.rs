@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tollgate_testkit::redis::{Flavour, Server};
 
 const ACL: &str = "tollgate on >s3cr3t ~tg:* resetchannels -@all +eval +evalsha +get +set +time";
+mod doctor;
 mod fleet;
 mod run;
 

@@ -128,6 +128,38 @@ fn rules_are_reloaded_and_invalid_ones_change_nothing() {
 }
 
 #[test]
+fn a_folder_of_rules_is_one_rules_file_and_is_reloaded() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("rules")).expect("a folder");
+    let rules_of = |name: &str, text: &str| put(&folder.path().join("rules"), name, text);
+    rules_of("a.yaml", THREE);
+    let path = folder.path().join("rules").to_str().expect("text").to_owned();
+    let server = start(&["--rules", &path]);
+    assert_eq!(rules(&server)["rules"].as_array().map(Vec::len), Some(1));
+    // A file is added, and the problem of a later one names its place.
+    let second = "version: 1\nrules:\n  - { id: login, match: { action: login }, per: user, limit: { sliding-log: 5/h } }\n";
+    rules_of("b.yaml", second);
+    assert_eq!(server.wait_for("rules_replaced")["version"], 1);
+    let both = rules(&server);
+    assert_eq!((&both["rules"][0]["id"], &both["rules"][1]["id"]), (&json!("three"), &json!("login")));
+    assert!(both["rules"][1]["file"].as_str().is_some_and(|file| file.ends_with("rules/b.yaml")), "{both}");
+    assert_eq!(
+        (&both["rules"][1]["line"], &both["rules"][1]["written"]),
+        (&json!(3), &json!("sliding-log: 5/h"))
+    );
+    rules_of("c.yaml", second);
+    let refused = server.wait_for("rules_refused")["message"].to_string();
+    for place in ["duplicate rule id", "c.yaml:3", "b.yaml:3"] {
+        assert!(refused.contains(place), "{place}: {refused}");
+    }
+    assert_eq!(rules(&server)["version"], 1);
+    fs::remove_file(folder.path().join("rules/c.yaml")).expect("it is there");
+    fs::remove_file(folder.path().join("rules/b.yaml")).expect("it is there");
+    server.wait_for("rules_replaced");
+    assert_eq!(rules(&server)["rules"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn sighup_reloads_files() {
     let folder = folder();
     let file = put(folder.path(), "rules.yaml", THREE);

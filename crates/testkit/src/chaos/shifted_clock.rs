@@ -1,4 +1,4 @@
-//! A library that shifts the wall clock of a process that preloads it. It is compiled when a drill needs it.
+//! A library that shifts the wall clock of a process that preloads it. It is compiled when a test needs it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,14 +13,14 @@ use crate::drill::DrillError;
 const SOURCE: &str = include_str!("shifted_clock/shift.c");
 
 /// The library, and the file that says by how much the clock is shifted.
-pub(super) struct ShiftedClock {
+pub struct ShiftedClock {
     folder: TempDir,
     shift: File,
 }
 
 impl ShiftedClock {
     /// Compiles the library. The clock is not shifted yet.
-    pub(super) fn compile() -> Result<ShiftedClock, DrillError> {
+    pub fn compile() -> Result<ShiftedClock, DrillError> {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("shift"), 0_i64.to_ne_bytes())?;
         let shift = File::options().write(true).open(folder.path().join("shift"))?;
@@ -34,14 +34,14 @@ impl ShiftedClock {
     }
 
     /// Returns the environment of a process whose clock is shifted.
-    pub(super) fn environment(&self) -> Vec<(String, String)> {
+    pub fn environment(&self) -> Vec<(String, String)> {
         let shift = self.folder.path().join("shift");
         let variables = [("LD_PRELOAD", self.library()), ("CLOCK_SHIFT_FILE", shift)];
         variables.map(|(name, path)| (name.to_owned(), path.display().to_string())).to_vec()
     }
 
     /// Sets by how many seconds the clock is ahead, at once.
-    pub(super) fn set(&self, seconds: i64) -> Result<(), DrillError> {
+    pub fn set(&self, seconds: i64) -> Result<(), DrillError> {
         self.shift.write_all_at(&(seconds * 1_000_000).to_ne_bytes(), 0)?;
         Ok(())
     }

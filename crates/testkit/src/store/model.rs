@@ -91,7 +91,12 @@ impl<C: Clock> Model<C> {
         if let Some(why) = decline_return(request, now, reset_at) {
             let status = step(&mut self.keys.borrow_mut(), first, Operation::Peek { cost: 0 }, now);
             let answer = Answer { verdict: Verdict::Declined(why), ..status };
-            return Ok(Outcome { now, answers: [answer].into_iter().collect(), replayed: false });
+            return Ok(Outcome {
+                now,
+                answers: [answer].into_iter().collect(),
+                replayed: false,
+                revisions: Vec::new(),
+            });
         }
         let outcome = self.evaluate(plan);
         if took_effect(plan, &outcome) {
@@ -131,7 +136,7 @@ impl<C: Clock> Model<C> {
                 *latest = now.max(*latest);
             }
         }
-        Outcome { now, answers: answers.into_iter().collect(), replayed: false }
+        Outcome { now, answers: answers.into_iter().collect(), replayed: false, revisions: Vec::new() }
     }
 }
 

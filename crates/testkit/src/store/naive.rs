@@ -96,7 +96,12 @@ impl NaiveStore {
                 by: AnsweredBy::Store,
             })
         });
-        Ok(Outcome { now, answers: answers.collect::<Result<_, _>>()?, replayed: false })
+        Ok(Outcome {
+            now,
+            answers: answers.collect::<Result<_, _>>()?,
+            replayed: false,
+            revisions: Vec::new(),
+        })
     }
 }
 

@@ -137,6 +137,7 @@ fn conclude_all<S: Store>(
             now: outcome.now,
             answers: indexes.iter().map(|index| outcome.answers[*index]).collect(),
             replayed: false,
+            revisions: Vec::new(),
         });
         let Decision { found, accounts, .. } = decision;
         if !part.check.conclude(plan, own.as_ref().map_err(|error| *error), found, accounts)? {

@@ -41,6 +41,7 @@ impl<S: Store> CheckInProgress<'_, S> {
         let rules = &active.rules;
         let planned = rules.plan_postpaid(&self.request, &self.engine.hashers, self.now, plan, records);
         self.engine.store.place_subjects(records);
+        self.engine.note_names(rules, &self.request, records);
         let planned = planned?;
         Ok(self.prepare(active, &planned, plan, found))
     }

@@ -11,6 +11,7 @@ use tollgate_core::rules::RuleSet;
 use tollgate_core::{Span, Store, SubjectHasher, SubjectHashers};
 use tollgate_document::{Colour, Problems, Source};
 
+use super::account_names::AccountNames;
 use super::active_rules::ActiveRules;
 use super::receipts::sealed::ReceiptSeals;
 use super::receipts::tokens::Tokens;
@@ -29,6 +30,7 @@ pub struct Setup {
     horizon: Span,
     receipt_life: Span,
     refuses_recorded: bool,
+    account_names: Option<AccountNames>,
 }
 
 enum RulesFrom {
@@ -108,6 +110,7 @@ impl Default for Setup {
             horizon: HORIZON_DEFAULT,
             receipt_life: RECEIPT_LIFE_DEFAULT,
             refuses_recorded: false,
+            account_names: None,
         }
     }
 }
@@ -163,6 +166,11 @@ impl Setup {
         Setup { refuses_recorded, ..self }
     }
 
+    /// Receives the names of the accounts of rules that name them in the ledger, before their store is asked.
+    pub fn account_names(self, names: AccountNames) -> Setup {
+        Setup { account_names: Some(names), ..self }
+    }
+
     /// Whether a hash key was set.
     #[cfg(feature = "redis")]
     pub(crate) const fn has_hash_key(&self) -> bool {
@@ -171,7 +179,16 @@ impl Setup {
 
     /// Builds the engine over this store.
     pub fn build<S: Store>(self, store: S) -> Result<Engine<S>, BuildError> {
-        let Setup { rules, watch, on_reload, hashers, horizon, receipt_life, refuses_recorded } = self;
+        let Setup {
+            rules,
+            watch,
+            on_reload,
+            hashers,
+            horizon,
+            receipt_life,
+            refuses_recorded,
+            account_names,
+        } = self;
         let watched = match &rules {
             RulesFrom::File(path) if watch => Some(path.clone()),
             _ if watch => return Err(BuildError::NothingToWatch),
@@ -190,7 +207,8 @@ impl Setup {
             None => SubjectHasher::new(random()?).into(),
         };
         let (seals, tokens) = (ReceiptSeals::new(&hashers), Tokens::new(random()?));
-        let inner = Inner { rules, store, hashers, seals, tokens, horizon, receipt_life, _watcher };
+        let inner =
+            Inner { rules, store, hashers, seals, tokens, horizon, receipt_life, account_names, _watcher };
         Ok(Engine { inner: Arc::new(inner) })
     }
 }

@@ -52,7 +52,7 @@ impl Prefilter {
             return None;
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
-        Some(Outcome { now, answers, replayed: false })
+        Some(Outcome { now, answers, replayed: false, revisions: Vec::new() })
     }
 
     /// Returns what it would do with each item now.

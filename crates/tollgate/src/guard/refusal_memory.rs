@@ -79,7 +79,7 @@ impl RefusalMemory {
             Some(refusal) => Answer { by: AnsweredBy::Memory, ..refusal.answer },
             None => Answer::not_asked(&item.limit, store_now),
         });
-        Some(Outcome { now: store_now, answers: answers.collect(), replayed: false })
+        Some(Outcome { now: store_now, answers: answers.collect(), replayed: false, revisions: Vec::new() })
     }
 
     /// Returns what it would do with each item now.

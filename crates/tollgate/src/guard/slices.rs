@@ -278,7 +278,7 @@ impl Slices {
             }
         };
         let answers = parts.iter().zip(plan.items()).map(answer).collect();
-        Outcome { now: outcome.now, answers, replayed: false }
+        Outcome { now: outcome.now, answers, replayed: false, revisions: Vec::new() }
     }
 
     /// Notes one answer of the store, and holds the grant that it booked.
@@ -315,7 +315,7 @@ impl Slices {
         let answers = parts.iter().zip(plan.items());
         let answers =
             answers.filter_map(|(part, item)| Some(slice_answer(item, part.paid.as_ref()?, true))).collect();
-        Outcome { now: store.now(), answers, replayed: false }
+        Outcome { now: store.now(), answers, replayed: false, revisions: Vec::new() }
     }
 
     fn book(&self, fingerprint: u128) -> MutexGuard<'_, GrantBook> {

@@ -2,7 +2,9 @@
 
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::plan::answer::AnsweredBy;
-use tollgate_core::{Answer, Item, Limit, Mark, Operation, Outcome, Plan, Recording, Time, Token, Verdict};
+use tollgate_core::{
+    Answer, Item, Key, Limit, Mark, Operation, Outcome, Plan, Recording, Time, Token, Verdict,
+};
 use tollgate_database::ledger::{Account, Detail, Event, Id, Record, Request, Subject};
 
 /// Returns the records of a Plan that a store has answered.
@@ -14,8 +16,12 @@ pub(super) fn records_of(plan: &Plan<'_>, outcome: &Outcome) -> Vec<Record> {
     if is_refused {
         return Vec::new();
     }
-    let answered = plan.items().iter().zip(&outcome.answers);
-    answered.filter_map(|(item, answer)| record_of(plan, item, answer, outcome.now)).collect()
+    let answered = plan.items().iter().zip(&outcome.answers).enumerate();
+    let record = |(index, (item, answer))| {
+        let rev = outcome.revision(index).number();
+        record_of(plan, item, answer, outcome.now).map(|record| Record { rev, ..record })
+    };
+    answered.filter_map(record).collect()
 }
 
 /// Returns the records of a Plan that a failure policy has admitted.
@@ -79,6 +85,22 @@ fn record_of(plan: &Plan<'_>, item: &Item<'_>, answer: &Answer, now: Time) -> Op
     Some(described(item, mark, answer, now, recording, request, event))
 }
 
+/// Returns the subject of an item, as the ledger names it.
+pub(super) fn subject_of(key: &Key<'_>) -> Subject {
+    let keyspace = key.keyspace();
+    let rule = match keyspace.namespace() {
+        "default" => keyspace.rule().into(),
+        namespace => format!("{namespace}/{}", keyspace.rule()).into(),
+    };
+    Subject { rule, id: Id(bytes(key.subject().to_u128())) }
+}
+
+/// Returns the account that an answer of the gate is about.
+pub(super) fn account_at(item: &Item<'_>, answer: &Answer, now: Time) -> Account {
+    let (start, _) = period(&item.limit, Mark::None, answer, now);
+    Account { subject: subject_of(&item.key), period_us: time(start) }
+}
+
 /// Returns a record with the account of an item at `now`, and without an event: the template of a correction or grant.
 #[doc(hidden)]
 pub fn account_of(item: &Item<'_>, now: Time) -> Record {
@@ -96,18 +118,14 @@ fn described(
     event: Event,
 ) -> Record {
     let (start, end) = period(&item.limit, mark, answer, now);
-    let keyspace = item.key.keyspace();
-    let rule = match keyspace.namespace() {
-        "default" => keyspace.rule().into(),
-        namespace => format!("{namespace}/{}", keyspace.rule()).into(),
-    };
-    let subject = Subject { rule, id: Id(bytes(item.key.subject().to_u128())) };
+    let subject = subject_of(&item.key);
     Record {
         account: Account { subject, period_us: time(start) },
         ends_us: time(end),
         allowance: units(item.limit.reported_limit()),
         at_us: time(now),
         rev: 0,
+        name: None,
         detail: if recording.totals { Detail::Totals } else { Detail::Entries },
         request,
         event,

@@ -198,6 +198,11 @@ impl LimiterBuilder {
         #[cfg(not(feature = "ledger"))]
         let has_ledger = false;
         let setup = setup.refuse_recorded(!has_ledger);
+        #[cfg(feature = "ledger")]
+        let setup = match &this.ledger {
+            Some(ledger) => setup.account_names(ledger.account_names()),
+            None => setup,
+        };
         let fleet = Arc::new(FleetSize::stated(servers));
         let backing = match store {
             StoreChoice::Memory => memory(setup)?,
@@ -230,6 +235,10 @@ impl LimiterBuilder {
     #[cfg(feature = "ledger")]
     async fn recorded_by(self, ledger: &crate::ledger::Ledger) -> Result<LimiterBuilder, BuildError> {
         use crate::ledger::Recorded;
+        // With a random key, the accounts of the next process would be others.
+        if !self.setup.has_hash_key() {
+            return Err(BuildError::HashKeyMissing);
+        }
         let custom = match self.store {
             StoreChoice::Memory => recorded_memory(ledger),
             StoreChoice::Url(ref url) if scheme(url) == "memory" => recorded_memory(ledger),

@@ -83,6 +83,19 @@ pub(super) fn check_declared(root: &Node, of_presets: &[String], problems: &mut 
     }
 }
 
+/// Reports accounts of the ledger that are named by a secret: names are readable in the database and in exports.
+pub(super) fn check_names(root: &Node, preparation: &Preparation, problems: &mut Problems) {
+    let rules = root.get("rules").and_then(Node::list).unwrap_or(&[]).iter();
+    for node in rules.filter_map(|rule| rule.get("ledger")?.get("name")) {
+        let Some(name) = node.text().filter(|name| preparation.is_secret(name)) else { continue };
+        let message = format!("attribute {} is a secret and cannot be a name in the ledger", quote(name));
+        problems.push_error_with(|| {
+            Problem::error("ledger-name", node.span, message)
+                .help("name accounts by an attribute that may be read, such as `tenant`, or remove `name`")
+        });
+    }
+}
+
 /// Every attribute that the file names, and the node that names it.
 fn uses(root: &Node) -> Vec<(Cow<'_, str>, &Node)> {
     let mut uses = Vec::new();
@@ -98,6 +111,8 @@ fn uses(root: &Node) -> Vec<(Cow<'_, str>, &Node)> {
         let (cost, on_failure) = (rule.get("cost"), rule.get("on_failure"));
         let shown = rule.get("show").map_or(&[][..], Node::one_or_many).iter();
         uses.extend(shown.filter_map(|node| Some((Cow::Borrowed(node.text()?), node))));
+        let named = rule.get("ledger").and_then(|ledger| ledger.get("name"));
+        uses.extend(named.and_then(|node| Some((Cow::Borrowed(node.text()?), node))));
         keys(cost.and_then(|cost| cost.get("by")), &mut uses);
         keys(on_failure.and_then(|policy| policy.get("by")), &mut uses);
         if let Some(node) = cost.and_then(|cost| cost.get("expression")) {

@@ -260,6 +260,12 @@ fn ledger() -> Shape {
             ]),
             "What happens while the database does not answer. Default: queue.",
         )
+        .optional(
+            "name",
+            attribute(),
+            "The attribute whose value is kept as the name of the account, readable in the database. Without it, the database has \
+             hashes only. Never name a secret.",
+        )
         .into()
 }
 

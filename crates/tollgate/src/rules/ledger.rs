@@ -9,10 +9,16 @@ pub(super) fn read(rule: &Node) -> Option<Recording> {
     let ledger = rule.get("ledger")?;
     let text = |key| ledger.get(key).and_then(Node::text);
     Some(Recording {
+        stamped: false,
         totals: text("detail") == Some("totals"),
         wait: ledger.get("wait").and_then(Node::bool).unwrap_or(false),
         refuse_when_down: text("when_down") == Some("refuse"),
     })
+}
+
+/// Reads the attribute that names the accounts of a rule.
+pub(super) fn name(rule: &Node) -> Option<String> {
+    rule.get("ledger")?.get("name")?.text().map(str::to_owned)
 }
 
 /// Reports why a rule cannot be recorded.

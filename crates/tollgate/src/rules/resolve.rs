@@ -70,6 +70,7 @@ pub(super) fn resolve(source: &Source, root: &Node, problems: &mut Problems) -> 
     let (deny, bypass) = (exceptions("deny"), exceptions("bypass"));
     let partition = root.get("partition").map_or(&[][..], Node::one_or_many);
     let partition = partition.iter().filter_map(|node| node.text().map(str::to_owned)).collect();
+    attributes::check_names(root, &file.preparation, problems);
     attributes::check_declared(root, &rules.attributes_of_presets(), problems);
     let slots = root.get("slots").and_then(Node::u64).and_then(|slots| u16::try_from(slots).ok());
     let unmatched = match root.get("unmatched").and_then(Node::text) {
@@ -130,7 +131,8 @@ impl<'s> FileReader<'s> {
 
     fn origin(&self, node: &Node) -> Origin {
         let line = self.source.position(node.span.start).line;
-        Origin { file: self.source.name().to_owned(), line: u32::try_from(line).unwrap_or(u32::MAX) }
+        let file = self.source.name_at(node.span.start).to_owned();
+        Origin { file, line: u32::try_from(line).unwrap_or(u32::MAX) }
     }
 
     fn read_rule(&self, node: &Node, problems: &mut Problems) -> Option<Rule> {
@@ -168,6 +170,7 @@ impl<'s> FileReader<'s> {
             slices: slices::read(node),
             shards: shards::read(node),
             ledger: ledger::read(node),
+            ledger_name: ledger::name(node),
             on_failure: on_failure?,
             layers: layers(node),
             mode: mode(node).unwrap_or_default(),

@@ -31,9 +31,10 @@ mod sync;
 use std::future::{Future, ready};
 
 use smallvec::SmallVec;
+use tollgate_core::stamped::NODE_UNKNOWN;
 use tollgate_core::{
     Answer, Evaluation, Item, Limit, Operation, Outcome, Plan, PlanError, Store, StoreError, Time,
-    evaluate_holds, single_item_writes,
+    evaluate_stamped, single_item_writes,
 };
 
 use crate::clock::{Clock, FastClock};
@@ -62,6 +63,8 @@ pub struct MemoryStore<C = FastClock> {
     capacity: Capacity,
     request_ids: RequestIds,
     clock: C,
+    /// Stamps the state of recorded rules. State from a snapshot has the number of another store.
+    node: u64,
 }
 
 impl MemoryStore {
@@ -90,6 +93,7 @@ impl<C: Clock> MemoryStore<C> {
             capacity: Capacity::new(),
             request_ids: RequestIds::new(),
             clock,
+            node: random_node(),
         }
     }
 
@@ -142,9 +146,10 @@ impl<C: Clock> MemoryStore<C> {
         outcome.now = now;
         outcome.replayed = false;
         outcome.answers.clear();
+        outcome.revisions.clear();
         match plan.items() {
             // Without this arm a Plan of one charge costs 1.5 times the CPU (docs/decisions/0004, row "single item").
-            [item] => outcome.answers.push(self.apply_one(item, now)),
+            [item] if !item.is_stamped() => outcome.answers.push(self.apply_one(item, now)),
             items => {
                 let mut shards = LockedShards::lock(self, items);
                 let mut charges = PlanCharges::default();
@@ -253,10 +258,16 @@ impl<C> MemoryStore<C> {
     }
 }
 
+/// Returns a number of this store for the stamps of recorded rules.
+fn random_node() -> u64 {
+    // Without randomness the number of no node: then no recorded state is believed.
+    getrandom::u64().map_or(NODE_UNKNOWN, |random| (random >> 11).max(1))
+}
+
 /// An Outcome to be filled.
 #[doc(hidden)]
 pub fn empty_outcome(now: Time) -> Outcome {
-    Outcome { now, answers: SmallVec::new(), replayed: false }
+    Outcome { now, answers: SmallVec::new(), replayed: false, revisions: Vec::new() }
 }
 
 /// Evaluates a Plan as a whole on its locked shards: some key has no state, some charge is refused, or some operation is
@@ -272,9 +283,10 @@ fn evaluate_locked<C>(mut shards: LockedShards<'_, C>, plan: &Plan<'_>, now: Tim
     for location in &locations {
         stored.push(shards.load(location));
     }
-    let Evaluation { outcome, writes } = evaluate_holds(
+    let Evaluation { outcome, writes } = evaluate_stamped(
         plan,
         now,
+        shards.node(),
         |index| shards.state(&locations[index], &stored[index]),
         |index| shards.hold(&locations[index], &items[index]),
     );

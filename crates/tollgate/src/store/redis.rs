@@ -81,7 +81,12 @@ impl<C: Clock + Send + Sync> Store for RedisStore<C> {
     /// Never sends a charge twice, unless it has a request id, under which Redis charges it once.
     async fn apply(&self, plan: &Plan<'_>) -> Result<Outcome, StoreError> {
         if plan.items().is_empty() {
-            return Ok(Outcome { now: self.now(), answers: Default::default(), replayed: false });
+            return Ok(Outcome {
+                now: self.now(),
+                answers: Default::default(),
+                replayed: false,
+                revisions: Vec::new(),
+            });
         }
         let deadline = Instant::now() + self.inner.deadline;
         let spans_hash_slots = self.spans_hash_slots(plan);

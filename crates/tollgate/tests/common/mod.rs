@@ -7,7 +7,6 @@
 )]
 
 pub(crate) mod blessing;
-pub(crate) mod callgrind;
 pub(crate) mod files;
 pub(crate) mod hot_path_rules;
 pub(crate) mod mutation;

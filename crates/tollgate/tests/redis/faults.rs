@@ -3,5 +3,6 @@
 mod corrupt_state;
 mod full;
 mod holders;
+mod ledger;
 mod losses;
 mod out_of_memory;

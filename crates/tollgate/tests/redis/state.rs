@@ -2,4 +2,6 @@
 
 mod footprint;
 mod long_logs;
+mod stamped;
+mod stamped_cost;
 mod store_time;

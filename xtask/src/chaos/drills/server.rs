@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_testkit::drill::{
-    DrillError, PipelineTransport, SlowStore, Transport, blast, pipeline_beside, runtime,
+    DrillError, PipelineTransport, SlowStore, Transport, blast, key_scan, pipeline_beside, runtime,
 };
 
 use super::{Options, Problems};
@@ -20,6 +20,8 @@ const BLAST: Duration = Duration::from_secs(10);
 const PIPELINE_ROUNDS: usize = 21;
 /// How much slower a bystander may be than beside a pipeline that another server runs.
 const SLOWDOWN_MAX: f64 = 2.0;
+/// By which factor a scan of the doctor may move the 99th percentile of checks.
+const SCAN_FACTOR_MAX: f64 = 1.1;
 
 pub(super) fn blasts(options: &Options) -> Result<Problems, DrillError> {
     let (runtime, binary) = (runtime()?, server_binary(options)?);
@@ -49,4 +51,11 @@ pub(super) fn pipelines(options: &Options) -> Result<Problems, DrillError> {
         }
     }
     Ok(problems)
+}
+
+pub(super) fn key_scans(options: &Options) -> Result<Problems, DrillError> {
+    let found = key_scan(&runtime()?, &server_binary(options)?, options.keys)?;
+    println!("scan of the doctor: {found}");
+    let is_too_slow = found.factor() > SCAN_FACTOR_MAX;
+    Ok(is_too_slow.then(|| format!("scan of the doctor: {found}")).into_iter().collect())
 }

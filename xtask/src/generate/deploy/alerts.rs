@@ -106,7 +106,15 @@ const ALERTS: &[Alert] = &[
         description: "Servers on one store have had different {{ $labels.what }} for 15 minutes.",
         section: "servers-disagree",
     },
-    // The eighth is `KeysWithoutTtl`. No server counts such keys yet.
+    Alert {
+        name: "KeysWithoutTtl",
+        severity: Severity::Ticket,
+        query: "max(rate_limit_store_keys_without_ttl) > 0",
+        hold: "15m",
+        summary: "The store has keys that never expire",
+        description: "The last scan saw {{ $value }} keys of Tollgate without an expiry. They hold memory for ever, and their subjects may stay refused.",
+        section: "keys-never-expire",
+    },
 ];
 
 /// Returns the file of alert rules.

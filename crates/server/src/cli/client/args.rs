@@ -43,7 +43,6 @@ pub(crate) struct ClientArgs {
 }
 
 // Arguments of commands that change something on a server.
-#[allow(dead_code, reason = "for commands that change something")]
 #[derive(clap::Args)]
 pub(crate) struct DryRun {
     /// Check the change and show its effect without making it

@@ -15,6 +15,8 @@ pub(crate) struct Call {
     pub(super) body: Option<Value>,
     pub(super) if_match: Option<String>,
     accepts_refusals: bool,
+    /// The code of an error that is an answer to this call.
+    accepts_code: Option<&'static str>,
 }
 
 /// The whole answer of a server.
@@ -34,29 +36,28 @@ impl Call {
         Call::new(Method::POST, target, Some(body))
     }
 
-    #[allow(dead_code, reason = "for commands that change something")]
-    pub(crate) fn patch(target: impl Into<String>, body: Value) -> Call {
-        Call::new(Method::PATCH, target, Some(body))
-    }
-
-    #[allow(dead_code, reason = "for commands that change something")]
-    pub(crate) fn delete(target: impl Into<String>) -> Call {
-        Call::new(Method::DELETE, target, None)
+    pub(crate) fn delete(target: impl Into<String>, body: Value) -> Call {
+        Call::new(Method::DELETE, target, Some(body))
     }
 
     fn new(method: Method, target: impl Into<String>, body: Option<Value>) -> Call {
-        Call { method, target: target.into(), body, if_match: None, accepts_refusals: false }
+        Call {
+            method,
+            target: target.into(),
+            body,
+            if_match: None,
+            accepts_refusals: false,
+            accepts_code: None,
+        }
     }
 
     /// Lets the server make the change only if the entity still has this tag.
-    #[allow(dead_code, reason = "for commands that change something")]
     #[must_use]
     pub(crate) fn if_match(self, tag: &str) -> Call {
         Call { if_match: Some(tag.to_owned()), ..self }
     }
 
     /// Asks the server to check the change without making it.
-    #[allow(dead_code, reason = "for commands that change something")]
     #[must_use]
     pub(crate) fn dry_run(self, is_dry: bool) -> Call {
         if !is_dry {
@@ -72,9 +73,18 @@ impl Call {
         Call { accepts_refusals: true, ..self }
     }
 
-    /// Whether this is a decision that refuses. A caller that is not permitted to ask gets the same statuses.
-    pub(super) fn is_refusal(&self, answer: &Answer) -> bool {
-        self.accepts_refusals && answer.json().is_ok_and(|body| body["allowed"] == false)
+    /// Returns errors with this code too: they are answers.
+    #[must_use]
+    pub(crate) fn accept_code(self, code: &'static str) -> Call {
+        Call { accepts_code: Some(code), ..self }
+    }
+
+    /// Whether the status of an error is an answer: a decision that refuses, or the code that the call accepts. A caller that is
+    /// not permitted to ask gets the same statuses.
+    pub(super) fn accepts(&self, answer: &Answer) -> bool {
+        let Ok(body) = answer.json() else { return false };
+        let is_refusal = self.accepts_refusals && body["allowed"] == false;
+        is_refusal || self.accepts_code.is_some_and(|code| body["code"] == code)
     }
 }
 
@@ -88,7 +98,6 @@ impl Answer {
     }
 
     /// The tag of the entity, for [`Call::if_match`].
-    #[allow(dead_code, reason = "for commands that change something")]
     pub(crate) fn etag(&self) -> Option<&str> {
         self.headers.get(http::header::ETAG).and_then(|tag| tag.to_str().ok())
     }

@@ -49,6 +49,17 @@ pub(super) fn of_status(server: &ServerUrl, call: &Call, answer: &Answer, has_to
     let code = text("code").map(|code| format!(" ({code})")).unwrap_or_default();
     let what = format!("{server} answered {}{code}: {reason}", status.as_u16());
     match status {
+        _ if problem["code"] == "lowers" => {
+            Failure::declined(what, "pass --allow-lower if some requests are meant to get less")
+        }
+        _ if problem["code"] == "no-database" => Failure::declined(
+            what,
+            "live changes and the audit trail are kept in a database that servers share",
+        ),
+        _ if problem["code"] == "no-such-change" => Failure::new(
+            what,
+            "the command `list` shows the ids; a change may have been removed by another caller",
+        ),
         StatusCode::UNAUTHORIZED if has_token => {
             Failure::declined(what, "check the token, and that the server's configuration has its digest")
         }

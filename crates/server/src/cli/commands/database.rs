@@ -1,14 +1,25 @@
 //! Commands about the ledger and its database.
 
+pub(crate) mod adopt;
 pub(crate) mod change;
+pub(crate) mod copy;
 pub(crate) mod database_args;
+pub(crate) mod export;
 pub(crate) mod ledger;
+mod pg_tools;
+mod progress;
+pub(crate) mod retain;
 pub(crate) mod schema;
+pub(crate) mod usage;
 pub(crate) mod verify;
 
 use clap::ValueEnum;
-use tollgate::core::Subject;
-use tollgate_database::ledger::{Account, Id};
+use tollgate::core::Time;
+use tollgate_database::Filter;
+use tollgate_database::ledger::Id;
+
+use crate::cli::request_args::instant;
+use crate::ledger_form::subject_id;
 
 /// The form of the output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -19,21 +30,40 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The subject of an account as keys and logs show it.
-fn subject_text(account: &Account) -> String {
-    Subject::from_u128(u128::from_be_bytes(account.subject.id.0)).to_string()
+// Not a doc comment: clap would use it as the help of every command with these arguments.
+// Arguments that choose accounts.
+#[derive(clap::Args)]
+pub(crate) struct FilterArgs {
+    /// Only this rule; NAMESPACE/RULE outside the namespace `default`
+    #[arg(long, value_name = "ID")]
+    rule: Option<String>,
+    /// Only this subject, as keys show it
+    #[arg(long, value_name = "SUBJECT", value_parser = subject_id)]
+    subject: Option<Id>,
+    /// Only accounts with this name, under rules with `ledger: { name: ATTRIBUTE }`
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Only periods that begin at this time or later
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    from: Option<Time>,
+    /// Only periods that begin before this time
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    to: Option<Time>,
 }
 
-fn subject_id(text: &str) -> Result<Id, String> {
-    let subject: Subject = text.parse().map_err(|_| "write the 22 characters of a subject".to_owned())?;
-    Ok(Id(subject.to_u128().to_be_bytes()))
-}
-
-/// An instant of the ledger, like 2026-12-01T00:00:00Z. 0 is a meter, which has no periods.
-fn instant_text(us: i64) -> String {
-    match jiff::Timestamp::from_microsecond(us) {
-        Ok(_) if us == 0 => "-".to_owned(),
-        Ok(at) => at.to_string(),
-        Err(_) => us.to_string(),
+impl FilterArgs {
+    fn filter(&self) -> Filter {
+        Filter {
+            rule: self.rule.clone(),
+            subject: self.subject,
+            name: self.name.clone(),
+            from_us: self.from.map(microseconds),
+            to_us: self.to.map(microseconds),
+            posted_before_us: None,
+        }
     }
+}
+
+fn microseconds(time: Time) -> i64 {
+    i64::try_from(time.us()).unwrap_or(i64::MAX)
 }

@@ -8,6 +8,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tollgate_database::changes::{ChangeKind, ChangesVersion, LiveChange};
 
+use crate::hex;
+
 /// Owner only: conditions name customers.
 const MODE: u32 = 0o600;
 
@@ -15,7 +17,7 @@ const MODE: u32 = 0o600;
 pub(super) fn write(path: &Path, version: ChangesVersion, changes: &[LiveChange]) -> io::Result<()> {
     let changes: Vec<Value> = changes.iter().map(to_json).collect();
     let text =
-        json!({ "version": version.number, "head": hex(&version.head), "changes": changes }).to_string();
+        json!({ "version": version.number, "head": hex::of(&version.head), "changes": changes }).to_string();
     let mut next = path.as_os_str().to_owned();
     next.push(".next");
     let mut file = File::options().write(true).create(true).truncate(true).mode(MODE).open(&next)?;
@@ -34,7 +36,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<(ChangesVersion, Vec<LiveCh
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, "the file is not a copy of live changes");
     let root: Value = serde_json::from_str(&text).map_err(|_| invalid())?;
     let version = || {
-        let (number, head) = (root["version"].as_i64()?, unhex(root["head"].as_str()?)?);
+        let (number, head) = (root["version"].as_i64()?, hex::to_32_bytes(root["head"].as_str()?)?);
         Some(ChangesVersion { number, head })
     };
     let changes = root["changes"].as_array().ok_or_else(invalid)?.iter().map(from_json);
@@ -69,23 +71,6 @@ fn from_json(value: &Value) -> Option<LiveChange> {
         created_us: value["created_us"].as_i64()?,
         changed_us: value["changed_us"].as_i64()?,
     })
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// 32 bytes from hexadecimal digits.
-pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use tollgate_database::{Database, Error};
 
 use super::{Control, Knowledge, Known, cache, now_us};
 use crate::failure::error_chain;
+use crate::hex;
 use crate::serve::gate::Gate;
 
 /// How often the version is read. PostgreSQL announces commits; this is for announcements that were lost, and for SQLite.
@@ -237,7 +238,7 @@ pub(super) fn log_row(row: &tollgate_database::audit::AuditRow) {
     tracing::info!(
         event = "audit",
         seq = row.seq,
-        head = cache::hex(&row.hash),
+        head = hex::of(&row.hash),
         actor = row.event.actor,
         action = row.event.action,
         target = row.event.target,

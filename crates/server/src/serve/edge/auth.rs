@@ -37,6 +37,8 @@ pub(crate) enum Needs {
     /// Any scope.
     AnyScope,
     Scope(Scopes),
+    /// One of two scopes; the first one is named in a refusal.
+    Either(Scopes, Scopes),
 }
 
 /// The other end of a connection.
@@ -143,13 +145,19 @@ impl Caller {
     pub(crate) fn authorize(&self, needs: Needs) -> Result<(), AuthError> {
         match needs {
             Needs::Scope(scope) if self.scopes.allow(scope) => Ok(()),
+            Needs::Either(one, other) if self.scopes.allow(one) || self.scopes.allow(other) => Ok(()),
             Needs::Nothing => Ok(()),
             Needs::AnyScope if !self.scopes.is_none() => Ok(()),
             // A token can give what is missing.
             _ if self.token.is_none() => Err(AuthError::TokenRequired),
             Needs::AnyScope => Err(AuthError::TokenRequired),
-            Needs::Scope(scope) => Err(AuthError::Forbidden(scope)),
+            Needs::Scope(scope) | Needs::Either(scope, _) => Err(AuthError::Forbidden(scope)),
         }
+    }
+
+    /// What it may do.
+    pub(crate) const fn scopes(&self) -> Scopes {
+        self.scopes
     }
 
     /// Whether it has no scope.

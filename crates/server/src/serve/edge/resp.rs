@@ -187,4 +187,4 @@ where
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::serve::edge) mod tests;

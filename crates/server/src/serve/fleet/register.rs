@@ -111,6 +111,11 @@ pub(crate) fn new_id(random: u64, version: &str) -> String {
 }
 
 impl Member {
+    /// The random digits at the beginning of the id.
+    pub(crate) fn number(&self) -> &str {
+        self.id.get(..16).unwrap_or(&self.id)
+    }
+
     /// The version of the server, if it announces one.
     pub(crate) fn version(&self) -> Option<String> {
         let digits = self.id.get(16..).filter(|digits| !digits.is_empty() && digits.len() % 2 == 0)?;

@@ -19,7 +19,8 @@ impl FileWatcher {
     /// Editors write in several steps, and a folder may be replaced as a whole. Events within this time are one change.
     pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-    /// Watches the folders of these files, because editors and orchestrators replace files by new ones.
+    /// Watches the folders of these files, because editors and orchestrators replace files by new ones. Of a path that is a
+    /// folder, watches both the folder and the one that it is in.
     pub(crate) fn new<'p>(files: impl Iterator<Item = &'p Path>) -> notify::Result<FileWatcher> {
         let changed = Arc::new(Notify::new());
         let wake = Arc::clone(&changed);
@@ -30,7 +31,7 @@ impl FileWatcher {
             }
             wake.notify_one();
         })?;
-        for folder in files.map(folder).collect::<HashSet<PathBuf>>() {
+        for folder in files.flat_map(folders).collect::<HashSet<PathBuf>>() {
             watcher.watch(&folder, RecursiveMode::NonRecursive)?;
         }
         Ok(FileWatcher { _watcher: watcher, changed })
@@ -42,9 +43,10 @@ impl FileWatcher {
     }
 }
 
-fn folder(file: &Path) -> PathBuf {
-    match file.parent() {
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let parent = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
-    }
+    };
+    if path.is_dir() { vec![path.to_owned(), parent] } else { vec![parent] }
 }

@@ -91,6 +91,12 @@ impl Table {
         self.by_index.iter().map(|series| &**series)
     }
 
+    /// How many checks each rule has matched since the start.
+    pub(super) fn matched(&self) -> Vec<(Arc<str>, u64)> {
+        let sum = |series: &Series| (0..OUTCOMES.len()).map(|number| series.outcomes.sum(number)).sum();
+        self.by_index.iter().map(|series| (Arc::clone(&series.rule), sum(series))).collect()
+    }
+
     /// What every rule has counted since the start.
     pub(crate) fn sums(&self) -> Vec<(Arc<str>, Sums)> {
         self.by_index.iter().map(|series| (Arc::clone(&series.rule), series.sums())).collect()

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tollgate_testkit::drill::upgrade;
 use tollgate_testkit::postgres::Postgres;
 use tollgate_testkit::redis::{Flavour, Server};
 use tollgate_testkit::serving::Serving;
@@ -162,4 +163,14 @@ fn a_database_that_restarts_loses_and_doubles_nothing() {
     for server in servers.iter() {
         assert!(eventually(|| operators.get(server, "/v1/overrides")["version"] == version));
     }
+}
+
+/// The short form of `cargo xtask chaos --only upgrade`. `TOLLGATE_PREVIOUS` names the binary of an earlier build.
+#[test]
+fn two_builds_side_by_side_decide_as_one() {
+    let previous = std::env::var("TOLLGATE_PREVIOUS").unwrap_or_else(|_| BINARY.to_owned());
+    let found = upgrade(&previous, BINARY, 4, 1).expect("the drill runs");
+    println!("{found}");
+    assert_eq!(found.wrong, Vec::<String>::new());
+    assert!(found.answers > 200 && found.changes == 8, "{found}");
 }

@@ -78,6 +78,7 @@ impl<S: Store> Engine<S> {
             let mut plan = Plan::new();
             rules.rules.plan_follow_up(&request, &self.inner.hashers, now, operation, &mut plan)?;
             self.inner.store.place_subjects(&mut plan);
+            self.inner.note_names(&rules.rules, &request, &plan);
             Ok(plan.items().to_vec())
         };
         self.apply_once(id, plan).await
@@ -155,12 +156,13 @@ impl<S: Store> Engine<S> {
         if let Some(under) = under {
             plan.set_request_id(under, id.horizon, id.rules_version);
         }
-        let Outcome { now, answers, replayed } = match self.inner.store.apply(&plan).await {
+        let outcome = match self.inner.store.apply(&plan).await {
             Ok(outcome) => outcome,
             Err(StoreError::IdReused) => return Err(CheckError::IdReused.into()),
             Err(error) => return Err(error.into()),
         };
-        let took_effect = replayed || Outcome { now, answers: answers.clone(), replayed }.took_effect(&plan);
+        let took_effect = outcome.replayed || outcome.took_effect(&plan);
+        let Outcome { now, answers, replayed, .. } = outcome;
         let answers = items.iter().zip(answers);
         let answers = answers.map(|(item, answer)| Answered { item: *item, answer, now, replayed });
         Ok((answers.collect(), took_effect))

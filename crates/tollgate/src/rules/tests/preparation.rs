@@ -38,6 +38,23 @@ fn charged_by(rules: &RuleSet, target: &'static str) -> Vec<String> {
     }
 }
 
+/// `tollgate reset` uses one rule alone, and must find the subject that the whole set counts.
+#[test]
+fn a_rule_alone_counts_the_same_normal_forms() {
+    let all = rules(
+        "version: 1\nattributes: { user: { normalize: [lower, trim] } }\nrules:\n  \
+         - { id: login, per: user, limit: { fixed-window: 5/min } }\n  \
+         - { id: other, per: all, limit: { fixed-window: 5/min } }\n",
+    );
+    let only = all.only("login").expect("the rule");
+    let mut attributes = Attributes::new();
+    attributes.set("user", " Jane ");
+    for rules in [&all, &only] {
+        let values = rules.prepare(&attributes).expect("a normal form");
+        assert_eq!(values.replace_in(&attributes).get("user"), Some("jane"));
+    }
+}
+
 #[test]
 fn rules_and_deny_apply_in_any_reading_of_a_path_and_bypass_only_in_all() {
     let rules = rules(PATHS);

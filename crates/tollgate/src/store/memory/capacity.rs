@@ -134,6 +134,7 @@ impl<C> MemoryStore<C> {
             | Operation::RecordIn { .. }
             | Operation::LeaveAtMost { .. }
             | Operation::Reserve { .. }
+            | Operation::Restore(_)
             | Operation::Report { .. } => {
                 let rule_has_room = key.ip_subjects_max.is_none_or(|ip_subjects_max| {
                     self.classes.anonymous(key.keyspace) < ip_subjects_max as usize
@@ -149,6 +150,7 @@ impl<C> MemoryStore<C> {
             | Operation::Cancel { .. } => self.capacity.overflowed.load(Ordering::Relaxed) > 0,
             // These name no holder: under the overflow subject they could give back what others were charged.
             Operation::Refund { .. } | Operation::Credit { .. } | Operation::Reset { .. } => false,
+            Operation::Extra(_) | Operation::Adjust(_) => false,
         };
         self.capacity.overflowed.fetch_add(u64::from(overflows), Ordering::Relaxed);
         overflows

@@ -74,6 +74,11 @@ impl<'s, C> LockedShards<'s, C> {
         ItemLocation { shard, fingerprint, slot, is_overflow: false }
     }
 
+    /// The number of the store.
+    pub(super) fn node(&self) -> u64 {
+        self.store.node
+    }
+
     pub(super) fn classes(&self) -> &'s Classes {
         &self.store.classes
     }

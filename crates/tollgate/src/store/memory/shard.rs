@@ -5,6 +5,7 @@
 pub(crate) mod slot;
 pub(crate) mod table;
 
+use tollgate_core::stamped::{self, StampedStep};
 use tollgate_core::{
     Answer, Change, Decline, Hold, HoldChange, HoldLookup, HoldWrite, Limit, Operation, Span, State, Step,
     Time, Write,
@@ -182,6 +183,23 @@ impl Shard {
         let Step { answer, write } = key.limit.decide_hold(self.state(&stored), hold, now, operation);
         let write = write.filter(|_| is_written(&answer));
         (answer, write.map_or(0, |write| self.write(classes, key, slot, write, now)))
+    }
+
+    /// Applies one operation of a recorded rule. Returns the step and the change in the number of keys.
+    pub(super) fn apply_stamped(
+        &mut self,
+        classes: &Classes,
+        key: &StateKey<'_>,
+        slot: Option<usize>,
+        node: u64,
+        now: Time,
+        operation: &Operation,
+    ) -> (StampedStep, isize) {
+        let stored = slot.map_or(StoredState::None, |slot| self.load(classes, slot));
+        let hold = self.hold(key, operation);
+        let mut step = stamped::decide(key.limit, node, self.state(&stored), hold, now, operation);
+        let added = step.step.write.take().map_or(0, |write| self.write(classes, key, slot, write, now));
+        (step, added)
     }
 
     /// Returns the answer to an operation on the key that the store declines.
@@ -474,6 +492,7 @@ fn new_state(change: &Change) -> NewState {
         | Change::BucketRing(_)
         | Change::SlidingLog(_)
         | Change::Concurrency(_)
+        | Change::Stamped(_)
         | Change::Quota(_) => return NewState::Heap,
     };
     pack(&state).map_or(NewState::Heap, NewState::Packed)

@@ -99,6 +99,31 @@ impl RedisSettings {
     }
 }
 
+impl RedisSettings {
+    /// The same settings, with a new clock.
+    #[doc(hidden)]
+    pub fn fresh(&self) -> RedisSettings {
+        let RedisSettings { url, deadline, in_flight_max, connections, margin, time, .. } = self;
+        RedisSettings {
+            url: url.clone(),
+            deadline: *deadline,
+            in_flight_max: *in_flight_max,
+            connections: *connections,
+            margin: *margin,
+            time: *time,
+            clock: FastClock::new(),
+        }
+    }
+}
+
+impl<C> RedisSettings<C> {
+    /// Whether the URL names a cluster.
+    #[doc(hidden)]
+    pub const fn is_cluster(&self) -> bool {
+        matches!(self.url.topology, Topology::Cluster(_))
+    }
+}
+
 impl<C: Clock + Send + Sync + 'static> RedisSettings<C> {
     /// Sets how long a check may take. After that the rules' failure policies decide. Default: 25 ms.
     pub fn deadline(self, deadline: Duration) -> RedisSettings<C> {

@@ -12,10 +12,11 @@ use tollgate::ledger::account_of;
 use tollgate_database::ledger::{Change, Kind};
 
 use super::database_args::{DatabaseArgs, block_on, failure};
-use super::{Format, instant_text, subject_text};
+use super::{Format, microseconds};
 use crate::cli::request_args::{RequestArgs, instant};
 use crate::cli::{exit, terminal};
 use crate::failure::Failure;
+use crate::ledger_form::{instant_text, subject_text};
 use crate::text::escape_control;
 
 #[derive(clap::Args)]
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &Args, direction: Direction) -> Result<ExitCode> {
         args.actor.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned());
     let change = Change { units: args.units, actor, cause: args.reason.clone() };
     let kind = if direction == Direction::Grant { Kind::Grant } else { Kind::Correct };
-    let now_us = i64::try_from(now.us()).unwrap_or(i64::MAX);
+    let now_us = microseconds(now);
     let (number, balance) = block_on(async {
         let database = args.database.open().await?;
         let number = database.change(&template, kind, change, now_us).await.map_err(failure)?;

@@ -65,12 +65,12 @@ impl DatabaseArgs {
             let hint = "a server creates the file at its first start; `tollgate database migrate` does too";
             return Err(Failure::new(format!("no database at {url}"), hint).into());
         }
-        Ok(Database::connect(&url, SETTINGS).await.map_err(failure)?)
+        connected(&url).await
     }
 
     /// Connects, and creates the file of SQLite if it is missing.
     pub(crate) async fn create(&self) -> Result<Database> {
-        Ok(Database::connect(&self.url()?, SETTINGS).await.map_err(failure)?)
+        connected(&self.url()?).await
     }
 
     /// Connects to a database with the schema of this program.
@@ -84,6 +84,11 @@ impl DatabaseArgs {
         }
         Ok(database)
     }
+}
+
+/// Connects to a database with this URL.
+pub(crate) async fn connected(url: &DatabaseUrl) -> Result<Database> {
+    Ok(Database::connect(url, SETTINGS).await.map_err(failure)?)
 }
 
 /// A failure of the database ends a command like one of the store.

@@ -1,17 +1,16 @@
-//! `tollgate database`: the schema of the ledger's database, and its backup.
+//! `tollgate database`: the schema of the ledger's database. Copies and retention have files beside this one.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::json;
-use tollgate_database::Status;
+use tollgate_database::{Partition, Status};
 
-use super::Format;
 use super::database_args::{DatabaseArgs, block_on, failure};
+use super::{Format, copy, retain};
 use crate::cli::{exit, terminal};
 
-/// Prepare and back up the database of the ledger
+/// Prepare, copy and shorten the database of the ledger
 ///
 /// A server creates and migrates SQLite by itself. PostgreSQL is migrated by an administrator, before the servers:
 ///
@@ -24,7 +23,7 @@ use crate::cli::{exit, terminal};
 Exit codes:
   0  done; for `status`: servers can start
   1  `status`: the schema must be migrated first
-  2  the command line is invalid, or the schema is of a newer program
+  2  the command line or a file is invalid, a server uses the file, or the schema is of a newer program
   3  the database cannot be reached, or reports an error
 
 Environment:
@@ -38,12 +37,21 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Show the version of the schema and who writes
+    /// Show the version of the schema, who writes, and the partitions
     Status(StatusArgs),
     /// Bring the schema to the version of this program
     Migrate(StatusArgs),
-    /// Copy a SQLite database to a new file, while servers run
-    Backup(BackupArgs),
+    /// Copy the database to a new file, while servers run; PostgreSQL is copied by `pg_dump`
+    Backup(copy::Args),
+    /// Put a copy in the place of the database; stop the servers first
+    ///
+    /// The file of SQLite is kept as FILE.before-restore. PostgreSQL is restored by `pg_restore` and `psql`, in one transaction. Servers
+    /// that start again with their journals post what the copy does not have, for charges of the last 24 hours.
+    Restore(copy::Args),
+    /// Create the partitions of the next months, and drop old entries that were exported
+    ///
+    /// Balances stay, and so do the hash chains: `tollgate ledger verify` begins at the first entry that is left.
+    Retain(retain::Args),
 }
 
 #[derive(clap::Args)]
@@ -55,59 +63,62 @@ struct StatusArgs {
     format: Format,
 }
 
-#[derive(clap::Args)]
-struct BackupArgs {
-    #[command(flatten)]
-    database: DatabaseArgs,
-    /// The new file
-    #[arg(value_name = "FILE")]
-    to: PathBuf,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.command {
+        Command::Status(args) => status(args),
+        Command::Migrate(args) => migrate(args),
+        Command::Backup(args) => copy::backup(args),
+        Command::Restore(args) => copy::restore(args),
+        Command::Retain(args) => retain::run(args),
+    }
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+fn status(args: &StatusArgs) -> Result<ExitCode> {
     block_on(async {
-        match &args.command {
-            Command::Status(args) => {
-                let database = args.database.connect().await?;
-                let status = database.status().await.map_err(failure)?;
-                let writers = match status.is_current() {
-                    true => database.writers().await.map_err(failure)?.len(),
-                    false => 0,
-                };
-                report(args.format, status, writers)?;
-                Ok(if status.is_current() { exit::SUCCESS } else { exit::NEGATIVE })
-            }
-            Command::Migrate(args) => {
-                let database = args.database.create().await?;
-                let status = database.migrate().await.map_err(failure)?;
+        let database = args.database.connect().await?;
+        let status = database.status().await.map_err(failure)?;
+        let (writers, partitions) = match status.is_current() {
+            true => {
                 let writers = database.writers().await.map_err(failure)?.len();
-                report(args.format, status, writers)?;
-                Ok(exit::SUCCESS)
+                (writers, database.partitions().await.map_err(failure)?)
             }
-            Command::Backup(args) => {
-                let database = args.database.open().await?;
-                database.backup(&args.to).await.map_err(failure)?;
-                let to = args.to.display().to_string();
-                terminal::print(&match args.format {
-                    Format::Json => format!("{}\n", json!({ "file": to })),
-                    Format::Text => format!("copied the database to {to}\n"),
-                })?;
-                Ok(exit::SUCCESS)
-            }
-        }
+            false => (0, Vec::new()),
+        };
+        report(args.format, status, writers, &partitions)?;
+        Ok(if status.is_current() { exit::SUCCESS } else { exit::NEGATIVE })
     })
 }
 
-fn report(format: Format, Status { applied, known }: Status, writers: usize) -> Result<()> {
+fn migrate(args: &StatusArgs) -> Result<ExitCode> {
+    block_on(async {
+        let database = args.database.create().await?;
+        let status = database.migrate().await.map_err(failure)?;
+        retain::create_usual_partitions(&database).await?;
+        let writers = database.writers().await.map_err(failure)?.len();
+        let partitions = database.partitions().await.map_err(failure)?;
+        report(args.format, status, writers, &partitions)?;
+        Ok(exit::SUCCESS)
+    })
+}
+
+fn report(format: Format, status: Status, writers: usize, partitions: &[Partition]) -> Result<()> {
+    let Status { applied, known } = status;
     terminal::print(&match format {
         Format::Json => {
-            let status = json!({ "schema": applied, "needed": known, "current": applied == known, "writers": writers });
+            let partitions: Vec<&str> = partitions.iter().map(|partition| partition.name.as_str()).collect();
+            let status = json!({
+                "schema": applied, "needed": known, "current": applied == known, "writers": writers,
+                "partitions": partitions,
+            });
             format!("{status}\n")
         }
-        Format::Text if applied == known => format!("the schema has version {applied}; {writers} writers\n"),
+        Format::Text if applied == known => {
+            let mut text = format!("the schema has version {applied}; {writers} writers\n");
+            for Partition { name, bounds, .. } in partitions {
+                text += &format!("partition {name} {bounds}\n");
+            }
+            text
+        }
         Format::Text => format!(
             "the schema has version {applied}, this program needs {known}; run `tollgate database migrate`\n"
         ),

@@ -6,13 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use tollgate_database::{Database, Unbalanced, Writer};
+use tollgate_database::ledger::Hash;
+use tollgate_database::{Database, Unbalanced, Verified, Writer};
 
 use super::database_args::{DatabaseArgs, block_on, failure};
-use super::{Format, instant_text, subject_text};
+use super::{Format, progress};
 use crate::cli::{exit, terminal};
 use crate::failure::Failure;
 use crate::files;
+use crate::hex;
+use crate::ledger_form::{head_json, instant_text, subject_text};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -21,6 +24,9 @@ pub(crate) struct Args {
     /// Output of an earlier `verify --format json`, kept elsewhere; its heads must still be part of the chains
     #[arg(long, value_name = "FILE")]
     expect: Option<PathBuf>,
+    /// Recompute only what follows the expected heads, which were verified before
+    #[arg(long, requires = "expect")]
+    since_expected: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -30,7 +36,7 @@ pub(crate) struct Args {
 struct Expected {
     writer: String,
     blocks: i64,
-    head: String,
+    head: Hash,
 }
 
 /// What is wrong with the chain of a writer.
@@ -46,11 +52,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     block_on(async {
         let database = args.database.open().await?;
+        let writers = database.writers().await.map_err(failure)?;
+        let bar = progress::bar(writers.iter().map(|writer| writer.blocks).sum(), "blocks")?;
         let mut checked = Vec::new();
-        for writer in database.writers().await.map_err(failure)? {
-            let broken_block = database.first_broken_block(writer.id).await.map_err(failure)?;
-            checked.push(Checked { writer, broken_block });
+        let mut before = 0;
+        for writer in writers {
+            let from = expected.iter().find(|head| head.writer == writer.id.to_string() && head.blocks > 0);
+            let from = from.filter(|_| args.since_expected).map(|head| (head.blocks, head.head));
+            let progress =
+                |verified: Verified| bar.set_position(before + u64::try_from(verified.block).unwrap_or(0));
+            let verified = database.verify_chain(writer.id, from, progress).await.map_err(failure)?;
+            before += u64::try_from(writer.blocks).unwrap_or(0);
+            checked.push(Checked { writer, broken_block: verified.err() });
         }
+        bar.finish_and_clear();
         let mut missing = Vec::new();
         for head in expected {
             if !is_part(&database, &checked, &head).await? {
@@ -76,8 +91,12 @@ async fn is_part(database: &Database, checked: &[Checked], head: &Expected) -> R
     }
     let same = |checked: &&Checked| checked.writer.id.to_string() == head.writer;
     let Some(Checked { writer, .. }) = checked.iter().find(same) else { return Ok(false) };
-    let blocks = database.blocks(writer.id).await.map_err(failure)?;
-    Ok(blocks.iter().any(|(block, hash)| block.number == head.blocks && hex(hash) == head.head))
+    // The blocks of entries that were dropped have gone, except the last one.
+    if head.blocks < writer.sealed_block {
+        return Ok(true);
+    }
+    let hash = database.block_hash(writer.id, head.blocks).await.map_err(failure)?;
+    Ok(hash == Some(head.head))
 }
 
 fn expected(text: &str) -> Result<Vec<Expected>> {
@@ -91,7 +110,7 @@ fn expected(text: &str) -> Result<Vec<Expected>> {
         Some(Expected {
             writer: writer["writer"].as_str()?.to_owned(),
             blocks: writer["blocks"].as_i64()?,
-            head: writer["head"].as_str()?.to_owned(),
+            head: hex::to_32_bytes(writer["head"].as_str()?)?,
         })
     };
     Ok(writers.iter().map(|writer| read(writer).ok_or_else(invalid)).collect::<Result<_, _>>()?)
@@ -99,19 +118,14 @@ fn expected(text: &str) -> Result<Vec<Expected>> {
 
 fn to_json(is_intact: bool, checked: &[Checked], missing: &[Expected], unbalanced: &[Unbalanced]) -> Value {
     let writers = checked.iter().map(|Checked { writer, broken_block }| {
-        json!({
-            "writer": writer.id.to_string(),
-            "name": writer.name,
-            "state": writer.state,
-            "last_seen": instant_text(writer.last_seen_us),
-            "entries": writer.shipped_seq,
-            "blocks": writer.blocks,
-            "head": hex(&writer.head),
-            "broken_block": broken_block,
-        })
+        let mut head = head_json(writer);
+        head["broken_block"] = json!(broken_block);
+        head["dropped_blocks"] = json!(writer.sealed_block);
+        head
     });
-    let missing =
-        missing.iter().map(|head| json!({ "writer": head.writer, "block": head.blocks, "head": head.head }));
+    let missing = missing
+        .iter()
+        .map(|head| json!({ "writer": head.writer, "block": head.blocks, "head": hex::of(&head.head) }));
     let unbalanced = unbalanced.iter().map(|found| {
         json!({
             "rule": &*found.account.subject.rule,
@@ -143,8 +157,12 @@ fn to_text(
             Some(block) => format!("BROKEN at block {block}"),
             None => "intact".to_owned(),
         };
-        let Writer { id, name, shipped_seq, blocks, .. } = writer;
-        writeln!(text, "{id}  {name}  {shipped_seq} entries in {blocks} blocks  {state}")?;
+        let Writer { id, name, shipped_seq, blocks, sealed_block, .. } = writer;
+        let dropped = match sealed_block {
+            0 => String::new(),
+            block => format!(" from block {}", block + 1),
+        };
+        writeln!(text, "{id}  {name}  {shipped_seq} entries in {blocks} blocks  {state}{dropped}")?;
     }
     for head in missing {
         writeln!(text, "{}  block {} is not the one that was expected", head.writer, head.blocks)?;
@@ -164,11 +182,4 @@ fn to_text(
     }
     writeln!(text, "{}", if is_intact { "the ledger is intact" } else { "the ledger is NOT intact" })?;
     Ok(text)
-}
-
-fn hex(hash: &[u8; 32]) -> String {
-    hash.iter().fold(String::with_capacity(64), |mut text, byte| {
-        text.push_str(&format!("{byte:02x}"));
-        text
-    })
 }

@@ -43,7 +43,7 @@ Exit codes:
   2  the command line or a file is invalid; all problems of the rules file are printed"
 )]
 pub(crate) struct Args {
-    /// Rules file; `-` is standard input
+    /// Rules file, or folder of rules files; `-` is standard input
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
     /// Number of subjects of each rule at a time; RULE=N sets the number of one rule; can be repeated

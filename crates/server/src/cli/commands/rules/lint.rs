@@ -21,9 +21,14 @@ use crate::files::{self, STDIN};
 /// For each problem, the command prints its position, what is wrong and how to correct it. It reads all files to the end.
 ///
 ///   tollgate lint rules.yaml
-///   tollgate lint --deny-warnings rules/*.yaml
+///   tollgate lint --deny-warnings a.yaml b.yaml
 ///   tollgate lint --format sarif rules.yaml > rules.sarif
 ///   generate-rules | tollgate lint -
+///
+/// Several files are checked one by one. A folder is checked as `tollgate serve --rules DIR` reads it: its files belong
+/// together.
+///
+///   tollgate lint rules/
 ///
 /// A server does not load a file with an error. A warning is probably a mistake. A note is worth knowing. Warnings and
 /// notes are only searched for in files without errors.
@@ -37,7 +42,7 @@ Exit codes:
   2  the command line is invalid, or a file cannot be read; the other files are checked"
 )]
 pub(crate) struct Args {
-    /// Rules files; `-` is standard input
+    /// Rules files, or folders of rules files; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Output format
@@ -73,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut linted = Vec::new();
     let mut unreadable = None;
     for file in &args.files {
-        match files::read(file) {
+        match files::read_rules(file) {
             Ok(source) => {
                 let mut problems = Problems::new();
                 load_and_lint(&source, &options, &mut problems);

@@ -55,10 +55,10 @@ pub(crate) struct Args {
     /// Logs, plain or compressed with gzip or zstd; `-` is standard input
     #[arg(required_unless_present = "synthetic", conflicts_with = "synthetic", value_name = "LOG")]
     logs: Vec<PathBuf>,
-    /// Rules file that is simulated
+    /// Rules file, or folder of rules files, that is simulated
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
-    /// Rules file to compare with, such as the rules in force
+    /// Rules file or folder to compare with, such as the rules in force
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Format of the logs

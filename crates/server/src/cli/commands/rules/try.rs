@@ -9,12 +9,10 @@ use tollgate::core::{
     Algorithm, Item, Key, Keyspace, Limit, LimitError, Operation, Outcome, Plan, PlanDecision, PlanError,
     Report, Span, SubjectHasher, Time, Token,
 };
-use tollgate::rules::load_limit;
 use tollgate::{Clock, ManualClock, MemoryStore, shorthand};
-use tollgate_document::{Problems, Source};
 
 use crate::cli::terminal::{GREEN, RED, duration};
-use crate::cli::{exit, terminal};
+use crate::cli::{exit, notation, terminal};
 use crate::failure::Failure;
 
 /// The time of the first request: a round number is easy to read.
@@ -65,7 +63,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let text = args.limit.join(" ");
-    let rule_limit = load(&text)?;
+    let rule_limit = notation::limit(&text)?;
     let Some(algorithm) = rule_limit.algorithm() else {
         terminal::print("`deny` refuses every request; there are no numbers to print.\n")?;
         return Ok(exit::NEGATIVE);
@@ -96,23 +94,6 @@ fn with_room(limit: RuleLimit) -> Result<RuleLimit, Failure> {
     let refused =
         |error: LimitError| Failure::new(error.to_string(), "a postpaid limit leaves room for overdraft");
     limit.with_room_for_records().map_err(refused)
-}
-
-fn load(text: &str) -> Result<RuleLimit, Failure> {
-    let source = Source::new("limit", with_braces(text).as_bytes());
-    let mut problems = Problems::new();
-    load_limit(&source, &mut problems).ok_or_else(|| {
-        crate::stderr::write(&terminal::problems(&problems, &source));
-        Failure::new(format!("invalid limit `{text}`"), "`tollgate guide` shows a limit for every purpose")
-    })
-}
-
-/// Adds the braces that a map needs in a rules file. The limit `deny` is a word without braces, and a bare rate is a mistake
-/// that the loader explains.
-fn with_braces(text: &str) -> String {
-    let text = text.trim();
-    let is_scalar = text == "deny" || text.starts_with(|c: char| c.is_ascii_digit());
-    if text.starts_with('{') || is_scalar { text.to_owned() } else { format!("{{ {text} }}") }
 }
 
 /// Applies the requests, prints every answer and returns the number of refusals.

@@ -177,7 +177,7 @@ async fn in_redis(
     let store = RecordingStore::connect(settings).await?;
     store.check_hash_key(&hasher, rules).await?;
     // From the text: request ids include its hash, so they agree with servers that read the same file.
-    let limiter = Setup::default().rules_yaml(source.text()).hash_key(hasher).build(store)?;
+    let limiter = Setup::default().rules_source(source.clone()).hash_key(hasher).build(store)?;
     let mut report = Report::new(args.format, rules, attributes, &[LONGEST]);
     for _ in 0..args.times {
         let request = args.to_request(attributes);

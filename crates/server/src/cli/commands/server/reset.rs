@@ -1,4 +1,6 @@
-//! `tollgate reset`: deletes the consumption of one subject under one rule, in a shared store.
+//! `tollgate reset`: deletes the consumption of one subject under one rule, by a server or in a shared store.
+
+mod remote;
 
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ use tollgate::limiter::FollowUpError;
 use tollgate::store::redis::RedisSettings;
 use tollgate_document::suggest;
 
+use crate::cli::client::{ClientArgs, DryRun};
 use crate::cli::request_args::RequestArgs;
 use crate::cli::store_args::{RecordingStore, StoreArgs, store_failure};
 use crate::cli::{exit, terminal};
@@ -21,8 +24,12 @@ use crate::text::escape_control;
 
 /// Delete the consumption of one subject under one rule
 ///
-/// The subject can use its whole limit again at once. Give the attributes of a request that the rule matches, and the hash
-/// key of your servers:
+/// The subject can use its whole limit again at once. Give the attributes of a request that the rule matches. A server writes
+/// the audit row first, if it has a database; the token needs the scope `change`:
+///
+///   tollgate reset --server https://gate.example.com:9000 --rule exports --reason 'ticket 4711' action=export tenant=acme
+///
+/// While no server runs, in the store itself, with the hash key of your servers:
 ///
 ///   export TOLLGATE_HASH_KEY
 ///   tollgate reset --rules rules.yaml --store redis://localhost:6379 --rule exports --reason 'ticket 4711' action=export tenant=acme
@@ -37,9 +44,13 @@ Exit codes:
   0  the consumption was deleted
   1  the rule does not match the attributes, or finds no subject in them; nothing was deleted
   2  the command line or a file is invalid, or the hash key is not the one of your servers
-  3  the store cannot be reached, rejects the credentials, or reports an error
+  3  the store cannot be reached, rejects the credentials, or reports an error; or a server did not answer
+  4  the server declined: a missing token or scope
 
 Environment:
+  TOLLGATE_SERVER                   server to call if neither --rules nor --server is given
+  TOLLGATE_TOKEN                    token for the server; --token-file overrides it
+  TOLLGATE_TOKEN_FILE               file with the token; --token-file overrides it
   TOLLGATE_HASH_KEY                 hash key of your servers, 64 hexadecimal digits; --hash-key-file overrides it
   TOLLGATE_STORE_PASSWORD           password of the store; --store-password-file overrides it
   TOLLGATE_STORE_SENTINEL_PASSWORD  password of the sentinels; --store-sentinel-password-file overrides it"
@@ -49,12 +60,16 @@ pub(crate) struct Args {
     request: RequestArgs,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    client: ClientArgs,
     /// Id of the rule
     #[arg(long, value_name = "ID")]
     rule: String,
     /// Why it is deleted
     #[arg(long, value_name = "TEXT")]
     reason: String,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -69,6 +84,9 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.client.is_given() || args.request.rules.is_none() && args.client.has_server_variable()? {
+        return remote::run(args);
+    }
     let (_, rules) = args.request.load_rules("nothing was deleted")?;
     let only = only_rule(&rules, &args.rule)?;
     let attributes = args.request.attributes()?;
@@ -77,9 +95,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Err(Failure::new("missing --store: there is no shared store to delete from", hint).into());
     };
     let hasher = args.request.hash_key.required()?;
+    // What the rule counts: normal forms.
+    let values = only.prepare(&attributes);
+    let prepared = values.as_ref().map(|values| values.replace_in(&attributes));
+    let counted = prepared.as_ref().unwrap_or(&attributes);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let deleted = runtime.block_on(reset(settings, &rules, &only, &attributes, &hasher))?;
-    report(args, &only, &attributes, &hasher, deleted)
+    let deleted = match args.dry_run.dry_run {
+        true => !only.matching(&attributes).is_empty() && only.rules()[0].per.find(counted).is_ok(),
+        false => runtime.block_on(reset(settings, &rules, &only, &attributes, &hasher))?,
+    };
+    report(args, &only, counted, &hasher, deleted)
 }
 
 /// The rule of this id alone, without the lists, so that no other count is deleted.
@@ -124,23 +149,30 @@ fn report(
 ) -> Result<ExitCode> {
     let rule = &only.rules()[0];
     let subject = rule.per.find(attributes).ok().map(|subject| subject.hash(hasher).prefix());
-    terminal::print(&match args.format {
-        Format::Json => {
-            let result =
-                json!({ "rule": args.rule, "subject": subject, "deleted": deleted, "reason": args.reason });
+    let per = format!(" ({})", describe::per(&rule.per));
+    print_result(args, subject.filter(|_| deleted).as_deref(), &per)
+}
+
+/// Prints what was deleted: the subject, or nothing because the rule has none for these attributes.
+fn print_result(args: &Args, subject: Option<&str>, per: &str) -> Result<ExitCode> {
+    let is_trial = args.dry_run.dry_run;
+    let deleted = subject.is_some() && !is_trial;
+    terminal::print(&match (args.format, subject) {
+        (Format::Json, subject) => {
+            let result = json!({ "rule": args.rule, "subject": subject, "deleted": deleted, "dry_run": is_trial, "reason": args.reason });
             format!("{result}\n")
         }
-        Format::Text if deleted => format!(
-            "deleted the consumption of {} under rule {}: {}\n",
-            subject.unwrap_or_default(),
-            args.rule,
+        (Format::Text, Some(subject)) => format!(
+            "{} the consumption of {} under rule {}: {}\n",
+            if is_trial { "would delete" } else { "deleted" },
+            escape_control(subject),
+            escape_control(&args.rule),
             escape_control(&args.reason),
         ),
-        Format::Text => format!(
-            "nothing was deleted: rule {} does not match these attributes, or finds no subject ({}) in them\n",
-            args.rule,
-            describe::per(&rule.per),
+        (Format::Text, None) => format!(
+            "nothing was deleted: rule {} does not match these attributes, or finds no subject{per} in them\n",
+            escape_control(&args.rule),
         ),
     })?;
-    Ok(if deleted { exit::SUCCESS } else { exit::NEGATIVE })
+    Ok(if subject.is_some() { exit::SUCCESS } else { exit::NEGATIVE })
 }

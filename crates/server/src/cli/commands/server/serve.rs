@@ -23,7 +23,9 @@ use crate::serve;
 ///   tollgate serve --rules rules.yaml --grpc 127.0.0.1:8081
 ///
 /// The server reloads the rules file when it changes and on SIGHUP. If the new file is invalid, the server logs its
-/// problems and keeps the rules in force.
+/// problems and keeps the rules in force. With a folder, it reads all files in it that end in .yaml or .yml as one:
+///
+///   tollgate serve --rules rules/
 ///
 /// Any number of servers can share limits through a Redis or Valkey. All of them need the same hash key:
 ///

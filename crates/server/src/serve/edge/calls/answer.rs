@@ -142,5 +142,6 @@ const fn declined(why: Decline) -> &'static str {
         Decline::ResetSince => "reset-since",
         Decline::WindowChanged => "window-changed",
         Decline::Overflow => "overflow",
+        Decline::Unverified => "unverified",
     }
 }

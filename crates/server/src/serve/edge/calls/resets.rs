@@ -23,11 +23,15 @@ impl Reset<'_> {
     pub(crate) fn subjects(&self, gate: &Gate) -> Vec<(String, String)> {
         let hasher = gate.hashers().current();
         gate.with_rules(|rules| {
+            // What rules count: normal forms.
+            let values = rules.prepare(self.request.attributes);
+            let prepared = values.as_ref().map(|values| values.replace_in(self.request.attributes));
+            let attributes = prepared.as_ref().unwrap_or(self.request.attributes);
             let found = rules.matching(self.request.attributes);
             let found = found.iter().map(|&at| &rules.rules()[at as usize]);
             let found = found.filter(|rule| self.rule.is_none_or(|id| id == rule.keyspace.rule()));
             let of_rule = |rule: &tollgate::core::rules::Rule| {
-                let subject = rule.per.find(self.request.attributes).ok()?.hash(hasher).prefix();
+                let subject = rule.per.find(attributes).ok()?.hash(hasher).prefix();
                 Some((rule.keyspace.rule().to_owned(), subject))
             };
             found.filter_map(of_rule).collect()

@@ -34,6 +34,7 @@ pub(super) enum Route {
     Authorize,
     Rules,
     Top,
+    Doctor,
     Metrics,
     Health,
     Ready,
@@ -45,6 +46,14 @@ pub(super) enum Route {
     /// One live change.
     Change(ChangeKind),
     Audit,
+    /// The name and the scopes of the caller.
+    Whoami,
+    /// The servers on the store.
+    Fleet,
+    LedgerUsage,
+    LedgerEntries,
+    LedgerHeads,
+    LedgerCorrections,
     /// A file of the dashboard.
     Dashboard(&'static Asset),
 }
@@ -85,7 +94,6 @@ impl Route {
             | Route::Report
             | Route::Record
             | Route::Credit
-            | Route::Usage
             | Route::Reserve
             | Route::Extend
             | Route::Settle
@@ -97,13 +105,21 @@ impl Route {
             Route::Reset
             | Route::MeterReset
             | Route::Top
+            | Route::Doctor
             | Route::History
             | Route::Events
             | Route::Dashboard(_)
             | Route::Changes(_)
             | Route::Change(_)
-            | Route::Audit => RouteKind::Control,
+            | Route::LedgerUsage
+            | Route::LedgerEntries
+            | Route::LedgerHeads
+            | Route::LedgerCorrections
+            | Route::Audit
+            | Route::Whoami
+            | Route::Fleet => RouteKind::Control,
             Route::Explain
+            | Route::Usage
             | Route::Rules
             | Route::Metrics
             | Route::Health
@@ -115,7 +131,7 @@ impl Route {
     /// Whether it asks the store.
     pub(super) const fn asks_store(self) -> bool {
         matches!(self.kind(), RouteKind::Check)
-            || matches!(self, Route::Explain | Route::Reset | Route::MeterReset)
+            || matches!(self, Route::Explain | Route::Usage | Route::Reset | Route::MeterReset)
     }
 
     /// Whether it reports the health of the server.
@@ -155,6 +171,7 @@ impl Route {
             "/v1/reset" => Route::Reset,
             "/v1/rules" => Route::Rules,
             "/v1/top" => Route::Top,
+            "/v1/doctor" => Route::Doctor,
             "/metrics" => Route::Metrics,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
@@ -165,6 +182,12 @@ impl Route {
             "/v1/deny" => Route::Changes(ChangeKind::Deny),
             "/v1/bypass" => Route::Changes(ChangeKind::Bypass),
             "/v1/audit" => Route::Audit,
+            "/v1/whoami" => Route::Whoami,
+            "/v1/fleet" => Route::Fleet,
+            "/v1/ledger/usage" => Route::LedgerUsage,
+            "/v1/ledger/entries" => Route::LedgerEntries,
+            "/v1/ledger/heads" => Route::LedgerHeads,
+            "/v1/ledger/corrections" => Route::LedgerCorrections,
             _ => return Route::of_change(path).or_else(|| dashboard::asset(path).map(Route::Dashboard)),
         })
     }
@@ -203,9 +226,11 @@ impl Route {
             | Route::MeterAdd
             | Route::MeterSubtract
             | Route::MeterReset
+            | Route::LedgerCorrections
             | Route::Reset => Methods::Post,
             Route::Rules
             | Route::Top
+            | Route::Doctor
             | Route::Metrics
             | Route::Health
             | Route::Ready
@@ -213,6 +238,11 @@ impl Route {
             | Route::History
             | Route::Events
             | Route::Audit
+            | Route::Whoami
+            | Route::Fleet
+            | Route::LedgerUsage
+            | Route::LedgerEntries
+            | Route::LedgerHeads
             | Route::Dashboard(_) => Methods::Get,
             Route::Changes(_) => Methods::GetPost,
             Route::Change(_) => Methods::GetPatchDelete,
@@ -225,6 +255,8 @@ impl Route {
         Needs::Scope(match self {
             Route::Changes(_) | Route::Change(_) if is_read => Scopes::READ,
             Route::Changes(_) | Route::Change(_) => Scopes::CHANGE,
+            // Operators look at what a subject has used, and charge nothing.
+            Route::Usage => return Needs::Either(Scopes::CHECK, Scopes::READ),
             // A caller that may take a lease may also release it. To read numbers needs no more than a peek.
             Route::Check
             | Route::Batch
@@ -234,7 +266,6 @@ impl Route {
             | Route::Release
             | Route::Reserve
             | Route::Extend
-            | Route::Usage
             | Route::Meters
             | Route::MeterAdd
             | Route::Authorize => Scopes::CHECK,
@@ -244,9 +275,19 @@ impl Route {
             Route::Record | Route::Credit | Route::MeterSubtract => Scopes::RECORD,
             Route::Report => Scopes::REPORT,
             Route::Metrics => Scopes::METRICS,
-            Route::Explain | Route::Rules | Route::Top | Route::History | Route::Events | Route::Audit => {
-                Scopes::READ
-            }
+            Route::Explain
+            | Route::Rules
+            | Route::Top
+            | Route::Doctor
+            | Route::History
+            | Route::Events
+            | Route::Audit
+            | Route::Whoami
+            | Route::Fleet
+            | Route::LedgerUsage
+            | Route::LedgerEntries
+            | Route::LedgerHeads => Scopes::READ,
+            Route::LedgerCorrections => Scopes::ADMIN,
             Route::Reset | Route::MeterReset => Scopes::CHANGE,
             // The files of the dashboard hold no data; the token form is one of them.
             Route::Health | Route::Ready | Route::OpenApi | Route::Dashboard(_) => return Needs::Nothing,

@@ -9,7 +9,9 @@ mod dashboard;
 mod explain;
 mod follow_up;
 mod holds;
+mod ledger;
 mod meters;
+mod operators;
 mod pages;
 mod top;
 
@@ -55,7 +57,12 @@ pub(super) async fn respond(
         Route::Changes(kind) => changes::all(kind, parts, body, (peer, caller), state).await,
         Route::Change(kind) => changes::one(kind, parts, body, (peer, caller), state).await,
         Route::Audit => audit::page(parts, state).await,
-        Route::Rules => Ok(pages::rules(state)),
+        Route::LedgerUsage => ledger::usage(parts, state).await,
+        Route::LedgerEntries => ledger::entries(parts, state).await,
+        Route::LedgerHeads => ledger::heads(parts, state).await,
+        Route::LedgerCorrections => ledger::correct(parts, body, (peer, caller), state).await,
+        Route::Rules => pages::rules(parts, state),
+        Route::Doctor => Ok(pages::doctor(state)),
         Route::Top => top::top(parts.uri.query().unwrap_or_default(), state),
         Route::Health => Ok(pages::health()),
         Route::Ready => Ok(pages::ready(state)),
@@ -64,6 +71,8 @@ pub(super) async fn respond(
         Route::OpenApi => Ok(pages::openapi()),
         Route::History => dashboard::history(parts, state),
         Route::Events => dashboard::events(parts, state),
+        Route::Whoami => Ok(operators::whoami(caller)),
+        Route::Fleet => Ok(operators::fleet(state)),
         Route::Dashboard(asset) => Ok(dashboard::asset(asset)),
     }
 }

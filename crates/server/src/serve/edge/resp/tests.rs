@@ -26,7 +26,8 @@ use crate::serve::store::work_share::WorkShares;
 /// Unread output of all connections of a test.
 const OUTPUT_BUDGET: usize = 1024 * 1024;
 
-fn server_state(anonymous: Scopes) -> Arc<ServerState> {
+/// A server of the starter rules in memory, without listeners.
+pub(in crate::serve::edge) fn server_state(anonymous: Scopes) -> Arc<ServerState> {
     let (rules, starter) = RulesOrigin::read(None).expect("the starter is read");
     let limiter =
         Setup::default().rules_yaml(starter.text()).build(MemoryStore::new()).expect("the starter is right");
@@ -67,6 +68,7 @@ fn server_state(anonymous: Scopes) -> Arc<ServerState> {
         others: None,
         evictions: None,
         history: History::default(),
+        doctor: tokio::sync::watch::channel(Default::default()).1,
         ending: CancellationToken::new(),
     })
 }

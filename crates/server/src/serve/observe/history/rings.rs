@@ -111,6 +111,12 @@ impl<const COLUMNS: usize> Rings<COLUMNS> {
         }
     }
 
+    /// The memory of all slots. It never grows.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.iter().map(|slots| size_of_val(&**slots)).sum()
+    }
+
     /// The counts of one slot.
     pub(super) fn slot(&self, ring: usize, number: u64) -> &[u32; COLUMNS] {
         &self.slots[ring][index(number, SHAPES[ring])]

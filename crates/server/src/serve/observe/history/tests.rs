@@ -104,6 +104,24 @@ fn the_number_of_rules_is_bounded_and_the_rest_share_a_line() {
 }
 
 #[test]
+fn the_memory_is_that_of_the_documentation_whatever_is_counted() {
+    let history = History::default();
+    let names: Vec<String> = (0..2 * RULES_MAX).map(|number| format!("rule-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // More than a day, with rules that come and go, and a gap.
+    for second in (0..90_000).step_by(900).chain([200_000, 200_001]) {
+        let some = second as usize / 900 % RULES_MAX;
+        history.note(&sample(START + second, second, &names[some..some + RULES_MAX]));
+    }
+    let inner = history.inner.lock();
+    assert!(inner.rules.len() <= RULES_MAX + 1, "{}", inner.rules.len());
+    for series in inner.rules.values() {
+        assert_eq!(series.rings.bytes(), 38_400, "docs/operating/dashboard.md states it");
+    }
+    assert_eq!(inner.store.rings.bytes(), 1_920 * LatencyCounts::BUCKETS * size_of::<u32>());
+}
+
+#[test]
 fn viewers_are_limited_and_a_place_comes_back() {
     let history = History::default();
     let mut viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| history.follow().expect("there is a place")).collect();

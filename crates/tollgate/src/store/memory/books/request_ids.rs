@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use tollgate_core::stamped::Revision;
 use tollgate_core::{Answer, Outcome, Plan, RequestId, Span, StoreError, Subject, Time};
 
 use crate::store::memory::sync::Mutex;
@@ -34,6 +35,7 @@ struct StoredOutcome {
     until: Time,
     now: Time,
     answers: Box<[Answer]>,
+    revisions: Vec<Revision>,
 }
 
 impl RequestIds {
@@ -58,7 +60,8 @@ impl RequestIds {
         match shard.outcomes.get(&id).filter(|stored| now < stored.until) {
             Some(stored) if stored.content == request.content => {
                 let answers = stored.answers.iter().copied().collect();
-                return Ok(Outcome { now: stored.now, answers, replayed: true });
+                let revisions = stored.revisions.clone();
+                return Ok(Outcome { now: stored.now, answers, replayed: true, revisions });
             }
             Some(_) => return Err(StoreError::IdReused),
             None => (),
@@ -68,7 +71,9 @@ impl RequestIds {
             let (content, until) = (request.content, now.plus(request.horizon));
             shard.drop_oldest(now);
             let answers = outcome.answers.iter().copied().collect();
-            shard.outcomes.insert(id, StoredOutcome { content, until, now: outcome.now, answers });
+            let revisions = outcome.revisions.clone();
+            let stored = StoredOutcome { content, until, now: outcome.now, answers, revisions };
+            shard.outcomes.insert(id, stored);
             shard.order.push_back((until, id));
         }
         Ok(outcome)

@@ -131,8 +131,14 @@ impl<C> MemoryStore<C> {
             if stored.content != request.content {
                 return Err(StoreError::IdReused);
             }
-            return Ok(Outcome { now: stored.now, answers: smallvec![stored.answer], replayed: true });
+            return Ok(Outcome {
+                now: stored.now,
+                answers: smallvec![stored.answer],
+                replayed: true,
+                revisions: Vec::new(),
+            });
         }
+        let mut outcome = empty_outcome(now);
         let slot = shard.find(key.fingerprint);
         let declined = shard.returns.decline(request, key.fingerprint, now);
         // A refund never adds a key. The record of a settlement may, if the key has expired since the charge.
@@ -141,6 +147,13 @@ impl<C> MemoryStore<C> {
             is_full.then_some(Decline::NotHeld)
         });
         let answer = match declined {
+            None if item.is_stamped() => {
+                let (step, added) =
+                    shard.apply_stamped(&self.classes, &key, slot, self.node, now, &item.operation);
+                self.add_keys(added);
+                outcome.revisions.push(step.revision);
+                step.step.answer
+            }
             Some(why) => shard.decline(&self.classes, &key, slot, now, why),
             None => {
                 let (answer, added) = shard.apply(&self.classes, &key, slot, now, &item.operation, |_| true);
@@ -149,7 +162,6 @@ impl<C> MemoryStore<C> {
                 answer
             }
         };
-        let mut outcome = empty_outcome(now);
         outcome.answers.push(answer);
         if outcome.took_effect(plan) {
             shard.returns.remember(request, charged_at, now, answer);

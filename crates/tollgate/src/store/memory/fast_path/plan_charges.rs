@@ -56,6 +56,9 @@ impl<'i> PlanCharges<'i> {
     ) -> Option<()> {
         for item in items {
             let Operation::Charge { cost, .. } = item.operation else { return None };
+            if item.is_stamped() {
+                return None;
+            }
             let key = StateKey::of(item);
             let index = shards.index_of_key(key.fingerprint);
             let (shard, classes) = (shards.shard(index), shards.classes());

@@ -105,6 +105,7 @@ pub(crate) fn pack(state: &State) -> Option<PackedState> {
         | State::BucketRing(_)
         | State::SlidingLog(_)
         | State::Concurrency(_)
+        | State::Stamped(_)
         | State::Quota(_) => None,
     }
 }

@@ -71,9 +71,9 @@ impl Multiplexer {
     pub(crate) async fn run(mut self) {
         loop {
             match self.state.connect().await {
-                Ok((address, stream)) => {
+                Ok((address, stream, node)) => {
                     self.is_connected.store(true, Ordering::Relaxed);
-                    let mut connection = MultiplexedConnection::new(address, stream);
+                    let mut connection = MultiplexedConnection::new(address, stream, node);
                     let reason = self.serve(&mut connection).await;
                     self.is_connected.store(false, Ordering::Relaxed);
                     let worked = connection.worked();
@@ -181,6 +181,8 @@ impl Multiplexer {
 /// A connection and the calls in flight on it.
 struct MultiplexedConnection {
     address: Address,
+    /// The number of the server's present life, with which it stamps state of recorded rules.
+    node: u64,
     stream: RedisStream,
     /// Replies that Redis owes, oldest first.
     expected: VecDeque<ExpectedReply>,
@@ -216,9 +218,10 @@ impl ExpectedReply {
 }
 
 impl MultiplexedConnection {
-    fn new(address: Address, stream: RedisStream) -> MultiplexedConnection {
+    fn new(address: Address, stream: RedisStream, node: u64) -> MultiplexedConnection {
         MultiplexedConnection {
             address,
+            node,
             stream,
             expected: VecDeque::new(),
             pipelines: 0,
@@ -245,7 +248,7 @@ impl MultiplexedConnection {
         let mut calls = divide_into_calls(pending).into_iter().peekable();
         while let Some(mut pending) = calls.next() {
             let mut plans: Vec<_> = pending.iter_mut().map(|pending| &mut pending.plan).collect();
-            let call = Call::new(&mut plans, state.context.call_settings, &state.context.scripts);
+            let call = Call::new(&mut plans, self.node, state.context.call_settings, &state.context.scripts);
             let last_of_pipeline = calls.peek().is_none();
             self.queue_batch(Batch { pending, call, sent: Instant::now(), last_of_pipeline }, true);
         }

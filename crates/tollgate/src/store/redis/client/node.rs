@@ -11,6 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
+use tollgate_core::stamped::NODE_UNKNOWN;
+
 use super::breaker::{Breaker, BreakerCounts};
 use super::connection::{CommandConnection, RedisStream};
 use super::connector::Connector;
@@ -197,8 +199,8 @@ fn thread_index() -> usize {
 }
 
 impl NodeState {
-    /// Returns a connection that has answered a probe, and its address.
-    pub(crate) async fn connect(&self) -> Result<(Address, RedisStream), NotConnected> {
+    /// Returns a connection that has answered a probe, its address and the number of the server's present life.
+    pub(crate) async fn connect(&self) -> Result<(Address, RedisStream, u64), NotConnected> {
         let mut backoff = self.backoff.lock().await;
         let candidates = self.locator.candidates();
         if backoff.tried != candidates {
@@ -267,7 +269,7 @@ impl NodeState {
         }
     }
 
-    async fn connect_and_report(&self) -> Result<(Address, RedisStream), RedisError> {
+    async fn connect_and_report(&self) -> Result<(Address, RedisStream, u64), RedisError> {
         let mut connecting = pin!(timeout(CONNECT_TIMEOUT, self.connect_to_candidates()));
         let connected = tokio::select! {
             connected = &mut connecting => connected,
@@ -277,8 +279,10 @@ impl NodeState {
                 connecting.await
             }
         };
-        let (address, connection) = connected.unwrap_or_else(|_| Err(self.locator.timeout_error()))?;
-        Ok((address, connection.into_stream()))
+        let (address, mut connection) = connected.unwrap_or_else(|_| Err(self.locator.timeout_error()))?;
+        let node = timeout(self.context.stall_timeout(), node_number(&mut connection)).await;
+        let node = node.unwrap_or_else(|_| Err(self.locator.timeout_error()))?;
+        Ok((address, connection.into_stream(), node))
     }
 
     /// Opens a separate connection for occasional commands, without effect on the breaker.
@@ -313,7 +317,7 @@ impl NodeState {
         let ClientContext { connector, call_settings, scripts, .. } = &*self.context;
         let mut connection = connector.connect(address, self.context.stall_timeout()).await?;
         let mut probe = Vec::new();
-        Call::new(&mut [], *call_settings, scripts).write(&mut probe, true);
+        Call::new(&mut [], NODE_UNKNOWN, *call_settings, scripts).write(&mut probe, true);
         let exchange = async {
             connection.send(&probe).await?;
             match connection.receive().await? {
@@ -332,6 +336,26 @@ impl NodeState {
         }
         Ok(connection)
     }
+}
+
+/// Returns a number of the server's process and of its history of replication, by which recorded rules distinguish state that
+/// this life of the server wrote. `NODE_UNKNOWN` if the user may not run `INFO`: then no recorded rule is decided.
+async fn node_number(connection: &mut CommandConnection) -> Result<u64, RedisError> {
+    let mut ids = Vec::with_capacity(80);
+    for (section, field) in [("server", "run_id:"), ("replication", "master_replid:")] {
+        let reply = match connection.command(&[b"INFO", section.as_bytes()]).await {
+            Ok(reply) => reply,
+            Err(RedisError::ErrorReply(_)) => return Ok(NODE_UNKNOWN),
+            Err(error) => return Err(error),
+        };
+        let id = reply.text().and_then(|text| text.lines().find_map(|line| line.strip_prefix(field)));
+        let Some(id) = id else { return Ok(NODE_UNKNOWN) };
+        ids.extend_from_slice(id.trim().as_bytes());
+        ids.push(b'/');
+    }
+    let hash = blake3::hash(&ids);
+    let (words, _) = hash.as_bytes().as_chunks::<8>();
+    Ok(words.first().map_or(NODE_UNKNOWN, |word| (u64::from_le_bytes(*word) >> 11).max(1)))
 }
 
 /// Asks the server itself for its role: sentinels learn of changes later.

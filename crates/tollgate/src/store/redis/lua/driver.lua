@@ -29,14 +29,15 @@
 --       H    key number of the record of its lease or reservation, 0 if it has none
 --       B    kind of the limit, as in core's state.rs
 --       B    operation: 0 charge, 1 peek, 2 refund, 3 renew, 4 release, 5 reserve, 6 settle, 7 cancel, 8 failure,
---            9 success, 10 reset, 11 record, 12 credit, 13 extend, 15 usage
+--            9 success, 10 reset, 11 record, 12 credit, 13 extend, 15 usage, 16 restore, 17 extra,
+--            18 adjust
 --       B    flags: 1 if it blocks, plus 2 if the cost exceeds the capacity, plus 4 if the subject is anonymous, so that
 --            its state is kept without the margin
 --       d    cost (refund: the units to give back)
 --       d    extra: the time of the mark (refund), the start of the period (record with a mark), how long to hold (reserve, extend), or how long to remember (reset)
 --       B    kind of the mark (refund): 0 none, 1 window, 2 time, 3 held, 4 counter. Record: 1 if it is for one period only
 --       B    length of the token, 0 or 16, and the token. Refund: 8, and the units charged (d). Reset: 2, and the key
---            number under which the reset is remembered (H).
+--            number under which the reset is remembered (H). Restore, extra, adjust: as stamped.lua says.
 --       B    length of the limit's numbers in bytes, and the numbers as doubles, as the twin's file lists them
 --
 -- Reply    string, packed. For each Plan, as many times as it was applied:
@@ -48,7 +49,7 @@
 --     B   verdict: 0 admitted, 1 refused, 2 never, 3 done, 4 booked late, 5 recorded, 6 used,
 --         10 not supported, 11 not held,
 --         12 too old, 13 token in use, 14 too many reservations, 15 recompute, 16 overflow, 17 receipt expired,
---         18 reset since, 19 window changed
+--         18 reset since, 19 window changed, 20 unverified
 --     B   kind of the mark
 --     d   delay (admitted), time of the retry (refused), units (done, recorded), units held (used) or time
 --         (recompute)
@@ -56,6 +57,11 @@
 --     d   reset
 --     d   time of the mark
 --     d   only for a record: when one unit fits, or when the units may proceed (shaper)
+--   Then, if the Plan has an item of kind 13, 32 bytes for each item, zeros for those of other kinds:
+--     d   epoch
+--     d   revision
+--     d   adjustments
+--     d   corrections and grants in force
 --   Status 3:
 --     B   number of the item
 --     B   fault: 1 length, 2 version, 3 kind, 4 range
@@ -79,7 +85,7 @@ local DECIDED, REPLAYED, OTHER_CONTENT, CORRUPT = 0, 1, 2, 3
 local STORE, CALLER = 0, 1
 local WITH_SPARE_KEY = 2
 -- The largest kind of state. Kinds 5 and 6 are retired: such state does not count.
-local KIND_MAX = 12
+local KIND_MAX = 13
 
 local follow_ups, clock_mode, tolerance, margin, plan_count, at = unpack_from('<BBddH', batch, 1)
 local clock
@@ -147,7 +153,10 @@ local function load_state(key, kind)
   end
   local found = type(state) == 'table' and (state.width and RING or LOG) or byte(state, 2)
   if found ~= kind then
-    if kind == RING and found == COUNTS then
+    if kind == STAMPED and (found == QUOTA or found == METER) then
+      -- The rule was not recorded before. The twin decides.
+      return state
+    elseif kind == RING and found == COUNTS then
       return counts_to_ring(key, state), true
     elseif kind == COUNTS and found == RING then
       return ring_to_counts(key, state), true
@@ -232,7 +241,7 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
     local _, _, remaining, reset = twin(state, now, PEEK, 0, '', 0, NONE, numbers_at)
     return NEVER, NONE, 0, remaining, reset, 0, blocks
   end
-  if op == USAGE and kind ~= LEASES and kind ~= QUOTA then
+  if op == USAGE and kind ~= LEASES and kind ~= QUOTA and kind ~= STAMPED then
     -- Without leases and reservations, a record of no units says all.
     local verdict, _, remaining, reset = twin(state, now, RECORD, 0, '', 0, NONE, numbers_at)
     return verdict == RECORDED and USED or verdict, NONE, 0, remaining, reset, 0, false
@@ -244,7 +253,7 @@ local function decide(now, key, hold, kind, op, flags, cost, extra, mark, token,
   end
   local wants_admission = op == CHARGE or op == PEEK or op == RESERVE or op == EXTEND
   return verdict, mark_kind, number, remaining, reset, mark_time,
-    blocks and wants_admission and verdict ~= ADMITTED, change, expires, state, record, record_expires, free_at
+    blocks and wants_admission and verdict ~= ADMITTED or verdict == UNVERIFIED, change, expires, state, record, record_expires, free_at
 end
 
 -- Whether a follow-up with this verdict counts as applied, although it may have changed nothing.
@@ -262,6 +271,9 @@ local function charge(now, times, key, kind, op, cost, token, numbers_at)
     local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
     if op == RECORD then
       answer = answer .. pack('<d', free_at or now)
+    end
+    if kind == STAMPED then
+      answer = answer .. pack('<dddd', stamp_epoch, stamp_revision, stamp_adjusted, stamp_extra)
     end
     if not change then
       -- The state did not change, so all following answers are the same.
@@ -291,6 +303,9 @@ local function step_one(now, at, _, times)
       free_at = decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at)
     local answer = pack('<BdBBdddd', DECIDED, now, verdict, mark_kind, number, remaining, reset, mark_time)
     answers[round] = op == RECORD and answer .. pack('<d', free_at or now) or answer
+    if kind == STAMPED then
+      answers[round] = answers[round] .. pack('<dddd', stamp_epoch, stamp_revision, stamp_adjusted, stamp_extra)
+    end
     if change ~= nil and (flags % 2 == 1 or verdict ~= REFUSED and verdict ~= NEVER) then
       commit(key, kind, change, expires, now, hold, record, record_expires)
       booked = not blocked
@@ -304,7 +319,7 @@ end
 -- Decides all items of a Plan, then charges all or none. Returns the packed reply, and whether an admission was
 -- charged.
 local function step_all(now, at, count)
-  local items, blocked, booked = {}, false, false
+  local items, blocked, booked, revisions = {}, false, false, nil
   for index = 1, count do
     current_item = index
     local key, hold, kind, op, flags, cost, extra, mark, token, length, numbers_at =
@@ -313,6 +328,10 @@ local function step_all(now, at, count)
     local item = { decide(now, key, hold, kind, op, flags, cost, extra, mark, token, numbers_at) }
     item[14], item[15], item[16], item[17], item[18] = key, kind, flags % 2 == 1, numbers_at, hold
     item[19], item[20] = op, cost
+    if kind == STAMPED then
+      revisions = revisions or {}
+      revisions[index] = pack('<dddd', stamp_epoch, stamp_revision, stamp_adjusted, stamp_extra)
+    end
     at = numbers_at + length
     blocked = blocked or item[7]
     items[index] = item
@@ -329,10 +348,16 @@ local function step_all(now, at, count)
       commit(key, kind, change, expires, now, hold, record, record_expires)
       booked = booked or not blocked
     else
-      booked = booked or is_applied(verdict, cost)
+      -- A Plan that is blocked has written nothing else.
+      booked = booked or not blocked and is_applied(verdict, cost)
     end
     local answer = pack('<BBdddd', verdict, mark_kind, number, remaining, reset, mark_time)
     items[index] = op == RECORD and answer .. pack('<d', free_at or now) or answer
+  end
+  if revisions then
+    for index = 1, count do
+      items[count + index] = revisions[index] or ('\0'):rep(32)
+    end
   end
   return pack('<Bd', DECIDED, now) .. table.concat(items), booked
 end
@@ -392,7 +417,8 @@ local function declined(now, at, verdict)
   local state = load_state(key, kind)
   local _, _, remaining, reset = twins[kind](state, now, PEEK, 0, '', 0, NONE, numbers_at)
   local answer = pack('<BdBBdddd', DECIDED, now, verdict, NONE, 0, remaining, reset, 0)
-  return op == RECORD and answer .. pack('<d', now) or answer, false
+  answer = op == RECORD and answer .. pack('<d', now) or answer
+  return kind == STAMPED and answer .. ('\0'):rep(32) or answer, false
 end
 
 local replies = {}
@@ -417,7 +443,8 @@ for index = 1, plan_count do
     replies[index] = pack('<BdBBdd', CORRUPT, now, 1, LENGTH, 40 + answers_length, bad_length)
   elseif attempt < 0 and not (stored and stored:sub(1, 16) == digest and unpack_from('<d', stored, 25) == -attempt) then
     -- The charge was refunded before, or another attempt builds on it.
-    replies[index] = pack('<Bd', DECIDED, now) .. pack('<BBdddd', NOT_HELD, NONE, 0, 0, 0, 0):rep(count)
+    local answers = pack('<BBdddd', NOT_HELD, NONE, 0, 0, 0, 0):rep(count)
+    replies[index] = pack('<Bd', DECIDED, now) .. answers .. ('\0'):rep(answers_length - #answers)
   elseif stored and attempt >= 0 then
     if stored:sub(1, 16) == digest then
       replies[index] = pack('<B', REPLAYED) .. stored:sub(33)

@@ -55,13 +55,15 @@ local KEYS, batch = KEYS, ARGV[1]
 local CHARGE, PEEK, REFUND, RENEW, RELEASE, RESERVE = 0, 1, 2, 3, 4, 5
 local SETTLE, CANCEL, FAILURE, SUCCESS, RESET = 6, 7, 8, 9, 10
 local RECORD, CREDIT, EXTEND, USAGE = 11, 12, 13, 15
+local RESTORE, EXTRA, ADJUST = 16, 17, 18
 local ADMITTED, REFUSED, NEVER, DONE, BOOKED_LATE, RECORDED, USED = 0, 1, 2, 3, 4, 5, 6
 local NOT_SUPPORTED, NOT_HELD, TOO_OLD, TOKEN_IN_USE, TOO_MANY, RECOMPUTE, OVERFLOW = 10, 11, 12, 13, 14, 15, 16
-local RECEIPT_EXPIRED, RESET_SINCE, WINDOW_CHANGED = 17, 18, 19
+local RECEIPT_EXPIRED, RESET_SINCE, WINDOW_CHANGED, UNVERIFIED = 17, 18, 19, 20
 local NONE, WINDOW, AT, HELD, COUNTER = 0, 1, 2, 3, 4
 
--- Kinds of state that other files distinguish: counts and ring of a sliding window, sliding log, leases, quota.
-local COUNTS, LOG, RING, LEASES, QUOTA = 2, 3, 12, 9, 10
+-- Kinds of state that other files distinguish: counts and ring of a sliding window, sliding log, leases, quota, meter, and a
+-- quota or meter under a stamp.
+local COUNTS, LOG, RING, LEASES, QUOTA, METER, STAMPED = 2, 3, 12, 9, 10, 7, 13
 
 -- Faults of a corrupt state: length, version, kind, or a number out of range.
 local LENGTH, VERSION, KIND, RANGE = 1, 2, 3, 4

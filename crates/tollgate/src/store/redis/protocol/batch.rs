@@ -53,9 +53,14 @@ type Group = SmallVec<[u16; 2]>;
 const NO_GROUP: u16 = u16::MAX;
 
 impl Call {
-    /// Combines Plans into one call. Each key is sent once, and so are equal Plans: a Plan joins an earlier equal one if
+    /// Combines Plans into one call to the node of this number. Each key is sent once, and so are equal Plans: a Plan joins an earlier equal one if
     /// no different Plan has used its keys in between, so the order on every key stays the same.
-    pub(crate) fn new(plans: &mut [&mut EncodedPlan], settings: CallSettings, scripts: &Scripts) -> Call {
+    pub(crate) fn new(
+        plans: &mut [&mut EncodedPlan],
+        node: u64,
+        settings: CallSettings,
+        scripts: &Scripts,
+    ) -> Call {
         // A fast hash is safe: the part of a key that clients choose was hashed with a secret.
         let (mut key_numbers, mut keys) =
             (HashMap::<Vec<u8>, u16, foldhash::fast::RandomState>::default(), Vec::new());
@@ -76,6 +81,7 @@ impl Call {
                 })
                 .collect();
             plans[index].set_key_numbers(&own);
+            plans[index].set_node(node);
             kinds = kinds.union(plans[index].kinds);
             let last = own.first().map_or(NO_GROUP, |&number| last_groups[usize::from(number) - 1]);
             let joined = groups.get_mut(usize::from(last)).filter(|group| {

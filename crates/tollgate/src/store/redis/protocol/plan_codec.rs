@@ -9,12 +9,13 @@ use tollgate_core::algorithm::bucket::BucketKind;
 use tollgate_core::algorithm::quota::QuotaPeriod;
 use tollgate_core::algorithm::sliding_window::Counting;
 use tollgate_core::plan::answer::AnsweredBy;
+use tollgate_core::stamped::Revision;
 use tollgate_core::{
     Answer, CorruptState, Decline, EXACT_MAX, Item, Limit, Mark, Operation, Outcome, Plan, Report, Retry,
     Span, StoreError, Subject, Time, Token, Verdict,
 };
 
-use super::script::{KindSet, kind_of};
+use super::script::{KindSet, STAMPED, kind_of};
 use crate::store::redis::error::RedisError;
 
 /// A Plan in the format of the script, complete but for the numbers of its keys in the call.
@@ -29,6 +30,8 @@ pub(crate) struct EncodedPlan {
     body: Vec<u8>,
     /// The offset in `body` of each key's number.
     key_number_offsets: SmallVec<[u32; 4]>,
+    /// The offset in `body` of the number of the node, for each recorded item.
+    node_offsets: SmallVec<[u32; 4]>,
     /// Whether it has a request id.
     has_request_id: bool,
     /// The twins that it needs.
@@ -64,6 +67,8 @@ pub(crate) const ITEMS_MAX: usize = u8::MAX as usize;
 /// Length of one item's answer. That of a record has one number more.
 const ANSWER_LENGTH: usize = 2 + 4 * 8;
 const RECORD_ANSWER_LENGTH: usize = ANSWER_LENGTH + 8;
+/// Length of the revision of a recorded account.
+const REVISION_LENGTH: usize = 4 * 8;
 // The first byte of a reply: how the Plan ended.
 const DECIDED: u8 = 0;
 const REPLAYED: u8 = 1;
@@ -79,9 +84,10 @@ impl EncodedPlan {
             key_ends: SmallVec::new(),
             body: Vec::with_capacity(64 + 96 * plan.items().len()),
             key_number_offsets: SmallVec::new(),
+            node_offsets: SmallVec::new(),
             has_request_id: plan.request_id().is_some(),
             kinds: KindSet::default(),
-            answers_length: plan.items().iter().map(answer_length).sum(),
+            answers_length: answers_length(plan),
             is_follow_up: plan.items().first().is_some_and(|item| !item.asks_for_admission()),
             spare_key: spare_key(plan, prefix),
             work: 0,
@@ -142,7 +148,9 @@ impl EncodedPlan {
     }
 
     fn push_item(&mut self, item: &Item<'_>, prefix: &str) {
-        let kind = kind_of(&item.limit);
+        let own_kind = kind_of(&item.limit);
+        self.kinds.insert(own_kind);
+        let kind = if is_stamped(item) { STAMPED } else { own_kind };
         self.kinds.insert(kind);
         self.work += estimated_work(&item.limit);
         let (op, cost, extra, mark, token) = operation_fields(item);
@@ -164,6 +172,25 @@ impl EncodedPlan {
                 self.key_number_offsets.push(self.body.len() as u32);
                 self.body.extend_from_slice(&[0; 2]);
             }
+            (Operation::Restore(restore), _) => {
+                self.body.push(56);
+                let first = [restore.start.us(), restore.end.us(), restore.held];
+                first.into_iter().for_each(|number| self.push_number(number));
+                self.push_signed(restore.extra);
+                let last = [restore.extra_no, u64::from(restore.epoch), u64::from(restore.known)];
+                last.into_iter().for_each(|number| self.push_number(number));
+            }
+            (Operation::Extra(extra), _) => {
+                self.body.push(16);
+                self.push_signed(extra.extra);
+                self.push_number(extra.start.us());
+            }
+            (Operation::Adjust(adjust), _) => {
+                self.body.push(32);
+                let subtracts = u64::from(adjust.subtract >= 0);
+                let numbers = [subtracts, adjust.epoch.into(), adjust.adjusted.into(), adjust.start.us()];
+                numbers.into_iter().for_each(|number| self.push_number(number));
+            }
             (_, Token::NONE) => self.body.push(0),
             (_, token) => {
                 self.body.push(16);
@@ -172,13 +199,33 @@ impl EncodedPlan {
             }
         }
         let numbers = limit_numbers(&item.limit);
-        self.body.push(numbers.len() as u8 * 8);
+        if is_stamped(item) {
+            self.body.push((2 + numbers.len()) as u8 * 8);
+            // The number of the node, which the connection fills in.
+            self.node_offsets.push(self.body.len() as u32);
+            self.push_number(0);
+            self.push_number(own_kind.into());
+        } else {
+            self.body.push(numbers.len() as u8 * 8);
+        }
         numbers.into_iter().for_each(|number| self.push_number(number));
     }
 
     /// Writes a double. It is exact, because all numbers are at most 2^53 - 1.
     fn push_number(&mut self, number: u64) {
         self.body.extend_from_slice(&(number as f64).to_le_bytes());
+    }
+
+    fn push_signed(&mut self, number: i64) {
+        self.body.extend_from_slice(&(number as f64).to_le_bytes());
+    }
+
+    /// Sets the number of the node that the Plan is sent to.
+    pub(crate) fn set_node(&mut self, node: u64) {
+        for offset in &self.node_offsets {
+            let offset = *offset as usize;
+            self.body[offset..offset + 8].copy_from_slice(&(node as f64).to_le_bytes());
+        }
     }
 
     /// The keys, in the order of `key_ends`.
@@ -266,6 +313,9 @@ fn operation_fields(item: &Item<'_>) -> (u8, u64, u64, u8, Token) {
         // The script declines it: a standby in this process is the only user.
         Operation::LeaveAtMost { remaining } => (14, remaining, 0, 0, Token::NONE),
         Operation::Usage => (15, 0, 0, 0, Token::NONE),
+        Operation::Restore(restore) => (16, restore.used, restore.held_until.us(), 0, Token::NONE),
+        Operation::Extra(extra) => (17, extra.number, 0, 0, Token::NONE),
+        Operation::Adjust(adjust) => (18, adjust.subtract.unsigned_abs(), 0, 0, Token::NONE),
     }
 }
 
@@ -324,6 +374,21 @@ fn answer_length(item: &Item<'_>) -> usize {
     }
 }
 
+/// Only quotas and meters can be recorded.
+fn is_stamped(item: &Item<'_>) -> bool {
+    item.is_stamped() && matches!(item.limit, Limit::Quota(_) | Limit::Meter(_))
+}
+
+/// Length of all answers to a Plan in bytes, and of the revisions after them.
+fn answers_length(plan: &Plan<'_>) -> usize {
+    let revisions = if has_revisions(plan) { plan.items().len() * REVISION_LENGTH } else { 0 };
+    plan.items().iter().map(answer_length).sum::<usize>() + revisions
+}
+
+fn has_revisions(plan: &Plan<'_>) -> bool {
+    plan.items().iter().any(is_stamped)
+}
+
 /// Splits the reply to a Plan with answers of this length off the front of a batch's reply.
 pub(crate) fn split_off_reply<'b>(
     reply: &mut &'b [u8],
@@ -352,9 +417,13 @@ pub(crate) fn decode(plan: &Plan<'_>, reply: &[u8]) -> Result<Outcome, StoreErro
         OTHER_CONTENT => Err(StoreError::IdReused),
         CORRUPT => Err(decode_corrupt(plan, &mut reader)?),
         _ => {
-            let answers =
-                plan.items().iter().map(|item| decode_answer(item, &mut reader)).collect::<Result<_, _>>()?;
-            Ok(Outcome { now, answers, replayed: status == REPLAYED })
+            let revisions = decode_revisions(plan, &mut reader)?;
+            let extra = |index: usize| revisions.get(index).map_or(0, |revision: &Revision| revision.extra);
+            let items = plan.items().iter().enumerate();
+            let answers = items
+                .map(|(index, item)| decode_answer(item, extra(index), &mut reader))
+                .collect::<Result<_, _>>()?;
+            Ok(Outcome { now, answers, replayed: status == REPLAYED, revisions })
         }
     }
 }
@@ -375,7 +444,34 @@ fn decode_corrupt(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<StoreError
     Ok(StoreError::Corrupt { rule, source })
 }
 
-fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, RedisError> {
+/// Reads the revisions, which follow the answers.
+fn decode_revisions(plan: &Plan<'_>, reader: &mut Reader<'_>) -> Result<Vec<Revision>, RedisError> {
+    if !has_revisions(plan) {
+        return Ok(Vec::new());
+    }
+    let length = plan.items().len() * REVISION_LENGTH;
+    let at = reader.rest.len().checked_sub(length).ok_or(TRUNCATED)?;
+    let (answers, revisions) = reader.rest.split_at(at);
+    reader.rest = answers;
+    let mut reader = Reader { rest: revisions };
+    let short = |number: u64| u32::try_from(number).map_err(|_| NOT_EXACT);
+    let read = |_: &Item<'_>| -> Result<Revision, RedisError> {
+        Ok(Revision {
+            epoch: short(reader.number()?)?,
+            revision: short(reader.number()?)?,
+            adjusted: short(reader.number()?)?,
+            extra: reader.signed()?,
+        })
+    };
+    plan.items().iter().map(read).collect()
+}
+
+/// `extra` is what corrections and grants add to the limit.
+fn decode_answer(item: &Item<'_>, extra: i64, reader: &mut Reader<'_>) -> Result<Answer, RedisError> {
+    let limit = match extra {
+        0 => item.limit.reported_limit(),
+        extra => item.limit.with_extra(extra).reported_limit(),
+    };
     let (verdict, mark) = (reader.byte()?, reader.byte()?);
     let (number, left) = (reader.number()?, reader.signed()?);
     let (reset_at, marked_at) = (reader.time()?, reader.time()?);
@@ -389,7 +485,7 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         4 => Verdict::BookedLate { amount: number },
         5 => Verdict::Recorded { amount: number, overdraft, free_at },
         6 => {
-            let taken = i128::from(item.limit.reported_limit()) - i128::from(left);
+            let taken = i128::from(limit) - i128::from(left);
             let used = u64::try_from(taken - i128::from(number)).map_err(|_| NOT_EXACT)?;
             Verdict::Usage { used, held: number }
         }
@@ -403,6 +499,7 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         17 => Verdict::Declined(Decline::ReceiptExpired),
         18 => Verdict::Declined(Decline::ResetSince),
         19 => Verdict::Declined(Decline::WindowChanged),
+        20 => Verdict::Declined(Decline::Unverified),
         _ => return Err(RedisError::UnexpectedReply("unknown verdict")),
     };
     let mark = match mark {
@@ -413,14 +510,7 @@ fn decode_answer(item: &Item<'_>, reader: &mut Reader<'_>) -> Result<Answer, Red
         4 => Mark::Counter,
         _ => return Err(RedisError::UnexpectedReply("unknown mark")),
     };
-    Ok(Answer {
-        verdict,
-        limit: item.limit.reported_limit(),
-        remaining,
-        reset_at,
-        mark,
-        by: AnsweredBy::Store,
-    })
+    Ok(Answer { verdict, limit, remaining, reset_at, mark, by: AnsweredBy::Store })
 }
 
 /// Reads packed numbers.

@@ -37,9 +37,13 @@ const LOG: u8 = 3;
 const CONCURRENCY: u8 = 9;
 const QUOTA: u8 = 10;
 const BUCKET_RING: u8 = 12;
+pub(crate) const STAMPED: u8 = 13;
 
-/// Number of sets of kinds: one bit for each twin.
-const KIND_SETS: usize = 1 << TWINS.len();
+/// A quota or meter under a stamp. Its twin calls that of the account.
+const STAMPED_TWIN: &str = include_str!("../lua/stamped.lua");
+
+/// Number of sets of kinds: one bit for each twin, and one for stamped state.
+const KIND_SETS: usize = 1 << (TWINS.len() + 1);
 
 /// A set of kinds of state: one bit for each twin.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -51,6 +55,7 @@ const fn bit(kind: u8) -> u16 {
         CONCURRENCY => 1 << 4,
         QUOTA => 1 << 5,
         BUCKET_RING => 1 << 8,
+        STAMPED => 1 << 9,
         kind => 1 << (kind - 1),
     }
 }
@@ -136,6 +141,12 @@ fn assemble(kinds: KindSet, edit: &SourceEdit) -> String {
     }
     script.push_str(&table);
     script.push_str(" }\n");
+    if kinds.contains(STAMPED) {
+        script.push_str(&edit("stamped", STAMPED_TWIN));
+        _ = writeln!(script, "twins[{STAMPED}] = stamped");
+    } else {
+        script.push_str("local stamp_epoch, stamp_revision, stamp_adjusted, stamp_extra\n");
+    }
     // The driver refers to these functions.
     if !kinds.contains(LOG) && !kinds.contains(BUCKET_RING) {
         script.push_str("local open_log, edit_log, write_log\n");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tollgate_core::stamped::NODE_UNKNOWN;
 use tollgate_core::{Outcome, Plan, StoreError, Time};
 
 use super::batch::{Call, CallSettings};
@@ -16,6 +17,7 @@ use crate::store::redis::error::RedisError;
 pub struct ScriptCodec {
     scripts: Scripts,
     call_settings: CallSettings,
+    node: u64,
 }
 
 impl ScriptCodec {
@@ -28,7 +30,13 @@ impl ScriptCodec {
         ScriptCodec {
             scripts: Scripts::with_edit(Box::new(edit)),
             call_settings: CallSettings::new(time, margin),
+            node: NODE_UNKNOWN,
         }
+    }
+
+    /// Sets the number of the node that the commands are sent to.
+    pub fn with_node(self, node: u64) -> ScriptCodec {
+        ScriptCodec { node, ..self }
     }
 
     /// Encodes the command that applies these Plans in order, each at its caller's time, in one step.
@@ -42,7 +50,7 @@ impl ScriptCodec {
         let encode = |(plan, now): &(&Plan<'_>, Time)| EncodedPlan::new(plan, "", *now, Attempt::Unnumbered);
         let mut plans: Vec<EncodedPlan> = plans.iter().map(encode).collect();
         let mut plans: Vec<&mut EncodedPlan> = plans.iter_mut().collect();
-        Call::new(&mut plans, self.call_settings, &self.scripts)
+        Call::new(&mut plans, self.node, self.call_settings, &self.scripts)
     }
 
     /// Parses a server's bytes into one Outcome per Plan. Returns None if the reply is incomplete.

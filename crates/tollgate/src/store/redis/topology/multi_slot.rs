@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tollgate_core::stamped::Revision;
 use tollgate_core::{
-    Answer, Item, Limit, Mark, Operation, Outcome, Plan, Span, StoreError, Subject, Time, Verdict,
+    Answer, Decline, Item, Limit, Mark, Operation, Outcome, Plan, Span, StoreError, Subject, Time, Verdict,
 };
 
 use crate::clock::Clock;
@@ -70,6 +71,8 @@ struct PartialOutcome {
     /// The earliest of the servers' times, so that no wait is too short.
     now: Option<Time>,
     answers: SmallVec<[Option<Answer>; 4]>,
+    /// The revisions of recorded accounts, by index; empty without recorded items.
+    revisions: Vec<Revision>,
     /// Whether every part so far repeats what its server answered before.
     replayed: bool,
 }
@@ -77,7 +80,7 @@ struct PartialOutcome {
 impl PartialOutcome {
     fn new(plan: &Plan<'_>) -> PartialOutcome {
         let answers = SmallVec::from_elem(None, plan.items().len());
-        PartialOutcome { now: None, answers, replayed: true }
+        PartialOutcome { now: None, answers, revisions: Vec::new(), replayed: true }
     }
 
     fn add(&mut self, slot_plan: &SlotPlan<'_>, outcome: &Outcome) {
@@ -86,12 +89,24 @@ impl PartialOutcome {
         for (index, answer) in slot_plan.indexes.iter().zip(&outcome.answers) {
             self.answers[*index] = Some(*answer);
         }
+        for (index, revision) in slot_plan.indexes.iter().zip(&outcome.revisions) {
+            self.revisions.resize(self.answers.len(), Revision::default());
+            self.revisions[*index] = *revision;
+        }
     }
 
     /// Whether a blocking item was not admitted.
     fn is_refused(&self, plan: &Plan<'_>) -> bool {
         let refuses = |answer: &Option<Answer>| answer.is_some_and(|answer| !answer.is_admitted());
-        plan.items().iter().zip(&self.answers).any(|(item, answer)| item.blocking && refuses(answer))
+        let blocks =
+            plan.items().iter().zip(&self.answers).any(|(item, answer)| item.blocking && refuses(answer));
+        blocks || self.is_unverified()
+    }
+
+    /// Whether the state of a recorded rule must be restored first. Then nothing may be charged.
+    fn is_unverified(&self) -> bool {
+        let unverified = Verdict::Declined(Decline::Unverified);
+        self.answers.iter().flatten().any(|answer| answer.verdict == unverified)
     }
 
     fn is_empty(&self) -> bool {
@@ -101,7 +116,8 @@ impl PartialOutcome {
     fn into_outcome(self) -> Outcome {
         let replayed = self.replayed && !self.is_empty();
         let answers = self.answers.into_iter().flatten().collect();
-        Outcome { now: self.now.unwrap_or(Time::ZERO), answers, replayed }
+        let revisions = self.revisions;
+        Outcome { now: self.now.unwrap_or(Time::ZERO), answers, replayed, revisions }
     }
 }
 

@@ -99,7 +99,7 @@ impl RulesFiles {
     }
 
     fn load(&mut self, path: &Path) -> Result<Rc<RuleSet>, String> {
-        let source = files::read(path).map_err(|failure| failure.to_string())?;
+        let source = files::read_rules(path).map_err(|failure| failure.to_string())?;
         let mut problems = Problems::new();
         load(&source, &mut problems).map(Rc::new).ok_or_else(|| {
             let message = format!("invalid rules file {}", source.name());

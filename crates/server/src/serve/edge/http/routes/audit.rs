@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate_database::audit::AuditRow;
 
 use super::changes::{self, query};
-use crate::serve::control::hex;
+use crate::hex;
 use crate::serve::edge::http::error::HttpError;
 use crate::serve::edge::http::response::{self, HttpResponse, NO_STORE};
 use crate::serve::server_state::ServerState;
@@ -30,7 +30,7 @@ pub(super) async fn page(parts: &Parts, state: &ServerState) -> Result<HttpRespo
     let control = changes::control(state)?;
     let (rows, head) = control.audit_page(after, limit).await.map_err(changes::failed)?;
     let rows: Vec<Value> = rows.iter().map(row_json).collect();
-    let page = json!({ "rows": rows, "head": { "seq": head.seq, "hash": hex(&head.hash) } });
+    let page = json!({ "rows": rows, "head": { "seq": head.seq, "hash": hex::of(&head.hash) } });
     let mut response = response::json(page.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -54,7 +54,7 @@ fn row_json(row: &AuditRow) -> Value {
         "detail": event.detail,
         "before": event.before,
         "after": event.after,
-        "prev": hex(&row.prev),
-        "hash": hex(&row.hash),
+        "prev": hex::of(&row.prev),
+        "hash": hex::of(&row.hash),
     })
 }

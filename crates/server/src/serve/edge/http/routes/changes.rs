@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tollgate_database::changes::{ChangeKind, LiveChange};
 
+use crate::hex;
 use crate::serve::control::spec::ChangeBody;
-use crate::serve::control::{Author, Control, ControlError, WriteOutcome, hex, now_us};
+use crate::serve::control::{Author, Control, ControlError, WriteOutcome, now_us};
 use crate::serve::edge::auth::{Caller, Peer};
 use crate::serve::edge::error::EdgeError;
 use crate::serve::edge::http::error::HttpError;
@@ -39,7 +40,7 @@ pub(super) async fn all(
         let items = known.changes.iter().filter(|change| change.kind == kind);
         let list = json!({
             "version": known.version.number,
-            "head": hex(&known.version.head),
+            "head": hex::of(&known.version.head),
             "from": known.from.name(),
             "changes": items.map(|change| change_json(change, state)).collect::<Value>(),
         });
@@ -190,7 +191,7 @@ pub(super) fn query<'p>(parts: &'p Parts, known: &[&str]) -> Result<Vec<(String,
     Ok(found)
 }
 
-fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpError> {
+pub(super) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, HttpError> {
     serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
             return HttpError::from(EdgeError::bad_request(error.to_string()));

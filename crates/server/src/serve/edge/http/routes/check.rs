@@ -131,3 +131,6 @@ fn write(
     let status = problem.map_or(Ok(StatusCode::OK), |problem| StatusCode::from_u16(problem.status));
     status.unwrap_or(StatusCode::TOO_MANY_REQUESTS)
 }
+
+#[cfg(test)]
+mod cost;

@@ -1,13 +1,16 @@
 //! Read-only pages: health, readiness, metrics, rules in force and the OpenAPI description.
 
+use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use tollgate::core::rules::rule_set::ListEntry;
 use tollgate::core::rules::{Mode, Origin, Override, Rule, RuleLimit, RuleSet, Unmatched};
 use tollgate::{Clock, SystemClock};
 
+use super::changes::query;
 use crate::explanation::describe;
 use crate::explanation::rules_text::RulesText;
+use crate::serve::edge::http::error::HttpError;
 use crate::serve::edge::http::response::{self, HttpResponse, NO_STORE};
 use crate::serve::readiness::readiness;
 use crate::serve::server_state::ServerState;
@@ -47,11 +50,24 @@ pub(super) fn openapi() -> HttpResponse {
     response::json(OPENAPI)
 }
 
-/// The rules in force, without their subjects.
-pub(super) fn rules(state: &ServerState) -> HttpResponse {
+/// What the doctor has found.
+pub(super) fn doctor(state: &ServerState) -> HttpResponse {
+    let findings = state.doctor.borrow().to_json(state.gate.references().server());
+    let mut response = response::json(findings.to_string());
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The rules in force, without their subjects. With `document=true`, also what the rules file says.
+pub(super) fn rules(parts: &Parts, state: &ServerState) -> Result<HttpResponse, HttpError> {
+    let has_document = match query(parts, &["document"])?.first() {
+        None => false,
+        Some((_, text)) if matches!(*text, "true" | "false") => *text == "true",
+        Some(_) => return Err(HttpError::bad_request("bad-query", "`document` must be `true` or `false`")),
+    };
     let in_force = state.rules.in_force();
     let mut described = state.gate.with_rules(|rules| rules_json(rules, &in_force.text));
-    let rules = json!({
+    let mut rules = json!({
         "version": in_force.version,
         "fingerprint": in_force.fingerprint,
         "loaded_at": in_force.loaded_at.to_string(),
@@ -65,9 +81,12 @@ pub(super) fn rules(state: &ServerState) -> HttpResponse {
         "deny": described["deny"].take(),
         "bypass": described["bypass"].take(),
     });
+    if has_document {
+        rules["document"] = state.gate.with_rules(|rules| in_force.text.document(rules));
+    }
     let mut response = response::json(rules.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    response
+    Ok(response)
 }
 
 /// The rules and the lists as callers see them.

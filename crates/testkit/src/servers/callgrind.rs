@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// The number of instructions in `function` when the test `test` runs with `variable` set.
-pub(crate) fn instructions(test: &str, function: &str, variable: (&str, &str)) -> u64 {
+/// Returns the number of instructions in `function` when the test `test` runs with `variable` set.
+pub fn instructions(test: &str, function: &str, variable: (&str, &str)) -> u64 {
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(format!("--toggle-collect=*{function}*"))
