@@ -13,9 +13,9 @@ use tollgate_database::{ACCOUNTS_MAX, Database, KnownAccount};
 /// Most queries at the same time.
 const QUERIES_MAX: usize = 32;
 /// How long a query that is not full waits for one in flight: meanwhile other subjects join it.
-const JOIN_MAX: Duration = Duration::from_millis(50);
-/// How long a query waits to be full after one that was.
-const FILL_MAX: Duration = Duration::from_millis(10);
+const JOIN_MAX: Duration = Duration::from_millis(250);
+/// How long a query waits to be full after one that was: then many accounts are lost.
+const FILL_MAX: Duration = Duration::from_millis(100);
 /// How long a check waits for the ledger.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -57,6 +57,8 @@ struct Queue {
     next: Vec<(Subject, i64)>,
     /// Whether a task takes subjects from `next`.
     is_served: bool,
+    /// When the database last answered a query.
+    answered_at: Option<Instant>,
 }
 
 impl LookUps {
@@ -75,6 +77,11 @@ impl LookUps {
     /// Number of subjects that are waited for.
     pub(super) fn waiting(&self) -> usize {
         self.shared.lock().waiting.len()
+    }
+
+    /// Whether the database has answered a query within this time. Then it is slow, and not away.
+    pub(super) fn has_answered_within(&self, time: Duration) -> bool {
+        self.shared.lock().answered_at.is_some_and(|answered_at| answered_at.elapsed() < time)
     }
 
     /// Returns the newest account of a subject at an instant; `None` if it has none.
@@ -165,6 +172,9 @@ async fn serve(shared: Arc<Shared>) {
             }
             let mut found = found.map_err(|_| LookUpError::Failed).map(Vec::into_iter);
             let mut queue = query.lock();
+            if found.is_ok() {
+                queue.answered_at = Some(Instant::now());
+            }
             for subject in subjects {
                 let answer: Found = match &mut found {
                     Ok(found) => Ok(found.next().flatten()),

@@ -11,12 +11,13 @@ use tollgate_database::{LedgerWriter, WhenDown};
 
 use super::Ledger;
 use super::followed::Followed;
-use super::look_up::LookUpError;
 use super::records::{records_by_policy, records_of, subject_of};
 use super::restore::restore_of;
 
 /// How long an answer waits for the commit, under a rule with `wait: true`.
 const WAIT_MAX: Duration = Duration::from_millis(500);
+/// A database that answers look-ups is not away, even if they delay everything else.
+const AWAY_MIN: Duration = Duration::from_secs(3);
 /// How often a Plan is sent whose state had to be restored.
 const TRIES: usize = 3;
 
@@ -169,8 +170,7 @@ impl<S: Store + Send + Sync + 'static> Recorded<S> {
             Ok(found) => Some(found),
             Err(error) if refuses => return Err(failed(error)),
             // While the database is away, what is absent counts as nothing. With a database that is only slow, it is not.
-            Err(LookUpError::Failed) => None,
-            Err(LookUpError::TooLate) if writer.is_silent() => None,
+            Err(_) if writer.is_silent() && !gate.ledger.look_ups().has_answered_within(AWAY_MIN) => None,
             Err(error) => return Err(failed(error)),
         };
         let epoch = getrandom::u32().map_err(|_| failed(NoRandomness))? >> 1;

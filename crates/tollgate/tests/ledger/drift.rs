@@ -180,3 +180,28 @@ rules: [{ id: tokens, per: tenant, limit: { quota: 100/day, zone: UTC }, ledger:
     first.close().await;
     second.close().await;
 }
+
+#[tokio::test]
+async fn while_the_database_is_away_an_absent_key_is_refused_or_counts_as_unused() {
+    for when_down in ["refuse", "queue"] {
+        let fault = Fault::new("closed", &format!("when_down: {when_down}")).await;
+        let blocker = rusqlite::Connection::open(fault.folder.path().join("ledger.db")).expect("it opens");
+        blocker.execute_batch("BEGIN IMMEDIATE").expect("it locks");
+        // At first the database may be only slow, and the policy of the rule refuses.
+        assert!(!fault.limiter.check(tenant(10)).await.expect("it decides").allowed(), "{when_down}");
+        let until = Instant::now() + Duration::from_secs(if when_down == "queue" { 60 } else { 5 });
+        let is_admitted = loop {
+            match fault.limiter.check(tenant(10)).await.expect("it decides").allowed() {
+                true => break true,
+                false if Instant::now() >= until => break false,
+                false => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
+        assert_eq!(is_admitted, when_down == "queue", "{when_down}");
+        blocker.execute_batch("COMMIT").expect("it unlocks");
+        if is_admitted {
+            used_becomes(&fault.limiter, 10).await;
+        }
+        fault.ledger.close().await;
+    }
+}
