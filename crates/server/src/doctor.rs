@@ -203,7 +203,10 @@ pub(crate) async fn examine(
     store::examine(patient, wanted, &mut report, &mut progress).await;
     rules::examine(patient, wanted, &mut report.findings);
     database::examine(patient, wanted, &mut report.findings).await;
-    report.findings.retain(|finding| wanted.has(finding.check));
+    // A store that does not answer is a finding of every check that needs it.
+    let is_unreachable =
+        |finding: &Finding| finding.check.ends_with("-reachable") && finding.status == Status::Fail;
+    report.findings.retain(|finding| wanted.has(finding.check) || is_unreachable(finding));
     report.sort();
     report
 }

@@ -12,6 +12,8 @@ use crate::serve::fleet;
 
 /// How long a command may take: much longer than a check, because the doctor is patient.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between attempts to connect.
+const PAUSE: Duration = Duration::from_millis(200);
 const ROUND_TRIPS: usize = 21;
 /// The oldest version that is supported.
 const VERSION_MIN: (u64, u64) = (6, 2);
@@ -59,11 +61,11 @@ pub(super) async fn examine(
         let reason = "the store is in memory: there is no server to look at";
         return report.findings.push(Finding::skip("store-reachable", reason));
     };
-    let mut as_server = match settings.inspect(TIMEOUT).await {
+    let mut as_server = match patiently(|| settings.inspect(TIMEOUT)).await {
         Ok(inspection) => inspection,
         Err(error) => return report.findings.push(unreachable(&error)),
     };
-    match settings.fresh().connect().await {
+    match patiently(|| settings.fresh().connect()).await {
         Ok(store) => {
             report.findings.push(Finding::pass("store-reachable", addresses(&as_server)));
             if wanted.has("hash-key") {
@@ -94,11 +96,27 @@ pub(super) async fn examine(
     merge_equal(&mut report.findings);
 }
 
+/// Tries again for a while: one slow connection says nothing about the store.
+async fn patiently<T, F>(attempt: impl Fn() -> F) -> Result<T, OpenError>
+where
+    F: Future<Output = Result<T, OpenError>>,
+{
+    let until = Instant::now() + TIMEOUT;
+    loop {
+        match attempt().await {
+            Err(OpenError::Redis(StoreError::Transient(_))) if Instant::now() < until => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 /// The same servers with the user who may look at more, if there is one.
 async fn as_admin(admin: Option<&RedisSettings>, as_server: Inspection) -> Result<Inspection, OpenError> {
     match admin {
         None => Ok(as_server),
-        Some(settings) => settings.inspect(TIMEOUT).await,
+        Some(settings) => patiently(|| settings.inspect(TIMEOUT)).await,
     }
 }
 

@@ -17,6 +17,8 @@ const RESULT_MS: u64 = 3_600_000;
 const TAKE_TURN: &str = "local holder = redis.call('GET', KEYS[1]) \
      if holder and holder ~= ARGV[1] then return '0' end \
      redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return '1'";
+/// Attempts of one call: a slow connection must not hide a scan for ten minutes.
+const ATTEMPTS: usize = 3;
 const PUBLISH: &str = "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return '1'";
 const READ: &str = "return redis.call('GET', KEYS[1])";
 
@@ -94,13 +96,13 @@ impl<'s> ScanTurn<'s> {
     /// Runs a script on one of the doctor's keys. The only place where they are written as strings.
     async fn eval(&self, script: &str, kind: &str, args: &[&str]) -> Option<String> {
         let key = format!("tg:1:{}:{{doctor}}:{kind}", self.namespace);
-        match self.store.eval_on_key_owner(script, &key, args).await {
-            Ok(found) => found,
-            Err(error) => {
-                log_failure(&error);
-                None
+        for _ in 0..ATTEMPTS {
+            match self.store.eval_on_key_owner(script, &key, args).await {
+                Ok(found) => return found,
+                Err(error) => log_failure(&error),
             }
         }
+        None
     }
 }
 

@@ -49,7 +49,7 @@ fn wrong_databases_and_old_live_changes_are_found() {
     let change = |id: &str, until: &str, days: i64| {
         let created = now_us() - days * DAY_US;
         run(&format!(
-            "INSERT INTO live_change VALUES ('{id}', 'override', 1, '{{}}', {until}, 'r', 'a', {created}, {created})"
+            "INSERT INTO live_change (id, kind, version, spec, until_at, reason, author, created_at, changed_at) VALUES ('{id}', 'override', 1, '{{}}', {until}, 'r', 'a', {created}, {created})"
         ));
     };
     change("new", "NULL", 6);
@@ -60,14 +60,16 @@ fn wrong_databases_and_old_live_changes_are_found() {
 
     let writer = "x'00000000000000000000000000000007'";
     run(&format!(
-        "INSERT INTO writer VALUES ({writer}, 'api-7', 0, {}, 0, 0, 0, zeroblob(32), 'open')",
+        "INSERT INTO writer (id, name, started, last_seen, shipped_seq, clean_at, blocks, chain_head, state) VALUES ({writer}, 'api-7', 0, {}, 0, 0, 0, zeroblob(32), 'open')",
         now_us() - 600_000_000
     ));
     assert_found(check("database-lag"), "warn", "api-7");
     run("UPDATE writer SET state = 'closed'");
     assert_found(check("database-lag"), "pass", "no server lags");
 
-    run(&format!("INSERT INTO balance VALUES ('a', {writer}, 0, 1, 10, 0, 0, 0, 10, 4, 0, 6)"));
+    run(&format!(
+        "INSERT INTO balance (rule, subject, period, ends, allowance, allowance_at, extra, extra_no, granted, available, pending, posted) VALUES ('a', {writer}, 0, 1, 10, 0, 0, 0, 10, 4, 0, 6)"
+    ));
     assert_found(check("database-drift"), "fail", "1 accounts");
 
     run("UPDATE audit SET actor = 'somebody else' WHERE seq = 1");
