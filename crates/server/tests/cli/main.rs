@@ -303,7 +303,7 @@ fn man_writes_a_page_for_every_command() {
     }
     // And one for `tollgate`, one for each format of `import`, those of `ledger` and `database`, of each kind of live changes, of
     // `rules`, `audit` and `token`.
-    let more = 3 + 8 + 3 * 4 + 3 + 2 + 2;
+    let more = 3 + 11 + 3 * 4 + 3 + 2 + 2;
     assert_eq!(std::fs::read_dir(&folder).expect("pages were written").count(), COMMANDS.len() + more);
 }
 

@@ -23,9 +23,9 @@ const TEST: &str = "serve::edge::http::routes::check::cost::lists_and_references
 /// Callgrind counts what happens inside this function. Returns how many calls had this status.
 #[inline(never)]
 fn measured_calls(state: &crate::serve::server_state::ServerState, bodies: &[String], status: u16) -> usize {
-    let headers = HeaderMap::new();
+    let (headers, caller) = (HeaderMap::new(), Caller::NOBODY);
     let answered = bodies.iter().filter(|body| {
-        let call = check(&headers, body.as_bytes(), &Caller::NOBODY, state);
+        let call = check(&headers, body.as_bytes(), &caller, state);
         // The memory store decides at once.
         let response = black_box(call.now_or_never().expect("it is decided").expect("it is valid"));
         response.status().as_u16() == status
