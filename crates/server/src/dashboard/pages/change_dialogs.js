@@ -91,10 +91,10 @@ export async function endChange(kind, id, seen = null) {
   });
 }
 
-/** Explains that somebody else was faster. */
+/** Explains that another operator was faster. */
 function stale(error, close) {
   if (error.status !== 412) throw error;
-  const again = Object.assign(new Error(`Somebody else changed it in the meantime (${error.message}).`), { status: 412 });
+  const again = Object.assign(new Error(`Another operator changed it in the meantime (${error.message}).`), { status: 412 });
   close();
   openDialog("It was changed meanwhile", (closeThis) => [
     failure(again),

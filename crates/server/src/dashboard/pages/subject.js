@@ -172,7 +172,7 @@ function refusal(found) {
     el(
       "div",
       { class: "card verdict refused" },
-      el("p", {}, badge("bad", "refused"), " What the client was told, and why."),
+      el("p", {}, badge("bad", "refused"), " What the client received, and why."),
       found.rules_are_in_force ? null : el("p", { class: "soft" }, "Other rules are in force now."),
     ),
     facts(

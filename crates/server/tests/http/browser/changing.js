@@ -159,7 +159,7 @@ async function otherwiseChanged(browser) {
     });
   assert.equal((await patch("theirs", 1)).status, 200);
   await page.getByRole("button", { name: "Show the effect" }).click();
-  await page.getByText("Somebody else changed it in the meantime").waitFor();
+  await page.getByText("Another operator changed it in the meantime").waitFor();
   await shoot(page, "changed-meanwhile");
   await inspect(page, "changed meanwhile");
   await page.getByRole("button", { name: "Show it as it is now" }).click();
@@ -177,7 +177,7 @@ async function otherwiseChanged(browser) {
   assert.equal((await patch("theirs again", 3)).status, 200);
   await page.getByLabel("Reason").fill("over");
   await page.getByRole("dialog").getByRole("button", { name: "End" }).click();
-  await page.getByText("Somebody else changed it in the meantime").waitFor();
+  await page.getByText("Another operator changed it in the meantime").waitFor();
   await page.getByRole("button", { name: "Show it as it is now" }).click();
   await row.getByText("theirs again").waitFor();
   await row.getByRole("button", { name: /^End/ }).click();

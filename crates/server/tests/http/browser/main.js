@@ -20,7 +20,7 @@ async function main() {
   const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
   try {
     const all = [empty, everyPage, access, changing, otherwiseChanged, lookAndSize, lost];
-    // A further argument selects one scene, while somebody works on it.
+    // A further argument selects one scene, while a person works on it.
     for (const scene of all.filter(({ name }) => [undefined, name].includes(process.argv[3]))) {
       const began = Date.now();
       await scene(browser).catch(async (error) => {

@@ -111,7 +111,7 @@ async function everyPage(browser) {
   });
   await page.locator("#attributes").fill((await refused.json()).ref);
   await page.keyboard.press("Enter");
-  await page.getByText("What the client was told, and why.").waitFor();
+  await page.getByText("What the client received, and why.").waitFor();
   await inspect(page, "reference");
 
   await page.getByRole("link", { name: "Quotas" }).click();
