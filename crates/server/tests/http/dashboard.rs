@@ -27,7 +27,8 @@ fn every_page_works_in_a_browser() {
                         "limit": { "fixed-window": "1/h" } });
     let text = std::fs::read_to_string(RULES)
         .expect("the rules")
-        .replace("rules:\n", &format!("rules:\n  - {added}\n"));
+        .replace("rules:\n", &format!("rules:\n  - {added}\n"))
+        .replace("- id: batches\n", "- id: batches\n    ledger: { name: user }\n");
     let rules = file("rules.yaml", &text);
     let (change, read) = (create_token(BINARY, "change,read,check"), create_token(BINARY, "read"));
     let access = format!("anonymous: check\ntokens:\n{}\n{}\n", change.line, read.line);

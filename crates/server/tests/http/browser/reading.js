@@ -119,6 +119,12 @@ async function everyPage(browser) {
   await page.getByLabel("Attributes of a request").fill(`action=batch user="${HOSTILE.replaceAll('"', "")}"`);
   await page.keyboard.press("Enter");
   await page.getByRole("table", { name: "Usage" }).waitFor();
+  // The ledger names the account by the attribute that the rule allows.
+  await until("the ledger has posted it", async () => {
+    await page.reload();
+    await page.getByRole("heading", { name: "Nearest to their limit" }).waitFor();
+    return (await page.getByRole("table", { name: "Balances in the ledger" }).getByText(HOSTILE).count()) === 1;
+  });
   await shoot(page, "quotas");
   await inspect(page, "quotas");
 
@@ -129,6 +135,14 @@ async function everyPage(browser) {
   await page.getByRole("link", { name: "Store" }).click();
   await page.getByText("Latency of store calls").waitFor();
   await page.getByText("this server").waitFor();
+  await until("the doctor has examined the server", async () => {
+    await page.reload();
+    await page.getByRole("heading", { name: "Servers on this store" }).waitFor();
+    return (await page.getByRole("table", { name: "Keys by rule" }).count()) === 1;
+  });
+  await page.getByRole("table", { name: "Findings of the doctor" }).getByText("pass").first().waitFor();
+  await page.getByRole("table", { name: "Memory of the store" }).getByText("noeviction").waitFor();
+  await page.getByRole("heading", { name: "Hot keys" }).waitFor();
   await shoot(page, "store");
   await inspect(page, "store");
   await context.close();
