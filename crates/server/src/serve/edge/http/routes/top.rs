@@ -41,7 +41,9 @@ pub(super) fn top(query: &str, state: &ServerState) -> Result<HttpResponse, Http
             return Vec::new();
         }
         match query.by {
-            By::Used => lists.nearest(now_ms).iter().map(|near| of_near(rule, near)).collect(),
+            By::Used => {
+                lists.nearest(now_ms).iter().take(query.limit).map(|near| of_near(rule, near)).collect()
+            }
             by => lists.counted(by).iter().map(|counted| of_counted(rule, counted)).collect::<Vec<_>>(),
         }
     });
