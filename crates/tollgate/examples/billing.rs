@@ -8,7 +8,7 @@ use std::error::Error;
 
 use tollgate::ledger::Ledger;
 use tollgate::ledger::database::Filter;
-use tollgate::{Limiter, Request};
+use tollgate::{HashKey, Limiter, Request};
 
 const RULES: &str = "
 version: 1
@@ -24,8 +24,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     // In a service: a file that stays, or postgres://, which several servers share.
     let url = format!("sqlite:{}", folder.path().join("usage.db").display());
+    // In a service: from a secret that every server has. Another key would give every tenant another account.
+    let key = HashKey::from_hex(0, &"5a".repeat(32))?;
     let ledger = Ledger::open(&url).await?;
-    let limiter = Limiter::builder().rules_yaml(RULES).ledger(&ledger).build().await?;
+    let limiter = Limiter::builder().rules_yaml(RULES).hash_key(key).ledger(&ledger).build().await?;
 
     for (job, cost) in [("job-1", 400), ("job-2", 500), ("job-3", 200), ("job-1", 400)] {
         // A repeated id gets the first answer again, and is charged once.

@@ -54,8 +54,9 @@ fn lists_and_references_cost_little() {
     if let Ok(calls) = env::var(VARIABLE) {
         return run(&calls);
     }
+    // Decision 0047 says why a reference may cost more.
     for (calls, function, percent_max) in
-        [("admitted", "note_subjects", 3), ("refused", "note_subjects", 3), ("refused", "seal_decision", 3)]
+        [("admitted", "note_subjects", 3), ("refused", "note_subjects", 3), ("refused", "seal_decision", 20)]
     {
         let (whole, part) = (instructions(calls, "measured_calls"), instructions(calls, function));
         let rest = whole - part;
