@@ -174,7 +174,7 @@ fn a_long_pipeline_ends_its_turn_after_a_bounded_number_of_commands() {
             assert!(progress == Progress::Turn);
         }
         assert_eq!(answered.iter().sum::<usize>(), 600, "nothing is lost between turns");
-        assert!(answered.iter().all(|&commands| commands <= 128), "{answered:?}");
+        assert!(answered.iter().all(|&commands| commands <= 64), "{answered:?}");
     });
 }
 
@@ -195,8 +195,8 @@ fn bystanders_are_answered_between_the_turns_of_a_pipeline() {
             Ok(read) => read.expect("it is open"),
             Err(_) => 0,
         };
-        // A few turns of 128 commands, not the whole input of 64 KiB.
-        assert!(len <= 4 * 128 * answer.len(), "{} commands ran first", len / answer.len());
+        // A few turns of 64 commands, not the whole input of 64 KiB.
+        assert!(len <= 8 * 64 * answer.len(), "{} commands ran first", len / answer.len());
     });
 }
 
@@ -216,7 +216,7 @@ fn unread_output_of_all_clients_is_bounded() {
         // All connections run until they wait for their clients.
         sleep(Duration::from_secs(1)).await;
         let unread = state.output.unread();
-        let one_turn = 128 * 2_500;
+        let one_turn = 64 * 2_500;
         assert!(unread >= OUTPUT_BUDGET, "the budget was exhausted: {unread}");
         assert!(
             unread <= OUTPUT_BUDGET + 256 * 1024 + one_turn + 32 * (OUTPUT_MIN + 2_500),

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 /// Commands of one turn. A client that waits for replies sends fewer at a time.
-const COMMANDS_MAX: u32 = 128;
+const COMMANDS_MAX: u32 = 64;
 /// Duration of one turn. Commands of slow limits use it up earlier.
-const DURATION_MAX: Duration = Duration::from_micros(100);
+const DURATION_MAX: Duration = Duration::from_micros(50);
 /// The clock is read once for this many commands.
 const CLOCK_EVERY: u32 = 16;
 
