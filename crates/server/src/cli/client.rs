@@ -79,7 +79,8 @@ impl Client {
 
     /// Waits, for commands that ask again and again.
     pub(crate) fn pause(&self, pause: Duration) {
-        self.runtime.block_on(tokio::time::sleep(pause));
+        // The timer is made inside of the runtime.
+        self.runtime.block_on(async { tokio::time::sleep(pause).await });
     }
 
     /// Sends the call, waits for the whole answer, and returns it if its status says success.
