@@ -82,7 +82,10 @@ fn usage_entries_and_heads_are_read_page_by_page() {
         after = format!("&after={next}");
     }
     assert_eq!(posted, [10, 20, 5].map(Value::from));
-    assert_eq!(office.get("/v1/ledger/entries?from=2999-01-01T00:00:00Z")["entries"], json!([]));
+    // Clients escape colons.
+    for from in ["2999-01-01T00:00:00Z", "2999-01-01T00%3A00%3A00Z"] {
+        assert_eq!(office.get(&format!("/v1/ledger/entries?from={from}"))["entries"], json!([]));
+    }
     let heads = office.get("/v1/ledger/heads");
     let verified = office.place.json(&["ledger", "verify"]);
     assert_eq!(heads["writers"][0]["head"], verified["writers"][0]["head"]);

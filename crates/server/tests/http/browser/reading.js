@@ -78,7 +78,11 @@ async function everyPage(browser) {
   await page.getByRole("button", { name: "Resume" }).click();
 
   // A row opens its rule, wherever it is clicked.
-  const { x, y } = await row.getByText("58.3%").boundingBox();
+  // The table is drawn again every second, so that the cell of one look may be gone at the next.
+  const cell = row.getByText("58.3%");
+  let box = null;
+  for (let look = 0; box === null && look < 50; look++) box = await cell.boundingBox();
+  const { x, y } = box;
   await page.mouse.click(x + 5, y + 5);
   await page.getByRole("heading", { name: "per-user" }).waitFor();
   await page.getByRole("link", { name: "Rules" }).click();

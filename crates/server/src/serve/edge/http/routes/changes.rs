@@ -1,10 +1,12 @@
 //! `/v1/overrides`, `/v1/deny` and `/v1/bypass`: live changes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tollgate_database::changes::{ChangeKind, LiveChange};
@@ -169,16 +171,16 @@ fn expected(parts: &Parts) -> Result<i64, HttpError> {
 pub(super) fn is_trial(parts: &Parts) -> Result<bool, HttpError> {
     match query(parts, &["dry_run"])?.first() {
         None => Ok(false),
-        Some((_, text)) if *text == "true" => Ok(true),
-        Some((_, text)) if *text == "false" => Ok(false),
+        Some((_, text)) if text == "true" => Ok(true),
+        Some((_, text)) if text == "false" => Ok(false),
         Some(_) => Err(HttpError::bad_request("bad-query", "`dry_run` must be `true` or `false`")),
     }
 }
 
-/// The parameters of the query. Unknown ones are refused: they may be values, which do not belong in URLs.
-pub(super) fn query<'p>(parts: &'p Parts, known: &[&str]) -> Result<Vec<(String, &'p str)>, HttpError> {
+/// The parameters of the query, without escapes. Unknown ones are refused: they may be values, which do not belong in URLs.
+pub(super) fn query<'p>(parts: &'p Parts, known: &[&str]) -> Result<Vec<(String, Cow<'p, str>)>, HttpError> {
     let pairs = parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    let mut found: Vec<(String, &str)> = Vec::new();
+    let mut found: Vec<(String, Cow<'_, str>)> = Vec::new();
     for pair in pairs {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if !known.contains(&name) || found.iter().any(|(other, _)| other == name) {
@@ -186,6 +188,9 @@ pub(super) fn query<'p>(parts: &'p Parts, known: &[&str]) -> Result<Vec<(String,
             let detail = format!("unknown or repeated parameter in the query; known here: {known}");
             return Err(HttpError::bad_request("bad-query", detail));
         }
+        let Ok(value) = percent_decode_str(value).decode_utf8() else {
+            return Err(HttpError::bad_request("bad-query", format!("`{name}` is not UTF-8")));
+        };
         found.push((name.to_owned(), value));
     }
     Ok(found)

@@ -1,5 +1,6 @@
 //! `/v1/ledger/...`: what the ledger has recorded, the heads of its chains, and corrections.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -198,8 +199,8 @@ impl FromStr for Position {
     }
 }
 
-fn filter(query: &[(String, &str)]) -> Result<Filter, HttpError> {
-    let text = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, text)| *text);
+fn filter(query: &[(String, Cow<'_, str>)]) -> Result<Filter, HttpError> {
+    let text = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, text)| &**text);
     let is_instant = |at: &Timestamp| at.as_microsecond() >= 0;
     let instant = |name| {
         let found = parameter(query, name, "an instant like 2026-12-01T00:00:00Z", is_instant)?;
@@ -217,13 +218,13 @@ fn filter(query: &[(String, &str)]) -> Result<Filter, HttpError> {
     })
 }
 
-fn limit(query: &[(String, &str)]) -> Result<i64, HttpError> {
+fn limit(query: &[(String, Cow<'_, str>)]) -> Result<i64, HttpError> {
     let what = format!("a number from 1 to {LIMIT_MAX}");
     Ok(parameter(query, "limit", &what, |limit| (1..=LIMIT_MAX).contains(limit))?.unwrap_or(LIMIT_DEFAULT))
 }
 
 fn parameter<T: FromStr>(
-    query: &[(String, &str)],
+    query: &[(String, Cow<'_, str>)],
     name: &str,
     what: &str,
     is_valid: impl Fn(&T) -> bool,

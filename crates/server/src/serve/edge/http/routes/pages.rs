@@ -62,7 +62,7 @@ pub(super) fn doctor(state: &ServerState) -> HttpResponse {
 pub(super) fn rules(parts: &Parts, state: &ServerState) -> Result<HttpResponse, HttpError> {
     let has_document = match query(parts, &["document"])?.first() {
         None => false,
-        Some((_, text)) if matches!(*text, "true" | "false") => *text == "true",
+        Some((_, text)) if matches!(&**text, "true" | "false") => text == "true",
         Some(_) => return Err(HttpError::bad_request("bad-query", "`document` must be `true` or `false`")),
     };
     let in_force = state.rules.in_force();
