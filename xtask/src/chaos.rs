@@ -68,6 +68,12 @@ pub(crate) struct Options {
     /// How many keys the doctor scans.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
+    /// How many processes are killed while the ledger records, on all stores together.
+    #[arg(long, default_value_t = 1_000)]
+    kills: u64,
+    /// How many seconds the database of the ledger is away.
+    #[arg(long, default_value_t = 300)]
+    away: u64,
     /// The seed of names and random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,

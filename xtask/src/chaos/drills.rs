@@ -1,6 +1,7 @@
 //! The drills: faults on one store of the library, or on one server, with bounds on time and repeated rounds.
 
 mod control;
+mod ledger;
 mod server;
 
 use super::Options;
@@ -81,6 +82,11 @@ pub(super) const DRILLS: &[Drill] = &[
         name: "doctor",
         about: "`tollgate doctor` scans a million keys beside checks.",
         run: server::key_scans,
+    },
+    Drill {
+        name: "ledger",
+        about: "Servers and databases of the ledger are killed and stopped; its disk is full; its database is set back.",
+        run: ledger::drill,
     },
 ];
 

@@ -115,6 +115,37 @@ impl Postgres {
         Ok(())
     }
 
+    /// Kills all its processes with SIGKILL. Nothing answers until [`Postgres::start_again`].
+    pub fn kill9(&mut self) -> Result<(), Error> {
+        // The first one first, so that it neither restarts the others nor ends them in order.
+        for process in self.processes()? {
+            // Others may end by themselves as soon as the first one has gone.
+            match kill_process(process, Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => (),
+                Err(error) => return Err(io("kill postgres")(error.into())),
+            }
+        }
+        self.process.wait().map_err(io("wait for postgres"))?;
+        Ok(())
+    }
+
+    /// Returns its process, and then those that it has started.
+    pub fn processes(&self) -> Result<Vec<Pid>, Error> {
+        let own = self.process.id();
+        let mut found = vec![Pid::from_child(&self.process)];
+        for entry in fs::read_dir("/proc").map_err(io("list the processes"))? {
+            let name = entry.map_err(io("list the processes"))?.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            // A process that has ended meanwhile has no file any more.
+            let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else { continue };
+            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+            if parent == Some(own) {
+                found.extend(Pid::from_raw(id));
+            }
+        }
+        Ok(found)
+    }
+
     /// Starts it again on the same port with the same data.
     pub fn start_again(&mut self) -> Result<(), Error> {
         let log = self.folder.path().join("log-again");
