@@ -117,8 +117,11 @@ impl Postgres {
 
     /// Kills all its processes with SIGKILL. Nothing answers until [`Postgres::start_again`].
     pub fn kill9(&mut self) -> Result<(), Error> {
-        // The first one first, so that it neither restarts the others nor ends them in order.
-        for process in self.processes()? {
+        // A stopped one starts no further process while the others are listed, and does not restart them.
+        kill_process(Pid::from_child(&self.process), Signal::STOP)
+            .map_err(|error| io("stop postgres")(error.into()))?;
+        let processes = self.processes()?;
+        for &process in &processes {
             // Others may end by themselves as soon as the first one has gone.
             match kill_process(process, Signal::KILL) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => (),
@@ -126,6 +129,15 @@ impl Postgres {
             }
         }
         self.process.wait().map_err(io("wait for postgres"))?;
+        // Until the last one has gone, its shared memory keeps the next server from starting.
+        let deadline = Instant::now() + STOP_MAX;
+        while processes.iter().any(|&process| is_running(process)) {
+            if Instant::now() > deadline {
+                let log = "a killed process does not end".to_owned();
+                return Err(Error::Failed { what: "postgres", log });
+            }
+            thread::sleep(POLL);
+        }
         Ok(())
     }
 
@@ -204,6 +216,13 @@ impl Drop for Postgres {
             thread::sleep(POLL);
         }
     }
+}
+
+/// Whether the process exists and has not ended.
+fn is_running(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid()));
+    // After the name in parentheses comes the state. Z is a process that has ended.
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z')))
 }
 
 enum Started {
