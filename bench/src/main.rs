@@ -5,6 +5,7 @@
 mod allocation;
 mod contender;
 mod instructions;
+mod ledger;
 mod library;
 mod redis;
 mod resp;
@@ -26,6 +27,8 @@ enum Suite {
     Redis,
     /// Servers that decide over the network.
     Serve,
+    /// The ledger in SQLite and PostgreSQL.
+    Ledger,
 }
 
 #[derive(Parser)]
@@ -58,6 +61,7 @@ fn main() -> Result<()> {
         }
         Suite::Redis => redis::run(rounds, quick)?,
         Suite::Serve => serve::run(&programs, rounds, quick)?,
+        Suite::Ledger => ledger::run(rounds, quick)?,
     };
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
