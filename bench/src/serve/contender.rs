@@ -73,7 +73,7 @@ pub(super) const TG_CHECK: Entrant = Entrant {
     protocol: Protocol::Resp,
     path: "",
     request: |key| command(&["TG.CHECK", "api_key", key]),
-    begins: "*18\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$7\r\nper-key\r\n",
+    begins: "*20\r\n$7\r\nallowed\r\n:1\r\n$4\r\nrule\r\n$7\r\nper-key\r\n",
     holds: "",
 };
 
