@@ -20,7 +20,7 @@ export function isLive(action) {
   return kind in KINDS && (what === "add" || what === "change");
 }
 
-/** Tells the page that something was changed. */
+/** Notifies the page of a change, so that it loads its lists again. */
 function changed() {
   document.dispatchEvent(new CustomEvent("changed"));
 }
